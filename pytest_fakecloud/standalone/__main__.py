@@ -1,7 +1,7 @@
-"""Print a file of the documentation: the OpenAPI file, or with ``state`` the schema of state files.
+"""Print a generated documentation file: the OpenAPI document, or the JSON Schema of state files.
 
-``python -m pytest_fakecloud.standalone > docs/control-api.json``, and
-``python -m pytest_fakecloud.standalone state > docs/reference/state.schema.json``.
+``python -m pytest_fakecloud.standalone > docs/control-api.json``, and ``python -m
+pytest_fakecloud.standalone state > docs/reference/state.schema.json``.
 """
 
 from __future__ import annotations

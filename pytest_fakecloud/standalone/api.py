@@ -1,4 +1,4 @@
-"""The control API under ``/__control__/``: controls a cloud from another process."""
+"""The control API under ``/__control__/``, through which other processes control a cloud."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _GUARDS = (
     ("Referrer-Policy", "no-referrer"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
-"""Headers of every answer, which keep pages of other sites away from it."""
+"""Headers of every response. They prevent pages of other sites from reading or embedding it."""
 _PAGE_POLICY = f"{_POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 
 
 class _Bugs(Problems):
-    """The problems of the control app itself. Bugs are added to those of the cloud and logged.
+    """Problems of the control app. Bugs are logged and added to the cloud's problems.
 
-    Other problems are dropped: a request to an unknown path of the control API is not a mistake of
-    the application under test.
+    All other problems are dropped: a request to an unknown path of the control API, for example, is
+    not a mistake of the application under test.
     """
 
     def __init__(self, cloud: Cloud, tell: Callable[[str], object]) -> None:
@@ -74,12 +74,13 @@ class _Bugs(Problems):
 class ControlApp(App):
     """Routes of the control API and of the console page.
 
-    Every request carries the control token as ``Authorization: Bearer``, except for readiness, the
-    OpenAPI file, the page itself and the exchange of a sign-in code. A request whose Host is not one
-    of ``hosts`` is rejected with 421. Errors are ``{"error": {"type", "message"}}``: 400 for a body
-    that cannot be read and for a move that the clock rejects, 422 for an invalid value. ``tell`` is
-    called with the text of every bug of this app. ``opener`` starts isolated clouds, which cannot
-    have clouds of their own. Requests to this app are in no journal.
+    Every request must carry the control token as ``Authorization: Bearer``, except requests for
+    readiness, the OpenAPI document, the page itself and the exchange of a sign-in code. A request
+    whose ``Host`` is not one of ``hosts`` is rejected with 421. Errors are ``{"error": {"type",
+    "message"}}``: 400 for a body that cannot be parsed and for a move that the clock rejects, 422
+    for an invalid value. ``tell`` is called with the text of every bug of this app. ``opener``
+    starts isolated clouds; an isolated cloud cannot start clouds of its own. Requests to this app
+    are not recorded in any journal.
     """
 
     service = "control"
@@ -97,7 +98,7 @@ class ControlApp(App):
         self.token = token or new_token()
         self._hosts = hosts or Hosts()
         recorder = Recorder(cloud.clock.now_us, service="control", handle="control")
-        # An open console sends requests every two seconds, possibly for weeks.
+        # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(
             clock=cloud._context.time,
@@ -107,9 +108,9 @@ class ControlApp(App):
             name="control",
         )
         self.loading = ""
-        """The progress of a load that must end before the server is ready, as text."""
+        """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
-        """The address of this API. It is set when the API is mounted."""
+        """The URL of this API, set when the API is mounted."""
         self._objects = Objects()
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self._journal = JournalRoutes(cloud)
@@ -147,11 +148,11 @@ class ControlApp(App):
         ]
 
     def answer(self, request: Request) -> Response:
-        """Answer a request, with headers that keep pages of other sites away."""
+        """Answer a request and add the headers that protect the response from pages of other sites."""
         return _guarded(super().answer(request))
 
     def foreign(self, request: Request) -> Answer:
-        """Answer a method that no path accepts, with the same headers."""
+        """Answer a request whose method no path accepts, with the same protective headers."""
         answer = super().foreign(request)
         _guarded(answer)
         return answer
@@ -227,7 +228,7 @@ class ControlApp(App):
         return file(request, name)
 
     def icon(self, request: Request) -> Answer:
-        """Return no content: browsers request an icon."""
+        """Return 204, because browsers request an icon and there is none."""
         return Answer(status=204, content_type=None)
 
     def live(self, request: Request) -> Live:
@@ -247,7 +248,8 @@ class ControlApp(App):
         return document(self.table.routes)
 
     def state(self, request: Request) -> State:
-        """Return a summary of the cloud: fakes with addresses and variables, clock, seed.
+        """Return a summary of the cloud: its fakes with their addresses and variables, clock and
+        seed.
 
         ``latest`` is the number of the newest journal entry, 0 when the journal is empty.
         """
@@ -261,7 +263,7 @@ class ControlApp(App):
         }
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of all fakes and of this API. Opens the database ports."""
+        """Return the variables of all fakes and of this API. Opens the fakes' database ports."""
         return environment(self.cloud, self.url, self.token)
 
     def env(self, request: Request) -> dict[str, str]:
@@ -269,21 +271,21 @@ class ControlApp(App):
         return self.environment()
 
     def console_url(self) -> str:
-        """Return an address that signs one browser in to the console: it contains a new code.
+        """Return a URL with a new sign-in code, which signs one browser in to the console.
 
-        The code is in the fragment, which browsers do not send. It works once, until the server
-        stops or 100 newer codes exist. The token itself is never in an address.
+        The code is in the URL's fragment, which browsers do not send. It works once, and until the
+        server stops or 100 newer codes exist. A URL never contains the token itself.
         """
         code = new_token()
         self._codes.append(code)
         return f"{self.url}/#code={code}"
 
     def make_code(self, request: Request) -> ConsoleAddress:
-        """Return an address that signs one browser in to the console."""
+        """Return a URL that signs one browser in to the console."""
         return {"url": self.console_url()}
 
     def session(self, request: Request) -> Session:
-        """Exchange a sign-in code, ``{"code": ...}``, for the control token. A code works once."""
+        """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
         code = fields(request, "code").get("code")
         known = next((one for one in tuple(self._codes) if same(str(code), one)), None)
         try:
@@ -305,9 +307,10 @@ class ControlApp(App):
         return clock_view(self.cloud)
 
     def begin(self, request: Request) -> Clock:
-        """Start over as for a new test: restore baselines, end connections, reset the clock.
+        """Start over as for a new test: restore baselines, close connections, reset the clock.
 
-        ``{"now": a time, "clock": "running"|"frozen"}`` sets another start time or mode, once.
+        ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode for
+        this call.
         """
         body = fields(request, "now", "clock")
         self._objects.forget()
@@ -316,11 +319,11 @@ class ControlApp(App):
         return clock_view(self.cloud)
 
     def end_streams(self) -> None:
-        """Close every journal stream, before the server closes."""
+        """Close every journal stream; called before the server closes."""
         self._journal.end_streams()
 
     def end_clouds(self) -> None:
-        """Close every isolated cloud, before the server closes."""
+        """Close every isolated cloud; called before the server closes."""
         if self._clouds is not None:
             self._clouds.close()
 

@@ -1,7 +1,7 @@
 """Encoding of the control API's values: data is sent by value, other objects by reference.
 
-The form is JSON with type tags, and each tag has its own decoder. Nothing is pickled, and received names
-are looked up in the closed lists of ``wire`` only.
+Values are JSON with type tags, and each tag has its own decoder. Nothing is pickled, and received
+names are only looked up in the closed lists of ``wire``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from .wire import (
 TAG = "$"
 _FLAGS = int(re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE)
 MOST_OBJECTS = 100_000
-"""The maximum of objects that a server keeps for its clients; the least recently used is dropped."""
+"""Maximum number of objects that a server keeps for its clients; the least recently used are
+dropped.
+"""
 _SHOWN = 500
 _TOLD = frozenset({"waiting"})
-"""The texts that a list may have besides its items."""
+"""Names of string attributes that a list may have besides its items."""
 
 Refer: TypeAlias = Callable[[int, str, str], Any]
 Reader: TypeAlias = Callable[[Mapping[str, Any], Refer], Any]
@@ -58,7 +60,7 @@ class Objects:
         self._known: dict[int, int] = {}
 
     def keep(self, value: object) -> int:
-        """Return the number of an object, always the same for one object."""
+        """Keep an object and return its number, which is always the same for the same object."""
         with self._lock:
             number = self._known.get(id(value))
             if number is None:
@@ -73,7 +75,9 @@ class Objects:
             return number
 
     def get(self, number: int) -> Any:
-        """Return the object of a number. Raises ``ContractError`` if it was dropped or never existed."""
+        """Return the object with a number. Raises ``ContractError`` if it was dropped or never
+        existed.
+        """
         with self._lock:
             if number in self._objects:
                 self._objects.move_to_end(number)
@@ -88,14 +92,15 @@ class Objects:
 
 
 class _ByReference(Exception):
-    """The value cannot be copied."""
+    """Raised for a value that cannot be copied and must be sent by reference."""
 
 
 def encode(value: Any, objects: Objects | None = None, where: str = "the value") -> Any:
     """Return a value as JSON data.
 
-    With ``objects`` (on the server), an object that is not data becomes a reference. Without (on the
-    client), it raises ``ContractError``, which names ``where`` it was.
+    With ``objects`` (on the server), an object that is not data is kept there and sent as a
+    reference. Without (on the client), such an object raises ``ContractError``, which names
+    ``where`` it was used.
     """
     try:
         return _copy(value)
@@ -178,7 +183,7 @@ def _copy(value: Any) -> Any:
 
 
 def _is_plain(value: list[Any]) -> bool:
-    """Return whether a list contains only its items, their fields and texts.
+    """Return whether a list carries nothing but its items, the names of their fields, and strings.
 
     The function that describes an empty list is not sent.
     """
@@ -203,10 +208,10 @@ def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
-    """The value of JSON data; ``refer`` makes what stands for an object left on the other side.
+    """Return the value that JSON data encodes; ``refer`` returns the value for a reference.
 
-    Raises ``Unreadable`` for what is not in the form of ``encode``, and the ``ContractError`` of a
-    value that refuses its content or of ``refer``.
+    Raises ``Unreadable`` for data that ``encode`` does not produce, and ``ContractError`` if a
+    value rejects its content or ``refer`` raises it.
     """
     try:
         return _decoded(value, refer)
@@ -233,7 +238,9 @@ def _decoded(value: Any, refer: Refer) -> Any:
 
 
 def _content(value: Mapping[str, Any], *kinds: type) -> Any:
-    """The ``v`` of a value, which has nothing else and is of one of the kinds."""
+    """Return the content ``v`` of a tagged value, which must have no other field and one of the
+    types.
+    """
     if value.keys() != {TAG, "v"} or type(value["v"]) not in kinds:
         raise Unreadable(f"{value!r:.200} is not a {value[TAG]}")
     return value["v"]
@@ -258,7 +265,7 @@ def _read_pattern(value: Mapping[str, Any], _: Refer) -> LinearPattern:
 
 
 def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:
-    """Days, seconds and microseconds, because no float has them all; or seconds, by hand."""
+    """Accept ``[days, seconds, microseconds]``, which is exact, or a number of seconds."""
     content = _content(value, list, int, float)
     if not isinstance(content, list):
         return dt.timedelta(seconds=content)
@@ -289,7 +296,7 @@ def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
         raise Unreadable(f"{told!r:.200} is not told by such a list")
     made: list[Any] = kind(_decoded(item, refer) for item in items)
     if names is not None:
-        # Field readers are functions, which are not sent; calls and events name theirs.
+        # Field readers are functions and cannot be sent, so look them up by the kind of item.
         made._fields = {name: _field(of, name) for name in names}  # type: ignore[attr-defined]
         made._kind = of  # type: ignore[attr-defined]
     vars(made).update(told)
@@ -340,11 +347,11 @@ _READERS: Mapping[str, Reader] = {
     "timedelta": _read_timedelta,
     "tuple": _read_list(tuple),
 }
-"""The decoder of each kind of value."""
+"""Decoder of each type tag."""
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
-    """An exception as JSON data: its class, its arguments and its fields as far as they are data."""
+    """Return an exception as JSON data: its class, its text, and the fields that can be copied."""
     fields = {}
     for key, item in vars(error).items():
         if _may_be_field(key):
@@ -361,9 +368,10 @@ def _said(error: BaseException) -> str:
 
 
 def decode_error(data: Mapping[str, Any]) -> BaseException:
-    """The exception again: of those known here, or a ``RuntimeError`` that names it.
+    """Return the exception that JSON data describes, or a ``RuntimeError`` if its class is unknown
+    here.
 
-    Raises ``Unreadable`` for what is no exception's data.
+    Raises ``Unreadable`` for data that ``encode_error`` does not produce.
     """
     if not isinstance(data, dict) or data.keys() != {"c", "text", "fields"}:
         raise Unreadable(f"{data!r:.200} is not an error")
@@ -375,7 +383,8 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
     }
     kind = error_type(name)
     if kind is not None:
-        # Not every class can be made of a text alone: groups, and errors of Unicode, for two.
+        # Some classes, such as ``ExceptionGroup`` and ``UnicodeError``, cannot be built from a
+        # string alone.
         with contextlib.suppress(TypeError):
             error = kind.__new__(kind, text)
             error.args = (text,)
@@ -386,5 +395,7 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
 
 
 def _may_be_field(name: str) -> bool:
-    """Return whether a field of an exception is sent: those of all exceptions are not."""
+    """Return whether to send a field of an exception; attributes that every exception has are not
+    sent.
+    """
     return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

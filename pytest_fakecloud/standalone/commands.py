@@ -25,7 +25,7 @@ from .remote import RemoteCloud
 
 EXIT_REFUSED = 1
 SHOWN = 10
-"""How many events the clock's commands print one by one."""
+"""Maximum number of events that the clock commands print one by one."""
 EPILOG = (
     f"The server is --url, the variable {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
     f"{TOKEN_VARIABLE}, or the one that serve keeps in your state folder. "
@@ -53,7 +53,7 @@ class Command:
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to those of ``pytest-fakecloud``."""
+    """Add the commands to the parser of ``pytest-fakecloud``."""
     for name, command in COMMANDS.items():
         parser = commands.add_parser(
             name,
@@ -68,7 +68,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the command that was given, and return its exit code."""
+    """Run a command and return its exit code."""
     url = given.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
     try:
         if given.command == "health":
@@ -87,7 +87,9 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _kept_token(url: str) -> str | None:
-    """Return this user's control token for a server of this machine that no token was given for."""
+    """Return this user's stored token for a server on this machine, unless the environment sets
+    one.
+    """
     if os.environ.get(TOKEN_VARIABLE):
         return None
     return control_token() if is_loopback(urlsplit(url).hostname or "") else None
@@ -102,7 +104,7 @@ def _ask(cloud: RemoteCloud, method: str, path: str, body: Any = None) -> Any:
 
 
 def _value(text: str) -> Any:
-    """An argument as JSON where it is that, else as text."""
+    """Return an argument parsed as JSON, or unchanged if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -110,7 +112,7 @@ def _value(text: str) -> Any:
 
 
 def _handle(cloud: RemoteCloud, name: str) -> Any:
-    """A fake by its name, or by its service's short one."""
+    """Return a fake by its name or by the name of its service."""
     known = [one.name for one in cloud.handles]
     service = named(name)
     for one in cloud.handles:
@@ -131,7 +133,7 @@ def _clock(action: str, field: str = "") -> Callable[[RemoteCloud, argparse.Name
         lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:SHOWN])]
         if len(fired) > SHOWN:
             lines.append(f"  ... and {len(fired) - SHOWN} more, all of them with --json:")
-            # The label of an event follows its time.
+            # Count events by label, which follows the time in each line.
             counts = Counter(one.partition(" ")[2] for one in fired)
             lines += [f"  {count} x {label}" for label, count in counts.most_common(SHOWN)]
         return Answer(clock, "\n".join(lines))

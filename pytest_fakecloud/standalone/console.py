@@ -22,10 +22,10 @@ _PAGE = (
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
-    # The timeline of a report is the console's too.
+    # The console reuses the timeline of test reports.
     **{name: ("pytest_fakecloud.reporting", name) for name in ("trace.css", "trace.js")},
 }
-"""The package and path of each file that the page loads. Nothing is inline or from elsewhere."""
+"""Package and path of each file that the page loads. Nothing is inline or loaded from elsewhere."""
 
 
 def page(request: Request) -> Answer:
@@ -35,14 +35,14 @@ def page(request: Request) -> Answer:
 
 
 def file(request: Request, name: str) -> Answer:
-    """Return one of ``FILES``."""
+    """Return one of the ``FILES``."""
     return _compressed(request, _read(*FILES[name]), _TYPES[name.rpartition(".")[2]])
 
 
 @cache
 def _read(package: str, path: str) -> tuple[bytes, bytes]:
-    """Return a file of the page, and the same compressed."""
-    # Files are read the way modules are, which works in a test that fakes the file system.
+    """Return a file of the page, uncompressed and compressed."""
+    # Read files through the import system, which works even if a test fakes the file system.
     data = get_data(package, path)
     assert data is not None
     return data, gzip.compress(data, mtime=0)
@@ -70,11 +70,11 @@ def send(
     headers: object = None,
     body: object = "",
 ) -> dict[str, Any]:
-    """Send a request to a fake with its credentials, and return the answer as plain JSON.
+    """Send a request to a fake with its credentials, and return the response as plain JSON.
 
-    The request passes through the fake's whole pipeline, including faults and journal, but no socket.
-    Raises ``ContractError`` for a request that no client could send, and for one that is answered by
-    a stream.
+    The request goes through the fake's whole pipeline, including faults and journal, but not
+    through a socket. Raises ``ContractError`` for a request that no client could send, and for a
+    request that is answered by a stream.
     """
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise ContractError(f"method is a word such as 'POST', not {method!r:.100}")

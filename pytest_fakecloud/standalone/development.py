@@ -2,7 +2,7 @@
 
 The addresses and credentials are the same after every start, so that a ``.env`` file written once
 keeps working. Credentials in this module are public. They are used on loopback addresses only,
-where ``hosts.Guard`` rejects the requests that web pages can make with them.
+where ``hosts.Guard`` rejects requests that web pages could make with them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEVELOPMENT: Mapping[str, Mapping[str, Any]] = {
     # The token and the signing keys of the vendor's own development server, which are public.
     "queue": {"port": 7404, "dev_credentials": True},
 }
-"""Default settings of each service by its name on the command line."""
+"""Default settings of each service, by its name on the command line."""
 _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "token": ("token", "password"),
     "database_password": ("database_password",),
@@ -46,9 +46,9 @@ _MOST_TOKEN_BYTES = 4096
 
 
 def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
-    """Return the default settings that a service needs besides the given ones.
+    """Return the defaults for settings of a service that were not given.
 
-    ``public`` leaves out the credentials, for an address that other machines can reach.
+    With ``public``, for an address that other machines can reach, the credentials are left out.
     """
     found = {}
     for name, value in DEVELOPMENT.get(word, {}).items():
@@ -57,7 +57,7 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
             continue
         if any(settings.get(one) is not None for one in replaced_by or (name,)):
             continue
-        # In front of a real server there is no database port.
+        # A fake in front of a real server has no database port.
         if name.startswith("database_") and settings.get("engine") is not None:
             continue
         found[name] = value
@@ -76,15 +76,15 @@ def _state_folder() -> Path:
 
 
 def control_token(*, make: bool = False) -> str | None:
-    """Return the token of the control API that this user's servers share, None if there is none.
+    """Return the control token shared by this user's servers, or None if there is none.
 
-    ``make`` creates it in the user's state folder, readable by its owner only. A file that others
-    can read is replaced. Raises ``ContractError`` if the file cannot be read, and ``OSError`` if it
-    cannot be created.
+    With ``make``, create it in the user's state folder, readable by its owner only; a file that
+    others can read is replaced. Raises ``ContractError`` if the file cannot be read, and
+    ``OSError`` if it cannot be created.
     """
     try:
         path = _state_folder() / _TOKEN_FILE
-    except RuntimeError as error:  # a user without a home folder
+    except RuntimeError as error:  # The user has no home folder.
         raise ContractError(f"cannot find a folder for the control token: {error}") from None
     if make:
         _create(path)
@@ -108,8 +108,8 @@ def _create(path: Path) -> None:
     try:
         with open(descriptor, "w", encoding="ascii") as file:
             file.write(new_token())
-        # A link appears with its whole content, and only one of two servers that start at the
-        # same time can create it. Both then read that one.
+        # A link appears with its whole content, and if two servers start at the same time, only one
+        # of them can create it. Both then read that file.
         with contextlib.suppress(FileExistsError):
             os.link(name, path)
     finally:

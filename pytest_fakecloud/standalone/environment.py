@@ -23,7 +23,7 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
 
 
 def environment(cloud: Cloud, url: str, token: str) -> dict[str, str]:
-    """Return the variables of all fakes of a cloud, and those of its control API."""
+    """Return the variables of all fakes of a cloud and of its control API."""
     return {**cloud.env, URL_VARIABLE: url, TOKEN_VARIABLE: token}
 
 
@@ -33,7 +33,7 @@ def exports(variables: Mapping[str, str]) -> str:
 
 
 def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
-    """Write the variables to a ``.env`` file that only its owner can read; other lines stay.
+    """Write the variables to a ``.env`` file that only its owner can read; keep its other lines.
 
     Raises ``ContractError`` if the file cannot be read or written.
     """

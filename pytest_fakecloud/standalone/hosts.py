@@ -1,7 +1,7 @@
 """Host names under which a server accepts requests, as a defence against pages of other sites.
 
-A page of another site can make its own name resolve to this machine (DNS rebinding). The browser then
-treats page and server as one origin, but the Host header still contains the page's name.
+A page of another site can make its own name resolve to this machine (DNS rebinding). The browser
+then treats the page and the server as one origin, but ``Host`` still contains the page's name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..http.messages import Request
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address is a loopback one."""
+    """Return whether a host name or an address is a loopback address."""
     address = _address(host)
     if address is not None:
         return address.is_loopback
@@ -31,10 +31,11 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Hosts:
-    """The accepted names: loopback names, the host the server is bound to, and allowed ones.
+    """The accepted host names: loopback names, the host that the server is bound to, and allowed
+    names.
 
-    A server bound to every address (``0.0.0.0``, ``::``) also answers to any IP address, which no
-    page can claim for another, and to the machine's own name.
+    A server bound to every address (``0.0.0.0``, ``::``) also accepts the machine's own name and
+    every IP address, because DNS rebinding needs a host name.
     """
 
     def __init__(self, bound: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
@@ -45,9 +46,11 @@ class Hosts:
             self._names.add(_plain(socket.gethostname()))
 
     def takes(self, header: str | None) -> bool:
-        """Return whether the server accepts a request with this Host header, or without one."""
+        """Return whether the server accepts a request with this ``Host`` header (None: without
+        one).
+        """
         if header is None:
-            return True  # HTTP/1.0: no browser is that old
+            return True  # Only HTTP/1.0 requests have no Host, and no browser sends them.
         try:
             name = _plain(urlsplit(f"//{header}").hostname or "")
         except ValueError:
@@ -64,9 +67,9 @@ def _plain(host: str) -> str:
 class Guard:
     """Rejects requests to a fake that a web page of another site can make.
 
-    A fake with a public token needs it: the token may be in a query or in a URL, so that a link or
-    an image is enough to send a request with it. Browsers mark requests of other sites with
-    ``Sec-Fetch-Site`` or ``Origin``, and a page that reaches the fake through a name of its own is
+    A fake with a public token needs this check: a token may be in a query or in a URL, so a link or
+    an image is enough to send a request with it. Browsers mark requests from other sites with
+    ``Sec-Fetch-Site`` or ``Origin``; a page that reaches the fake through its own host name is
     recognised by ``Host``.
     """
 
@@ -74,7 +77,9 @@ class Guard:
         self._hosts = hosts
 
     def __call__(self, request: Request) -> None:
-        """Raise ``ServiceError`` 421 for a foreign host, and 403 for a page of another site."""
+        """Raise ``ServiceError`` 421 for an unknown host, and 403 for a request from another site's
+        page.
+        """
         host = request.fields.get("host")
         if not self._hosts.takes(host):
             raise ServiceError(

@@ -11,15 +11,15 @@ from typing import Any, Literal, TextIO, TypeAlias
 LogFormat: TypeAlias = Literal["text", "json"]
 FORMATS: tuple[LogFormat, ...] = ("text", "json")
 _ASIDE = frozenset({"ready", "stopping"})
-"""Events that are not written as text: standard output has them, or the user caused them."""
+"""Events not written as text, because standard output shows them or the user caused them."""
 
 
 class Log:
-    """The log of a server. An event has a name, a text and fields of its own.
+    """The log of a server. An event has a name, a text, and its own fields.
 
-    Events are the start, the progress of long loads, warnings, bugs and the end. Calls are in the
-    journal instead. As JSON, an event has ``at`` (wall-clock UTC), ``level``, ``event``, ``text`` and
-    its own fields. No event contains a token.
+    Logged events are the start, the progress of long loads, warnings, bugs and the end; calls are
+    in the journal instead. As JSON, an event has ``at`` (wall-clock UTC), ``level``, ``event``,
+    ``text`` and its own fields. No event contains a token.
     """
 
     def __init__(self, form: LogFormat = "text", file: TextIO | None = None) -> None:
@@ -39,12 +39,12 @@ class Log:
                 ensure_ascii=False,
                 default=str,
             )
-        # A single write keeps the lines of several threads apart.
+        # Write each line at once, so that lines of several threads do not mix.
         with self._lock:
             file = self._file or sys.stderr
             file.write(line + "\n")
             file.flush()
 
     def bug(self, text: str) -> None:
-        """Write a bug of the server itself."""
+        """Log a bug of the server itself."""
         self.say("bug", text, level="error")

@@ -26,14 +26,14 @@ _QUERIES = {
     "attempts": {"id": "only this message's"},
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}
-"""The content types of endpoints that return text."""
+"""Content types of the endpoints that do not return JSON."""
 WITHOUT_TOKEN = frozenset(
     {"live", "ready", "console", "console_file", "icon", "openapi", "session"}
 )
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return all routes as an OpenAPI 3.1 object. Descriptions are the endpoints' docstrings."""
+    """Return the OpenAPI 3.1 document of the routes. Descriptions are the endpoints' docstrings."""
     paths: dict[str, dict[str, Any]] = {}
     schemas = _Schemas()
     for route in routes:
@@ -69,13 +69,13 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 class _Schemas:
-    """JSON Schemas of types; those of classes are ``named``, and referred to."""
+    """Generates JSON Schemas of types; ``named`` collects the schemas of classes, to be referenced."""
 
     def __init__(self) -> None:
         self.named: dict[str, dict[str, Any]] = {}
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """Return the schema of a type that JSON can hold."""
+        """Return the JSON Schema of a type; raise ``TypeError`` if JSON cannot represent it."""
         origin, inner = get_origin(kind), get_args(kind)
         if kind in _PLAIN:
             return {"type": _PLAIN[kind]}
@@ -100,12 +100,12 @@ class _Schemas:
         if name not in self.named:
             found: dict[str, Any] = {"type": "object"}
             self.named[name] = found
-            # A docstring of typing's own says nothing of the class.
+            # Skip the docstring that typing generates, which does not describe the class.
             if kind.__doc__ and not kind.__doc__.startswith("dict("):
                 found["description"] = inspect.cleandoc(kind.__doc__)
             hints = get_type_hints(kind, include_extras=True)
             found["properties"] = {key: self.of(value) for key, value in hints.items()}
-            # Annotations that are strings hide NotRequired from typing.
+            # With string annotations, ``__required_keys__`` wrongly includes NotRequired fields.
             optional = {key for key, value in hints.items() if get_origin(value) is NotRequired}
             if required := sorted(kind.__required_keys__ - optional):
                 found["required"] = required
@@ -146,7 +146,7 @@ def _operation(route: Route, method: str, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _done(route: Route, schemas: _Schemas) -> dict[str, Any]:
-    """Return the response of a request that is not rejected, by its status."""
+    """Return the response of a successful request, by status."""
     if route.name == "icon":
         return {"204": {"description": "there is no icon"}}
     kind = _TEXTS.get(route.name, "application/json")

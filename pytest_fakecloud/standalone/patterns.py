@@ -1,7 +1,7 @@
-"""Patterns from another process: Python's syntax, matched in linear time.
+"""Regular expressions from another process: Python's syntax, matched in linear time.
 
-``re`` backtracks: ``(a+)+$`` on thirty letters blocks all threads of a process for minutes. Python's
-own parser reads the pattern, and ``LinearRegex`` matches it.
+``re`` backtracks: ``(a+)+$`` on thirty letters blocks all threads of a process for minutes. So the
+pattern is parsed with Python's own parser, but matched by ``LinearRegex``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ..core.wording import brief
 from ..kv.algorithms.linear_regex import Fragment, LinearRegex, RegexError, Test
 
 MOST_STEPS = 10_000_000
-"""The largest product of a pattern's states and a text's length: a few seconds at worst."""
-# The parser of re; it has no public name.
+"""Limit for the number of a pattern's states times the length of a text: a few seconds at worst."""
+# The parser of ``re``, which has no public name.
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _IN_LINES = {"^": "^ of a line", "$": "$ of a line"}
 _ANCHORS = {
@@ -35,11 +35,12 @@ _CATEGORIES = {
 
 
 class LinearPattern(LinearRegex):
-    """A compiled pattern as a matcher takes it: ``pattern``, ``flags`` and ``search()``.
+    """A compiled pattern with the attributes that matchers use: ``pattern``, ``flags``,
+    ``search()``.
 
-    Raises ``re.error`` for what is not a pattern, and ``ContractError`` for one with look-around, a
-    back reference, an atomic group or a possessive repetition, or with more states than
-    ``LinearRegex`` allows.
+    Raises ``re.error`` for an invalid pattern, and ``ContractError`` for a pattern with
+    look-around, a back reference, an atomic group or a possessive repetition, or with more states
+    than ``LinearRegex`` allows.
     """
 
     def __init__(self, pattern: str, flags: int) -> None:
@@ -113,7 +114,7 @@ def _anchor(name: str, flags: int) -> str:
 
 
 def _character(kind: str, value: Any, flags: int) -> Test:
-    """Return what one character must be: Python's own matcher of a pattern that is one long."""
+    """Return a test for a single character, made from Python's own one-character pattern."""
     if kind == "ANY":
         source = "."
     elif kind == "IN":

@@ -1,4 +1,4 @@
-"""Clients of a stand-alone server with the same handles as a local cloud: ``Cloud.connect(url)``."""
+"""Client of a stand-alone server, with the same handles as a local cloud: ``Cloud.connect(url)``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..explore.explore import Checks, Exploration, ExploreOptions, Runs
     from ..failures import FailureOptions, Failures
 
-# What a remote handle does in this process, from what the server says of it.
+# Attributes of a remote handle that run in this process, with data from the server.
 _LOCAL = frozenset({"client", "async_client"})
 _IN_PROCESS_ONLY = {
     "intercept": "requests of this process cannot be answered by another one",
@@ -41,12 +41,13 @@ _IN_PROCESS_ONLY = {
 CONNECTS_WITHIN = 10.0
 ANSWERS_WITHIN = 60.0
 CALLS_TAKE_AT_MOST = 600.0
-"""Real seconds after which a server that does not answer is taken for hung; a call of a handle may
-move the clock through days of deliveries, and gets the ``timeout=`` it was given on top."""
+"""Real seconds after which an unresponsive server is assumed to hang. A call of a handle may move
+the clock through days of deliveries, so it has a longer limit, plus its own ``timeout=``.
+"""
 
 
 class Connection:
-    """A connection to one control API: sends uses of remote objects and decodes the results."""
+    """A connection to a control API: sends uses of remote objects and decodes the results."""
 
     def __init__(self, url: str, token: str) -> None:
         import urllib3
@@ -54,7 +55,7 @@ class Connection:
         self.url = url.rstrip("/")
         self.closed = False
         self.exits = ExitStack()
-        """Closes the clients that handles made when the connection closes."""
+        """Closes the clients that handles created, when this connection closes."""
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._pool = urllib3.PoolManager(retries=False, maxsize=8)
 
@@ -85,7 +86,7 @@ class Connection:
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
-        """Turn errors of reading an unexpected answer into ``ContractError``."""
+        """Convert errors caused by an unexpected response to ``ContractError``."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -101,14 +102,14 @@ class Connection:
     def request(
         self, method: str, path: str, body: Any = None, within: float | None = None
     ) -> dict[str, Any]:
-        """Send a request that is answered by a JSON object; errors raise ``ContractError``."""
+        """Send a request whose response is a JSON object; errors raise ``ContractError``."""
         content = self.ask(method, path, body, within)
         if not isinstance(content, dict):
             raise ContractError(f"{self.url} is not a control API: it answered {content!r:.100}")
         return content
 
     def ask(self, method: str, path: str, body: Any = None, within: float | None = None) -> Any:
-        """Send a request and return its JSON; errors raise ``ContractError``."""
+        """Send a request and return the JSON of its response; errors raise ``ContractError``."""
         import urllib3
 
         if self.closed:
@@ -155,7 +156,7 @@ class Connection:
         return content
 
     def state(self) -> dict[str, Any]:
-        """The server at a glance: ``seed``, and ``handles`` with name and fixture."""
+        """The server's summary: ``seed``, and ``handles`` with name and fixture."""
         state = self.request("GET", "/state")
         with self._understood():
             if not isinstance(state["seed"], int | str):
@@ -165,7 +166,7 @@ class Connection:
         return state
 
     def close(self) -> None:
-        """Close the connections, and the clients that handles made."""
+        """Close the connections, and the clients that handles created."""
         self.exits.close()
         self.closed = True
         self._pool.clear()
@@ -183,7 +184,7 @@ def _sent(value: Any, where: str) -> Any:
 
 
 class RemoteObject:
-    """An object that stays on the server: its fields and methods work from here."""
+    """Local proxy of an object that stays on the server; forwards field reads and method calls."""
 
     def __init__(
         self, connection: Connection, number: int | str | None, class_name: str, text: str
@@ -231,7 +232,7 @@ class RemoteObject:
         return self._follow("__getitem__", index)
 
     def __bool__(self) -> bool:
-        # Ask the server only if the object can be false: most are compared with None.
+        # Send a request only if the object can be false: most are only compared with None.
         if self._surface is not None and "__bool__" in self._surface.protocols:
             return bool(self._follow("__bool__"))
         return True
@@ -264,7 +265,9 @@ def _member(
     name: str,
     owner: object,
 ) -> Any:
-    """A field's value or a method; ``AttributeError`` for a name that is not offered from afar."""
+    """Return a field's value or a method; raise ``AttributeError`` if remote clients may not use
+    it.
+    """
     if surface is not None:
         if name == "aio":
             return Twin(owner, surface.methods)
@@ -285,7 +288,7 @@ def _method(connection: Connection, number: int | str | None, name: str) -> Call
 
 
 class _RemoteHandle:
-    """Mixed into a handle class: its engine is elsewhere, its surface is here."""
+    """Mixin for handle classes that forwards attribute access to the fake on the server."""
 
     _connection: Connection
     _remote_name: str
@@ -330,13 +333,13 @@ class _RemoteHandle:
     def _close(self) -> None:
         if not object.__getattribute__(self, "closed"):
             object.__setattr__(self, "closed", True)
-            # It may be closed by now, from elsewhere or by a restart of the server.
+            # The fake may already be closed by another client or by a restart of the server.
             if any(one["name"] == self._remote_name for one in self._connection.state()["handles"]):
                 self._connection.use(self._remote_name, "close")
 
 
 def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
-    """The handle of a fake on the server, of the fixture's own class."""
+    """Return a handle of a fake on the server, as an instance of the fixture's handle class."""
     original = handle_class(find(fixture))
     made = _RemoteHandle._made.get(original)
     if made is None:
@@ -351,11 +354,11 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
 
 
 class RemoteCloud(AnyCloud):
-    """A cloud that runs in a stand-alone server. Its handles have the same classes.
+    """A cloud that runs in a stand-alone server. Its handles have the same classes as local ones.
 
     Functions, applications, predicates and embedders cannot be sent to another process and raise
-    ``ContractError``. Leaving the with-block closes the fakes that were started through this
-    connection and no others.
+    ``ContractError``. Leaving the with-block closes only the fakes that were started through this
+    connection.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
@@ -385,7 +388,7 @@ class RemoteCloud(AnyCloud):
         super().__init__()
         self._started: list[Handle] = []
         self._own: dict[str, Handle] = {}
-        """The fakes that the present test has settings for."""
+        """Fakes started because the current test has settings for them."""
         self._nobody = Gone()
         try:
             self._state()
@@ -403,7 +406,7 @@ class RemoteCloud(AnyCloud):
         return seed
 
     def reseed(self, seed: int | str) -> None:
-        """Start the server's randomness over from another seed."""
+        """Restart the server's random number generators from another seed."""
         self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
 
     @property
@@ -418,16 +421,18 @@ class RemoteCloud(AnyCloud):
 
     @property
     def authority(self) -> None:
-        """None: the server has it, and says where its certificate is in ``env``."""
+        """Always None: the certificate authority is on the server; ``env`` has its certificate's
+        path.
+        """
 
     @property
     def _gone(self) -> Gone:
-        """Nothing: the server keeps what its reports need."""
+        """Always empty: the server keeps what its reports need."""
         return self._nobody
 
     @property
     def handles(self) -> Found[Handle]:
-        """All fakes of the server; those that are the present test's own come first."""
+        """All fakes of the server; the current test's own fakes come first."""
         own = {handle.name for handle in self._own.values()}
         known = [one for one in self._state()["handles"] if one["fixture"] in SERVICES]
         known.sort(key=lambda one: one["name"] not in own)
@@ -443,11 +448,11 @@ class RemoteCloud(AnyCloud):
 
     @property
     def problems(self) -> Found[Problem]:
-        """The strict-mode violations of the whole server."""
+        """The strict-mode violations of all fakes on the server."""
         return cast("Found[Problem]", self._connection.use(None, "problems", get=True))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start one more fake on the server."""
+        """Start another fake on the server."""
         fixture = find(fixture).fixture
         sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
@@ -458,7 +463,7 @@ class RemoteCloud(AnyCloud):
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """The test's own fake of that kind, the server's first one, or a new one."""
+        """Return the test's own fake of that kind, else the server's first one, else a new one."""
         fixture = find(fixture).fixture
         handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
         if handle is None or handle.closed:
@@ -468,19 +473,19 @@ class RemoteCloud(AnyCloud):
         return handle
 
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
-        """Do not count a kind of problem."""
+        """Do not count problems of a kind."""
         if kind == "refused":
-            # It is this process that warns of it.
+            # This process, not the server, warns about refused connections.
             self._remember_allowed(kind, where)
         else:
             self._connection.use(None, "allow", (kind,), where)
 
     def snapshot(self) -> Any:
-        """The present data of all handles, kept on the server."""
+        """Return a snapshot of the data of all handles; the data stays on the server."""
         return self._connection.use(None, "snapshot")
 
     def restore(self, snapshot: Any) -> None:
-        """Put the data of a snapshot back."""
+        """Restore the data of a snapshot."""
         self._connection.use(None, "restore", (snapshot,))
 
     def reset(self) -> None:
@@ -488,24 +493,25 @@ class RemoteCloud(AnyCloud):
         self._connection.request("POST", "/reset", {})
 
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Start over for another test, whose settings are the server's unless ``_adapt`` is called."""
+        """Start over for another test, with the server's settings until ``_adapt`` is called."""
         self._give_own_back()
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
         mode = _sent(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
         self._allowed.clear()
         self._listeners.clear()
-        # A fake that was closed elsewhere or by a restart is started again on its next use.
+        # Forget fakes that another client or a restart of the server closed; their next use starts
+        # new ones.
         known = {one["name"] for one in self._state()["handles"]}
         for fixture, handle in list(self._fixture_handles.items()):
             if handle.name not in known:
                 del self._fixture_handles[fixture]
 
     def _adapt(self, settings: Mapping[str, Any]) -> None:
-        """Take on the settings of one test, until the next ``begin()``.
+        """Apply the settings of one test until the next ``begin()``.
 
-        ``now``, ``clock`` and ``seed`` are the server's until then; a service with settings gets a
-        fake of its own beside the server's, for the test's fixtures.
+        ``now``, ``clock`` and ``seed`` apply to the whole server. For each service with settings, a
+        separate fake is started for the test's fixtures.
         """
         if settings.get("now") is not None or settings.get("clock") is not None:
             self.begin(settings.get("now"), settings.get("clock"))
@@ -522,7 +528,7 @@ class RemoteCloud(AnyCloud):
             handle.close()
 
     def autojump(self) -> AbstractContextManager[None]:
-        """Raise ``ContractError``: the sleeps are this process's, and the clock is another's."""
+        """Raise ``ContractError``: this process sleeps, but the clock is in another process."""
         raise ContractError(
             "autojump does not work over a stand-alone server, whose clock is another process's. Use "
             "fakes in the test's own process for it"
@@ -531,7 +537,9 @@ class RemoteCloud(AnyCloud):
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
-        """Raise ``ContractError``: what watches each call is a function, which cannot cross."""
+        """Raise ``ContractError``: it needs a function that watches each call, which cannot be
+        sent.
+        """
         raise ContractError(
             "every_failure does not work over a stand-alone server: it watches each call with a "
             "function. Use fakes in the test's own process for it"
@@ -548,7 +556,9 @@ class RemoteCloud(AnyCloud):
         check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
-        """Raise ``ContractError``: what decides at each call is a function, which cannot cross."""
+        """Raise ``ContractError``: it needs a function that decides on each call, which cannot be
+        sent.
+        """
         raise ContractError(
             "explore does not work over a stand-alone server: it decides at each call what becomes "
             "of it. Use fakes in the test's own process for it"
@@ -563,7 +573,7 @@ class RemoteCloud(AnyCloud):
         return self.explore(run, check, **options)
 
     def _keep_only(self, known: Any) -> None:
-        """Close what was started through this connection and is not known."""
+        """Close the fakes that were started through this connection, except those in ``known``."""
         kept = {handle.name for handle in (*known, *self._fixture_handles.values())}
         for handle in list(self._started):
             if handle.name not in kept:
@@ -571,9 +581,9 @@ class RemoteCloud(AnyCloud):
                 self._started.remove(handle)
 
     def close(self) -> None:
-        """Close what was started through this connection, and the connection.
+        """Close the fakes that were started through this connection, then the connection.
 
-        A server that does not answer any more has nothing left to close.
+        A server that no longer responds is ignored.
         """
         if self.closed:
             return
@@ -588,5 +598,5 @@ class RemoteCloud(AnyCloud):
 
 
 def connect(url: str, token: str | None = None) -> RemoteCloud:
-    """Connect to a stand-alone server. Raises ``ContractError`` if none answers at the URL."""
+    """Connect to a stand-alone server. Raises ``ContractError`` if no server responds at the URL."""
     return RemoteCloud(url, token)

@@ -1,4 +1,6 @@
-"""Signals that end a command: the first within a deadline, the second immediately."""
+"""Signal handling of commands: the first signal ends them within a deadline, the second
+immediately.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 
 STOP_SECONDS = 1.5
-"""How long a command may take to end once a signal asks for it."""
+"""Maximum real seconds that a command may take to end after a signal."""
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
 
 
@@ -18,11 +20,11 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGBREAK")
 def ended_by_signals(
     take: Callable[[int], object], exit_code: Callable[[int], int]
 ) -> Iterator[None]:
-    """Hand the first signal to ``take``, and end the process if the block does not end in time.
+    """Pass the first signal to ``take``, and end the process if the block does not end in time.
 
-    ``take`` runs inside a signal handler, so it may interrupt this thread while that holds a lock.
-    ``exit_code`` gives the exit code of a process that has to be ended. A second signal ends the
-    process by the signal's default action, which needs no Python code to run.
+    ``take`` runs inside a signal handler, so this thread may be interrupted while it holds a lock.
+    ``exit_code`` returns the exit code of a process that is ended this way. A second signal ends
+    the process by the signal's default action, which does not need to run Python code.
     """
     # A signal handler can interrupt this thread while it holds a lock; put() is reentrant.
     came: SimpleQueue[int | None] = SimpleQueue()
@@ -40,7 +42,7 @@ def ended_by_signals(
         with contextlib.suppress(Empty):
             came.get(timeout=STOP_SECONDS)
             return
-        # The thread that would print or clean up may hold any lock of sys.stderr.
+        # Use os.write and os._exit, because a thread that is stuck may hold a lock of sys.stderr.
         name = signal.Signals(number).name
         text = f"pytest-fakecloud: still busy {STOP_SECONDS:g} s after {name}: ended without it\n"
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
 """State files: the initial data, destinations and faults of fakes as one JSON file.
 
-The form is ``SCHEMA`` (JSON Schema 2020-12, printed by ``python -m pytest_fakecloud.standalone state``
-and kept in ``docs/reference/state.schema.json``). A file is checked as a whole before anything is
-changed; what each value means is said by ``load()`` of the handle it is for.
+The format is ``SCHEMA`` (JSON Schema 2020-12, printed by ``python -m pytest_fakecloud.standalone
+state`` and stored in ``docs/reference/state.schema.json``). A file is validated as a whole before
+anything is changed. The values have the meaning that ``load()`` of the handle gives them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..kv.rdb.file import MAGIC
 from ..services import by_word
 
 AT_ONCE = 2_000
-"""The number of keys, records or messages loaded between two progress reports."""
+"""Number of keys, records or messages loaded between two progress reports."""
 T = TypeVar("T")
 _ANYTHING: dict[str, Any] = {}
 _TEXT = {"type": "string"}
@@ -141,13 +141,14 @@ class Loadable(Protocol):
 
     @property
     def handles(self) -> Any:
-        """Its open fakes."""
+        """Its open handles."""
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """The checked content of a state file; ``ContractError`` says what is wrong, and where.
+    """Return the content of a valid state file; raise ``ContractError`` that names the error's
+    location.
 
-    An ``.rdb`` file of a real server counts as a state file that names it.
+    An ``.rdb`` file of a real server is treated as a state file that refers to it.
     """
     try:
         with open_file(file, DATA_BYTES) as opened:
@@ -242,7 +243,7 @@ def _a(name: str) -> str:
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with the fake, the number of loaded items and the total."""
+"""Called with the service, the number of loaded items and the total number."""
 
 
 def load_state(
@@ -253,8 +254,8 @@ def load_state(
 ) -> None:
     """Load a state file into the open fakes of a cloud, including destinations and faults.
 
-    Paths in it are seen from ``folder``. Raises ``ContractError``, which says where in the file, for
-    what the fakes refuse and for a part whose fake is not open.
+    Paths in the file are relative to ``folder``. Raises ``ContractError``, which names the location
+    in the file, for data that a fake rejects and for a service without an open fake.
     """
     for part in ("kv", "vector", "broker", "queue"):
         if content.get(part):
@@ -275,7 +276,7 @@ def load_state(
 
 
 def _with_place(place: str, do: Callable[[], T]) -> T:
-    """Return what ``do`` returns; the error of what a fake refuses names the place in the file."""
+    """Return the result of ``do``; add the location in the file to errors that it raises."""
     try:
         return do()
     except (ContractError, ServiceError, TypeError) as error:
@@ -285,7 +286,7 @@ def _with_place(place: str, do: Callable[[], T]) -> T:
 
 
 def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
-    """Prepare a fault that is written as the control API takes it."""
+    """Inject a fault that has the form of the control API."""
     fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
     kinds = [name for name in fault_words(FaultPlan) if name != "call"]
     kind = fault["kind"]
@@ -325,7 +326,7 @@ def _sliced(items: list[Any], put: Callable[[list[Any]], object]) -> Pieces:
 
 def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
     if "rdb" in data:
-        # Absolute, because the server may have another working directory.
+        # Make the path absolute, because the server may have another working directory.
         path = (folder / data["rdb"]).resolve()
         yield ".rdb", 1, iter([(1, partial(handle.load, path))])
     values = [(key, _as_loaded(value)) for key, value in data.get("values", {}).items()]
@@ -337,7 +338,7 @@ def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
 
 
 def _as_loaded(value: Any) -> Any:
-    """A value as ``KVServer.load`` takes it, where JSON has arrays for pairs."""
+    """Return a value in the form of ``KVServer.load``: pairs are arrays in JSON and become tuples."""
     if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
         return [tuple(one) for one in value]
     return value
@@ -361,7 +362,7 @@ def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
         if isinstance(messages, str):
             listed = _with_place(f"broker{where}", partial(_lines, folder / messages))
         put = partial(_put_records, handle, topic)
-        # An empty topic is one all the same.
+        # Load a topic without messages too, so that it is created.
         pieces = _sliced(listed, put) if listed else iter([(0, partial(put, []))])
         yield where, len(listed), pieces
 

@@ -1,4 +1,4 @@
-"""The data of a fake as plain JSON, for scripts and for fakes that the console has no page for."""
+"""The data of a fake as plain JSON, for scripts and for fakes without a page in the console."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from ..services import find, view_of
 from .control.shapes import Attempt, DeadLetter, HandleEntry, Message
 
 MOST = 500
-"""The maximum of keys, vectors, records or messages in a view. Counts include all."""
+"""Maximum number of keys, vectors, records or messages in a view. Counts include all."""
 MOST_RUNS = 20
-"""The maximum of workflow runs in a view."""
+"""Maximum number of workflow runs in a view."""
 
 
 def told(at_us: int) -> str:
-    """Return a time as ISO 8601. A time after the year 9999 becomes the last one of that year."""
+    """Return a time as ISO 8601. A time after the year 9999 is shown as the last moment of that
+    year.
+    """
     return to_datetime(at_us).isoformat()
 
 
 def describe(handle: Handle) -> HandleEntry:
-    """Return a fake's address and credentials. This opens no port."""
+    """Return a fake's address and credentials without opening a port."""
     return {
         "name": handle.name,
         "fixture": handle.fixture,
@@ -39,7 +41,7 @@ def describe(handle: Handle) -> HandleEntry:
 
 
 def view(handle: Handle) -> dict[str, Any]:
-    """Return the data of a fake by its service's view; without one, only its identity."""
+    """Return the data of a fake, or only its identity if its service has no view."""
     show = view_of(find(handle.fixture))
     content = {} if show is None else show(handle)
     return {
@@ -52,7 +54,7 @@ def view(handle: Handle) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """A value with its bytes as text and its keys as strings, all the way down."""
+    """Return a value with bytes decoded and keys as strings, at every level."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):
@@ -65,7 +67,7 @@ def _text(value: Any) -> Any:
 
 
 def kv_view(handle: Any) -> dict[str, Any]:
-    """The keys of a key-value server, each with type, expiry and value."""
+    """Return the keys of a key-value server with type, expiry and value."""
     from ..kv.engine.eviction import used_memory
 
     keys = handle.keys()
@@ -83,7 +85,7 @@ def kv_view(handle: Any) -> dict[str, Any]:
 
 
 def vector_view(handle: Any) -> dict[str, Any]:
-    """The vectors of an index by namespace, each with its place on a plane, and the last query's."""
+    """Return the vectors of an index by namespace, and the last query, projected onto a plane."""
     namespaces = []
     for namespace in handle.namespaces():
         count = handle._engine.count(namespace)
@@ -97,14 +99,16 @@ def vector_view(handle: Any) -> dict[str, Any]:
         ]
         entry = {"name": namespace, "count": count, "vectors": shown}
         namespaces.append(entry | {"query": query and {"point": query, "found": found}})
-    # Not `info()`: a read would make pending changes visible.
+    # Do not use `info()`: it would make pending changes visible.
     info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
     return {"info": _text(info), "namespaces": namespaces}
 
 
 def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
-    """Return the dense vector of the last successful query and the ids it found, or two empty lists."""
+    """Return the dense vector of the last successful query and the ids it returned, or two empty
+    lists.
+    """
     for call in reversed(handle.journal.calls()):
         if call.route not in ("query", "query-data") or call.status != 200:
             continue
@@ -122,7 +126,7 @@ def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
 def projected(
     vectors: Iterable[list[float]], query: Sequence[float] = ()
 ) -> list[list[float] | None]:
-    """Project vectors onto their first two principal components; the query is the last point.
+    """Project vectors onto their first two principal components; the last point is the query's.
 
     The point is None for a vector without a dense part and for a query of another dimension.
     """
@@ -142,11 +146,11 @@ def projected(
     axes = np.zeros((matrix.shape[1], 2))
     for axis in range(min(2, len(sizes))):
         size = sizes[-1 - axis]
-        # Components of a missing direction are only rounding errors.
+        # Skip a missing direction, whose components are only rounding errors.
         if size > max(1e-300, 1e-12 * sizes[-1]):
             axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
     flat = centred @ axes
-    # The sign of a direction is arbitrary; fixed, so that a picture does not flip on reload.
+    # The sign of a direction is arbitrary, so fix it to keep the picture from flipping on reload.
     signs = np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
     for index, point in zip(dense, (flat * signs).tolist(), strict=True):
         points[index] = [round(float(value), 6) for value in point]
@@ -157,7 +161,7 @@ def projected(
 
 
 def broker_view(handle: Any) -> dict[str, Any]:
-    """The topics and consumer groups of a broker."""
+    """Return the topics and consumer groups of a broker."""
     topics = []
     for name in handle.topics():
         topic = handle.topic(name)
@@ -179,7 +183,7 @@ def broker_view(handle: Any) -> dict[str, Any]:
 
 
 def group_view(group: Any) -> dict[str, Any]:
-    """A consumer group with its members, committed offsets and lag."""
+    """Return a consumer group with its members, committed offsets and lag."""
     return {
         "name": group.name,
         "state": group.state,
@@ -206,7 +210,7 @@ def group_view(group: Any) -> dict[str, Any]:
 
 
 def queue_view(handle: Any) -> dict[str, Any]:
-    """The messages, dead letters and schedules of a queue."""
+    """Return the messages, dead letters and schedules of a queue."""
     messages = handle.messages()
     return {
         "count": len(messages),
@@ -227,7 +231,7 @@ def queue_view(handle: Any) -> dict[str, Any]:
 
 
 def _workflows(handle: Any) -> list[dict[str, Any]]:
-    """The newest workflow runs, each with its steps in groups."""
+    """Return the newest workflow runs, each with its steps in groups."""
     from ..queue.workflow.log import run_record
 
     engine = handle._engine
@@ -237,7 +241,7 @@ def _workflows(handle: Any) -> list[dict[str, Any]]:
 
 
 def message_view(message: Any) -> Message:
-    """A message with its attempts."""
+    """Return a message with its attempts."""
     return {
         "id": message.id,
         "kind": message.kind,
@@ -254,7 +258,7 @@ def message_view(message: Any) -> Message:
 
 
 def attempt_view(attempt: Any) -> Attempt:
-    """One attempt to deliver a message."""
+    """Return one attempt to deliver a message."""
     return {
         "message": attempt.message_id,
         "url": attempt.url,
@@ -270,7 +274,7 @@ def attempt_view(attempt: Any) -> Attempt:
 
 
 def dead_letter(letter: Any) -> DeadLetter:
-    """A dead letter and the last answer."""
+    """Return a dead letter with the last response."""
     return {
         "id": letter.id,
         "at": letter.at.isoformat(),

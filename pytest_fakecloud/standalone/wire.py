@@ -1,7 +1,7 @@
-"""Types and names that a stand-alone server and its clients may exchange, as closed lists.
+"""Closed lists of the types and names that a stand-alone server and its clients may exchange.
 
-A received name is only used as a key of these lists. It never selects a module, an import or a
-function to call.
+A received name is only used as a key of these lists. It never selects a module to import or a
+function to call directly.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _PACKAGE = "pytest_fakecloud"
 
 
 def name_of(kind: type) -> str:
-    """A class as ``module:qualified.name``: what it is called on the wire."""
+    """Return the wire name of a class, ``module:qualified.name``."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
-    """Modules (``_`` for a dot) and the names of their classes, by what they are called on the wire."""
+    """Return module and class name by wire name, from modules (``__`` for a dot) and class names."""
     return {
         f"{_PACKAGE}.{path}:{name}": (f"{_PACKAGE}.{path}", name)
         for module, names in modules.items()
@@ -39,7 +39,9 @@ def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
 
 
 def _class(home: tuple[str, str]) -> Any:
-    """A class of the lists, or a table of fields; its module is imported when it is first needed."""
+    """Return a class, or a table of fields, by module and name; the module is imported on first
+    use.
+    """
     return vars(importlib.import_module(home[0]))[home[1]]
 
 
@@ -62,20 +64,20 @@ _VALUES = _listed(
     queue__settings="QueueConfig PlanLimits",
     vector__settings="Approximation VectorLimits",
 )
-"""Dataclasses and named tuples that cross field by field."""
+"""Dataclasses and named tuples that are sent field by field."""
 _FOUND = _listed(core__found="Found", queue__delivery__drivers="Attempts")
-"""Lists that are more than lists, and hold nothing but their items and texts about them."""
+"""List subclasses that are sent as their items and a few strings."""
 
 
 class ValueType(NamedTuple):
-    """A value's class, its fields, and those that may be left out."""
+    """A value's class, the names of its fields, and the fields that may be omitted."""
 
     kind: Any
     names: tuple[str, ...]
     optional: frozenset[str] = frozenset()
 
     def make(self, content: Mapping[str, Any]) -> Any:
-        """The value again, by its own constructor; ``ValueError`` for other fields than its own."""
+        """Construct the value; raise ``ValueError`` for missing or unknown fields."""
         missing = set(self.names) - self.optional - content.keys()
         unknown = content.keys() - set(self.names)
         if missing or unknown:
@@ -85,7 +87,7 @@ class ValueType(NamedTuple):
 
 
 def value_type(name: object) -> ValueType | None:
-    """The value type of a name, None when the list has none."""
+    """Return the value type with a wire name, or None if it is not listed."""
     home = _VALUES.get(name) if isinstance(name, str) else None
     return None if home is None else _value_type(home)
 
@@ -112,11 +114,13 @@ _ASKED: Mapping[str, tuple[str, str]] = {
     "problem": ("any_cloud", "PROBLEM_FIELDS"),
     "schedule": ("queue.views", "SCHEDULES"),
 }
-"""Where the fields of each kind of item are, whose shapes hold on both sides."""
+"""Module and name of the table of fields for each kind of item; both sides use the same tables."""
 
 
 def item_field(kind: str, name: str) -> Field | None:
-    """A field of a kind of item, None where its items are asked by their attributes alone."""
+    """Return a field of a kind of item, or None if that kind has no table or the table no such
+    field.
+    """
     home = _ASKED.get(kind)
     if home is None:
         return None
@@ -126,7 +130,7 @@ def item_field(kind: str, name: str) -> Field | None:
 
 
 def found_type(name: object) -> Any:
-    """The class of a list's name, None when it is not among them."""
+    """Return the list class with a wire name, or None if it is not listed."""
     home = _FOUND.get(name) if isinstance(name, str) else None
     return None if home is None else _class(home)
 
@@ -151,7 +155,7 @@ _ERRORS = _listed(
 
 
 def error_type(name: str) -> type[Exception] | None:
-    """The exception class of a name, None when it is not among them."""
+    """Return the exception class with a wire name, or None if it is not listed."""
     home = _ERRORS.get(name)
     return _BUILT_IN.get(name) if home is None else _class(home)
 
@@ -189,7 +193,7 @@ _HANDLES: Mapping[str, tuple[str, str]] = {
     "queue": (f"{_EVERY_HANDLE} delivery destinations signature_clock", "check_open"),
     "vector_index": (f"{_EVERY_HANDLE} read_only_token", ""),
 }
-"""The handles of services: what each offers besides what its class declares, and without what."""
+"""For each handle: names offered in addition to the public names of its class, and names withheld."""
 _DERIVED: Mapping[str, tuple[str, str]] = {
     "faults.fault:Fault": ("", ""),
     "faults.plan:FaultPlan": ("", ""),
@@ -205,8 +209,9 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
     "kv.search.views:SearchIndexView": ("name", ""),
     "vector.handle:PendingChanges": (_LIST, ""),
 }
-"""Our own classes: all that they declare as public is offered, with the names of the first text and
-without those of the second, which are for the inside or want what cannot cross."""
+"""Our own classes, whose public names are all offered. The first string has additional names, the
+second has names to withhold, because they are internal or need values that cannot be sent.
+"""
 _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
@@ -223,7 +228,7 @@ _OUTSIDE: Mapping[str, str] = {
     "pytest_httpserver.httpserver:RequestHandler": "respond_with_data respond_with_json",
     "contextlib:_GeneratorContextManager": "",
 }
-"""Objects of other packages that handles give away."""
+"""Classes of other packages that handles return."""
 _HOMES: Mapping[str, tuple[str, str]] = {
     name_on_wire: (name_on_wire.partition(":")[0], name_on_wire.partition(":")[2])
     for name_on_wire in (*(f"{_PACKAGE}.{name}" for name in (*_DERIVED, *_NAMED)), *_OUTSIDE)
@@ -232,7 +237,7 @@ _PROTOCOLS = ("__len__", "__iter__", "__getitem__", "__enter__", "__exit__")
 
 
 def _home(name: str) -> tuple[str, str] | None:
-    """Where the class of a name on the wire is, None for one that is not listed."""
+    """Return the module and name of a class by wire name, or None if it is not listed."""
     if name in _HOMES:
         return _HOMES[name]
     if any(service.handle == name for service in SERVICES.values()):
@@ -254,7 +259,7 @@ def surface_named(name: object) -> Surface | None:
     try:
         return _surface(str(name), home)
     except ImportError:
-        return None  # a library that the server has and this process has not
+        return None  # The server has a library that this process lacks.
 
 
 def surface_of(kind: type) -> tuple[str, Surface | None]:
@@ -286,7 +291,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
     if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
         # Its attributes are created on access.
         methods |= set(fault_words(FaultPlan))
-    # The with-block of a cloud is its owner's.
+    # Only the owner of a cloud may use it in a with-block.
     protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}
     protocols |= {"__len__"} if hasattr(kind, "__len__") else set()
     if "__len__" in protocols or hasattr(kind, "__bool__"):
@@ -295,7 +300,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
 
 
 def _declared(kind: type) -> Iterable[str]:
-    """The public names that our own classes declare."""
+    """Yield the public names that our own classes declare."""
     for owner in kind.__mro__:
         if owner.__module__.startswith(f"{_PACKAGE}.") or issubclass(owner, Handle):
             yield from (name for name in vars(owner) if not name.startswith("_"))

@@ -1,1 +1,1 @@
-"""Pages of a fake's data for the console, searched, filtered and counted by the server."""
+"""Paged lists of a fake's data for the console; the server searches, filters and counts."""

@@ -11,7 +11,7 @@ from ..views import group_view
 from .pages import Listing, NotFound, Place, View, Wanted, page_of
 
 PREVIEW = 2000
-"""The characters of a value that a row of records shows."""
+"""Maximum number of characters of a value in a row of records."""
 
 
 def topics(handle: Any, wanted: Wanted) -> View:
@@ -47,9 +47,10 @@ def _topic(handle: Any, name: str) -> View:
 
 
 def records(handle: Any, wanted: Wanted) -> View:
-    """Return a page of a topic's records, the newest first.
+    """Return a page of a topic's records, newest first.
 
-    With ``offset`` or ``at`` (a time) the page begins at that record and goes on to newer ones.
+    With ``offset`` or ``at`` (a time), the page begins at that record and continues with newer
+    records.
     """
     name = wanted.filters.get("topic", "")
     if name not in handle.topics():
@@ -101,7 +102,7 @@ def _record(one: Any) -> View:
 
 
 def record(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one record whole, by ``<partition>-<offset>``."""
+    """Return one record in full, by ``<partition>-<offset>``."""
     name = wanted.filters.get("topic", "")
     if name in handle.topics():
         for one in handle.topic(name).records:

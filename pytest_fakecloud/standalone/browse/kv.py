@@ -18,10 +18,10 @@ from ...kv.values.memory import usage
 from .pages import Listing, NotFound, View, Wanted, page_of
 
 PREVIEW = 200
-"""The characters of a value that a row of keys shows."""
+"""Maximum number of characters of a value in a row of keys."""
 MOST_FOLDERS = 500
 LONGEST_TEXT = 200_000
-"""The characters of a string or document that are shown."""
+"""Maximum number of characters of a string or document in the view of one key."""
 _GLOB = frozenset("*?[")
 _NEVER = 2**63
 
@@ -33,9 +33,9 @@ class _Key(NamedTuple):
 
 @contextmanager
 def _keys(handle: Any) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
-    """Yield the keys, and a function that reads the value of one."""
+    """Yield the keyspace and a function that returns a key's value."""
     with handle._engine.reading() as keyspace:
-        # `peek` of the engine in memory counts hits and misses; `find` counts nothing.
+        # Use `find`, because `peek` of the in-memory engine counts hits and misses.
         yield keyspace, keyspace.find if isinstance(keyspace, Keyspace) else keyspace.peek
 
 
@@ -44,11 +44,12 @@ def _text(data: bytes) -> str:
 
 
 def keys(handle: Any, wanted: Wanted) -> View:
-    """Return a page of keys in alphabetical order, with type, TTL, size and the value's beginning.
+    """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
-    A search that contains ``*``, ``?`` or ``[`` is a glob pattern as in SCAN. With
-    ``view=tree`` the page has the keys directly in the namespace ``under`` (the root by default), and
-    ``folders`` are the namespaces in it, by the next ``:``, each with its number of keys.
+    A search that contains ``*``, ``?`` or ``[`` is a glob pattern as in SCAN. With ``view=tree``,
+    the page lists only the keys directly in the namespace ``under`` (default: the root), and
+    ``folders`` lists the namespaces one level below it (separated by ``:``) with their numbers of
+    keys.
     """
     with _keys(handle) as (keyspace, read):
         found = [
@@ -103,7 +104,7 @@ def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
 
 
 def _expiry(handle: Any, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
-    """Return the TTL in milliseconds and the time of expiry, both None without a TTL."""
+    """Return the remaining TTL in milliseconds and the expiry time; both are None without a TTL."""
     if isinstance(keyspace, Keyspace):
         at_ms = keyspace.expiry(key)
         left = None if at_ms is None else at_ms - keyspace.now_ms
@@ -148,7 +149,7 @@ def _plain(value: Any) -> Any:
 
 
 def key(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return a key with its value: the text of a string or document, or a page of its elements."""
+    """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = unquote_to_bytes(id)
     with _keys(handle) as (keyspace, read):
         value = read(name)
@@ -198,14 +199,14 @@ _ELEMENTS: dict[str, Callable[[Any], Sequence[Sequence[Any]]]] = {
     "zset": lambda value: [(_plain(one), str(score)) for one, score in _entries(value)],
     "stream": lambda value: [(_plain(one), _json(row)) for one, row in _entries(value)],
 }
-"""The elements of a value of each type, as rows of its columns."""
+"""By type, how to turn the elements of a value into rows."""
 
 
 # -- search indexes --------------------------------------------------------------------------------
 
 
 def indexes(handle: Any, wanted: Wanted) -> View:
-    """Return the search indexes with schema, number of documents and changes not indexed yet."""
+    """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as (keyspace, read):
         names = [name for name in keyspace if isinstance(read(name), SearchIndex)]
     return page_of(

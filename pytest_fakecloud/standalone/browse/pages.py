@@ -1,7 +1,7 @@
-"""Pages of a list: a search, filters, a cursor in each direction, and counts of what is left out.
+"""Pages of a list, with search, filters, counts and a cursor in each direction.
 
-A cursor is the sort key of a page's last item, so it stays valid while items are added and removed:
-no item that stays in the list is skipped or repeated.
+A cursor is the sort key of a page's last or first item, so it stays valid while items are added and
+removed: items that remain in the list are neither skipped nor repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST_PAGE = 500
 
 
 class NotFound(ServiceError):
-    """An unknown item or list, answered with 404."""
+    """Raised for an unknown item or list; answered with 404."""
 
     def __init__(self, message: str) -> None:
         super().__init__(404, message)
@@ -37,8 +37,9 @@ class NotFound(ServiceError):
 class Wanted(NamedTuple):
     """The part of a list that a request asks for.
 
-    ``search`` is text that an item contains, in any case. ``after`` and ``before`` are cursors;
-    without either, the first page is returned. ``filters`` are the list's own, by name.
+    ``search`` is a string that an item must contain, ignoring case. ``after`` and ``before`` are
+    cursors; without either, the first page is returned. ``filters`` are filters specific to the
+    list, by name.
     """
 
     search: str = ""
@@ -48,7 +49,9 @@ class Wanted(NamedTuple):
     filters: Mapping[str, str] = MappingProxyType({})
 
     def number(self, name: str) -> int | None:
-        """Return a filter as a whole number, None where it is absent; raises ``ContractError``."""
+        """Return a filter as an integer, or None if it is absent; raise ``ContractError`` if
+        malformed.
+        """
         text = self.filters.get(name, "")
         if not text:
             return None
@@ -59,9 +62,9 @@ class Wanted(NamedTuple):
         return int(text)
 
     def time_us(self, name: str) -> int | None:
-        """Return a filter as a time in microseconds, None where it is absent.
+        """Return a filter as a time in microseconds, or None if it is absent.
 
-        A time without an offset is in UTC. Raises ``ContractError`` for other text.
+        A time without an offset is in UTC. Raises ``ContractError`` for a malformed time.
         """
         text = self.filters.get(name, "")
         if not text:
@@ -76,7 +79,7 @@ class Wanted(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list that a fake offers: a page of it, one item, and the filters that the list takes."""
+    """A list that a fake offers: functions that return a page and one item, and the list's filters."""
 
     page: Callable[[Any, Wanted], View]
     item: Callable[[Any, str, Wanted], View] | None = None
@@ -94,11 +97,12 @@ def page_of(
 ) -> View:
     """Return a page as plain JSON.
 
-    ``total`` counts all items, ``matching`` those that fit search and filters, and ``first`` is the
-    number of the page's first item among these. ``next`` and ``previous`` are cursors, or None at an
-    end. ``text`` returns the text that is searched. A ``facet`` is a filter by a property with few
-    values; ``facets`` then counts the items of each value. Raises ``ContractError`` for a cursor that
-    is not from this list.
+    ``total`` counts all items, ``matching`` those that match the search and the filters, and
+    ``first`` is the position of the page's first item among the matching ones. ``next`` and
+    ``previous`` are cursors, or None at either end of the list. ``text`` returns the searchable
+    text of an item. A ``facet`` is a filter by a property with few values; ``facets`` then counts
+    the items of each value. Raises ``ContractError`` for a cursor that does not belong to this
+    list.
     """
     every = list(items)
     found = every

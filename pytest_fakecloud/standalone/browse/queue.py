@@ -1,4 +1,4 @@
-"""Messages, dead letters, schedules, queues, groups, flow control and workflow runs of a queue."""
+"""Messages, dead letters, schedules, queues, URL groups, flow control and workflow runs of a queue."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..views import attempt_view, message_view
 from .pages import Listing, NotFound, View, Wanted, page_of
 
 LONGEST_BODY = 100_000
-"""The characters of a body that are shown."""
+"""Maximum number of characters of a body that is shown."""
 _RUNS = 3
-"""The coming runs of a schedule that are shown."""
+"""Number of upcoming runs shown for a schedule."""
 
 
 def _body(data: bytes) -> View:
@@ -68,7 +68,7 @@ def _message_row(one: Message) -> View:
 
 
 def _filter(wanted: Wanted) -> Callable[[Message], bool]:
-    """Return a predicate for all filters except the state."""
+    """Return a predicate that applies all filters except ``state``."""
     since, until = wanted.time_us("since"), wanted.time_us("until")
     label, status, url = (wanted.filters.get(name, "") for name in ("label", "status", "url"))
 
@@ -104,21 +104,21 @@ def _messages(handle: Any, wanted: Wanted, kinds: Iterable[str]) -> View:
 
 
 def messages(handle: Any, wanted: Wanted) -> View:
-    """Return a page of published messages, the newest first.
+    """Return a page of published messages, newest first.
 
-    Filters are ``state``, ``label``, ``url`` (a part of it), ``status`` of the last answer (``503`` or
-    ``5xx``), ``since`` and ``until``: when it was published.
+    Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
+    (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
     """
     return _messages(handle, wanted, ("message",))
 
 
 def callbacks(handle: Any, wanted: Wanted) -> View:
-    """Return a page of callbacks and failure callbacks, the newest first."""
+    """Return a page of callbacks and failure callbacks, newest first."""
     return _messages(handle, wanted, ("callback", "failure_callback"))
 
 
 def message(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one message whole: body, headers, settings, attempts with their answers."""
+    """Return one message in full: body, headers, settings, and attempts with their responses."""
     engine, name = handle._engine, unquote(id)
     with engine.lock:
         record = engine.messages.get(name)
@@ -164,7 +164,7 @@ def message(handle: Any, id: str, wanted: Wanted) -> View:
 
 
 def deliver_now(handle: Any, id: str) -> View:
-    """Make a pending message due at the present time. Raises ``ContractError`` if it cannot be."""
+    """Make a pending message due now. Raises ``ContractError`` if it cannot be."""
     engine, name = handle._engine, unquote(id)
     with engine.lock:
         record = engine.messages.get(name)
@@ -187,7 +187,7 @@ def deliver_now(handle: Any, id: str) -> View:
 
 
 def dead_letters(handle: Any, wanted: Wanted) -> View:
-    """Return a page of dead letters, the newest first."""
+    """Return a page of dead letters, newest first."""
     engine = handle._engine
 
     def show(letter: Any) -> View:
@@ -208,7 +208,7 @@ def dead_letters(handle: Any, wanted: Wanted) -> View:
 
 
 def schedules(handle: Any, wanted: Wanted) -> View:
-    """Return a page of schedules with their coming runs."""
+    """Return a page of schedules with their upcoming runs."""
 
     def show(schedule: Any) -> View:
         record = schedule._record
@@ -234,7 +234,7 @@ def schedules(handle: Any, wanted: Wanted) -> View:
 
 
 def run_schedule(handle: Any, id: str) -> View:
-    """Create the messages of a schedule's run at the present time; its plan stays."""
+    """Run a schedule now; its next planned run does not change."""
     name = unquote(id)
     for schedule in handle.schedules():
         if schedule.id == name:
@@ -288,7 +288,7 @@ def _groups(engine: Any) -> list[Any]:
 
 
 def flow_keys(handle: Any, wanted: Wanted) -> View:
-    """Return the flow-control keys with their limits, and the messages that wait for each."""
+    """Return the flow-control keys with their limits and the messages that wait for each key."""
     engine = handle._engine
 
     def show(key: Any) -> View:
@@ -320,7 +320,7 @@ def flow_keys(handle: Any, wanted: Wanted) -> View:
 
 
 def runs(handle: Any, wanted: Wanted) -> View:
-    """Return a page of workflow runs, the newest first; ``state`` filters them."""
+    """Return a page of workflow runs, newest first; ``state`` filters them."""
     engine = handle._engine
 
     def show(run: Any) -> View:
@@ -350,7 +350,7 @@ def _run_state(run: Any) -> str:
 
 
 def run(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one workflow run: input, steps with outputs, attempts and errors, and the result."""
+    """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
     engine, name = handle._engine, unquote(id)
     with engine.lock:
         found = engine.workflow.runs.get(name)

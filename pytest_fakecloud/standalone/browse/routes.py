@@ -1,6 +1,7 @@
 """Endpoints of the control API that list the data of a fake in pages.
 
-Requests to these endpoints are not recorded, meet no faults and do not count as use of the fake.
+Requests to these endpoints are not recorded, are not subject to injected faults, and do not count
+as use of the fake.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ...http.routing import Route
 from .pages import LARGEST_PAGE, Listing, NotFound, Wanted
 
 _MODULES = {"kv_server": "kv", "vector_index": "vector", "broker": "broker", "queue": "queue"}
-"""The module of this package that lists the data of a fake, by fixture."""
+"""By fixture, the module of this package that lists the fake's data."""
 _PAGING = ("search", "after", "before", "limit")
 
 
 class BrowseRoutes:
-    """Endpoints below one handle; ``named`` returns the handle that a request is about."""
+    """Endpoints for the data of one fake; ``named`` returns the handle that a request refers to."""
 
     def __init__(self, prefix: str, named: Callable[[Request], Handle]) -> None:
         self._prefix = prefix
@@ -45,10 +46,11 @@ class BrowseRoutes:
         return module.counts(handle)
 
     def page(self, request: Request) -> object:
-        """Return a page of a list: ``items``, the counts ``total`` and ``matching``, and two cursors.
+        """Return a page of a list: ``items``, the counts ``total`` and ``matching``, and two
+        cursors.
 
         ``?search=`` finds text, ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the
-        ``next`` and ``previous`` of another page. Each list has filters of its own.
+        ``next`` and ``previous`` cursors of another page. Each list has its own filters.
         """
         handle, module = self._browsed(request)
         listing = _listing(module.LISTS, request.params["list"])
@@ -63,18 +65,18 @@ class BrowseRoutes:
         return listing.item(handle, request.params["id"], _wanted(request, listing))
 
     def deliver_now(self, request: Request) -> object:
-        """Make a pending message of a queue due at the present time."""
+        """Make a pending message of a queue due now."""
         return self._queue(request).deliver_now(self._named(request), request.params["id"])
 
     def run_schedule(self, request: Request) -> object:
-        """Create the messages of a schedule's run at the present time."""
+        """Run a schedule now; its next planned run does not change."""
         return self._queue(request).run_schedule(self._named(request), request.params["id"])
 
     def _browsed(self, request: Request) -> tuple[Handle, Any]:
         handle = self._named(request)
         if handle.fixture not in _MODULES:
             raise NotFound(f"{handle.name} offers no lists; its `view` shows all of it")
-        # Imported late: a server without a queue does not need the queue's engine.
+        # Import the module late: a server without a queue does not need the queue's engine.
         return handle, import_module(f".{_MODULES[handle.fixture]}", __package__)
 
     def _queue(self, request: Request) -> Any:

@@ -12,10 +12,10 @@ from ..views import last_query, projected
 from .pages import Listing, NotFound, View, Wanted, page_of
 
 PREVIEW = 300
-"""The characters of metadata and data that a row shows."""
+"""Maximum number of characters of metadata and data in a row."""
 _BATCH = 1000
 _NUMBERS = 16
-"""The components of a vector that a row shows."""
+"""Maximum number of components of a vector in a row."""
 
 
 class _Vector(NamedTuple):
@@ -25,7 +25,7 @@ class _Vector(NamedTuple):
 
 
 def namespaces(handle: Any, wanted: Wanted) -> View:
-    """Return the namespaces with the number of their vectors."""
+    """Return the namespaces with their numbers of vectors."""
     return page_of(
         handle.namespaces(),
         wanted,
@@ -36,10 +36,10 @@ def namespaces(handle: Any, wanted: Wanted) -> View:
 
 
 def vectors(handle: Any, wanted: Wanted) -> View:
-    """Return a page of a namespace's vectors by id, each with its point on a plane.
+    """Return a page of a namespace's vectors, sorted by id, each projected onto a plane.
 
-    ``filter`` is a metadata filter as queries take it. The page also has the point of the last query
-    of the namespace, and the ids that the query found.
+    ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
+    of the namespace's last query vector and the ids that the query returned.
     """
     namespace = wanted.filters.get("namespace", "")
     wanted_by_filter = wanted.filters.get("filter", "")
@@ -74,7 +74,7 @@ def vectors(handle: Any, wanted: Wanted) -> View:
 
 
 def _each(handle: Any, namespace: str) -> Iterator[_Vector]:
-    # Read in batches and without components, to limit memory use.
+    # Read in batches and leave out the components, to limit memory use.
     cursor = 0
     while True:
         page = handle._engine.range(namespace, cursor, _BATCH)
@@ -106,7 +106,7 @@ def _row(one: _Vector) -> View:
 
 
 def vector(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one record whole."""
+    """Return one record in full."""
     namespace, name = wanted.filters.get("namespace", ""), unquote(id)
     (record,) = handle._engine.fetch(namespace, [name])
     if record is None:
@@ -116,7 +116,7 @@ def vector(handle: Any, id: str, wanted: Wanted) -> View:
 
 
 def counts(handle: Any) -> dict[str, Any]:
-    """Return the number of vectors and of namespaces, and what the index is."""
+    """Return the numbers of vectors and namespaces, and information about the index."""
     names = handle.namespaces()
     info = dataclasses.asdict(handle._engine.describe())
     return {

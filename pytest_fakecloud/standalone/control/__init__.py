@@ -1,1 +1,1 @@
-"""The control API by resource: each module has the endpoints of one."""
+"""The control API, one module per resource."""

@@ -41,11 +41,11 @@ class CallRoutes:
         return [Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True)]
 
     def call(self, request: Request) -> Returned | Raised:
-        """One use of a remote handle: get a field or call a method of an object.
+        """Use a remote object: read a field or call a method.
 
-        ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``
-        in the codec's form; answers ``{"value": …}`` or ``{"raise": …}``. The names are those the
-        handles offer from afar, and no others.
+        ``{"object": number|handle name|null, "name": …, "args": […], "kwargs": {…}, "get": bool}``,
+        encoded by the codec; returns ``{"value": …}`` or ``{"raise": …}``. Only the names on the
+        object's remote surface are allowed.
         """
         body = fields(request, "object", "name", "args", "kwargs", "get")
         name, get = body.get("name"), body.get("get", False)
@@ -64,7 +64,7 @@ class CallRoutes:
             return {"raise": encode_error(ContractError(str(error)))}
         use = _use(target, name, get)
         try:
-            # Also what an object does when it is looked at may fail.
+            # Encode inside the block too: reading an object's attributes may raise.
             return {"value": encode(use(*arguments, **keywords), self._objects)}
         except Exception as error:
             return {"raise": encode_error(error)}
@@ -79,7 +79,7 @@ class CallRoutes:
         raise Refused(422, f"object is a number, the name of a handle or null, not {wanted!r}")
 
     def decoded(self, value: Any, where: str) -> Any:
-        """Return a value from the codec's form; raises ``Refused`` for another form."""
+        """Return a decoded value; raise ``Refused`` if the codec cannot decode it."""
         try:
             return decode(value, self._referred)
         except Unreadable as error:
@@ -92,7 +92,7 @@ class CallRoutes:
 
 
 def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
-    """The use of an object: read a field, call a method or follow a protocol."""
+    """Return a function that reads a field, calls a method or follows a protocol of an object."""
     kind, surface = surface_of(type(target))
     if surface is not None:
         if name in surface.protocols:
@@ -100,7 +100,7 @@ def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
         if name in surface.fields and get:
             return lambda *_, **__: getattr(target, name)
         if name in surface.methods and not get:
-            # Looked at with the call, because that may fail too.
+            # Look the method up when it is called, because the look-up may raise too.
             return lambda *args, **kwargs: getattr(target, name)(*args, **kwargs)
     shown = kind.rpartition(":")[2]
     if surface is None or name not in surface.names:

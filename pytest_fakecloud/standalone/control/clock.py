@@ -23,12 +23,12 @@ MOVES = {
     "move_to": "to",
     "advance_to_next": None,
 }
-"""The actions of the clock, each with the field that it needs."""
+"""Actions of the clock, each with the field that it requires."""
 _MOST_DUE = 200
 
 
 def clock_view(cloud: Cloud) -> Clock:
-    """Return the time and the mode of a cloud's clock, and when something falls due next."""
+    """Return the time and the mode of a cloud's clock, and when the next event is due."""
     clock = cloud.clock
     due = timekeeper_of(clock).next_due_us()
     return {
@@ -55,14 +55,14 @@ class ClockRoutes:
         ]
 
     def get_clock(self, request: Request) -> Clock:
-        """The clock: now, mode, when something falls due next."""
+        """Return the clock's time and mode, and when the next event is due."""
         return clock_view(self._cloud)
 
     def move_clock(self, request: Request) -> Moved:
         """Freeze, resume or move the clock.
 
-        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}`` with ``"by"`` (a
-        duration) or ``"to"`` (an instant).
+        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}``, with ``"by"`` (a
+        duration) for ``advance`` or ``"to"`` (a time) for ``move_to``.
         """
         body = fields(request, "action", "by", "to")
         clock = self._cloud.clock
@@ -83,7 +83,7 @@ class ClockRoutes:
         }
 
     def get_due(self, request: Request) -> Due:
-        """Return the number of planned events, and the soonest of them in order."""
+        """Return the number of planned events, and the next of them in order."""
         count, soonest = timekeeper_of(self._cloud.clock).timers.planned(_MOST_DUE)
         return {
             "now": told(self._cloud.clock.now_us()),
@@ -96,7 +96,7 @@ class ClockRoutes:
         return {"seed": self._cloud.seed}
 
     def set_seed(self, request: Request) -> Seed:
-        """Restart all randomness from another seed."""
+        """Restart all random number generators from another seed."""
         seed = fields(request, "seed").get("seed")
         if isinstance(seed, bool) or not isinstance(seed, int | str) or not is_unicode(seed):
             raise Refused(422, f"a seed is a whole number or a text, not {seed!r}")

@@ -22,7 +22,7 @@ MOST_CLOUDS = 1000
 
 
 class Isolated(Protocol):
-    """A cloud that is served at an address of its own."""
+    """A cloud that is served at its own address."""
 
     @property
     def cloud(self) -> Cloud:
@@ -38,11 +38,13 @@ class Isolated(Protocol):
 
 
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
-"""Serves a cloud with the given options for a with-block; raises ``ContractError`` for wrong ones."""
+"""Context manager that serves a cloud with the given options; raises ``ContractError`` if they are
+invalid.
+"""
 
 
 class CloudRoutes:
-    """Start, list and end clouds that share nothing with each other."""
+    """Start, list and close clouds that share nothing with each other."""
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener
@@ -70,9 +72,9 @@ class CloudRoutes:
     def new_cloud(self, request: Request) -> NewCloud:
         """Start a cloud with its own clock, fakes, ports, credentials and journal.
 
-        ``{"services": {"kv": {…}}, "seed", "now", "clock"}``; omitted options are as the server was
-        started. The variables ``PYTEST_FAKECLOUD_URL`` and ``PYTEST_FAKECLOUD_TOKEN`` in ``env`` are
-        of the cloud's own control API.
+        ``{"services": {"kv": {…}}, "seed", "now", "clock"}``; an omitted option has the value that
+        the server was started with. ``PYTEST_FAKECLOUD_URL`` and ``PYTEST_FAKECLOUD_TOKEN`` in
+        ``env`` belong to the new cloud's own control API.
         """
         wanted = fields(request, "services", "seed", "now", "clock")
         with ExitStack() as stack, contract(), self._lock:
@@ -87,7 +89,7 @@ class CloudRoutes:
         return made
 
     def end_cloud(self, request: Request) -> Closed:
-        """End an isolated cloud: its fakes and its control API."""
+        """Close an isolated cloud, with its fakes and its control API."""
         id = decode_segment(request.params["id"])
         with self._lock:
             found = self._served.pop(id, None)
@@ -97,7 +99,7 @@ class CloudRoutes:
         return {"closed": True}
 
     def close(self) -> None:
-        """End all isolated clouds before the server closes."""
+        """Close all isolated clouds; called before the server closes."""
         with self._lock:
             stacks = [stack for _, stack in self._served.values()]
             self._served.clear()

@@ -90,12 +90,12 @@ class FaultRoutes:
 
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
-    """Return the methods that inject a fault, except the one that takes a function."""
+    """Return the names of the methods that inject a fault, except the one that takes a function."""
     return [name for name in fault_words(plan) if name != "call"]
 
 
 def _form(method: Callable[..., Any]) -> str:
-    """Return how a method is called through the control API."""
+    """Return a description of how to call a method through the control API."""
     parameters = inspect.signature(method).parameters.values()
     args = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     fields = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]

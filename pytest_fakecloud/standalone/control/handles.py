@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HandleRoutes:
-    """Start, describe and close fakes, look at their data, send them requests."""
+    """Start, describe and close fakes, return their data, and send them requests."""
 
     def __init__(self, cloud: Cloud, calls: CallRoutes) -> None:
         self._cloud = cloud
@@ -52,7 +52,7 @@ class HandleRoutes:
                 raise Refused(422, f"{fixture} cannot stand at that place: {error}") from error
 
     def get_handle(self, request: Request) -> HandleEntry:
-        """Return one fake: address, credentials, environment variables."""
+        """Return one fake: its address, credentials and environment variables."""
         return describe(named(self._cloud, request))
 
     def close_handle(self, request: Request) -> Closed:
@@ -61,15 +61,16 @@ class HandleRoutes:
         return {"closed": True}
 
     def get_view(self, request: Request) -> dict[str, Any]:
-        """Return the data of a fake."""
+        """Return the data of a fake as plain JSON."""
         return view(named(self._cloud, request))
 
     def send_request(self, request: Request) -> dict[str, Any]:
         """Send a request to a fake like a client: ``{"method", "target", "headers", "body"}``.
 
-        The request has the fake's credentials unless ``headers`` has others, meets injected faults and
-        is recorded. A string ``body`` is sent unchanged, any other value as JSON. Returns
-        ``{"status", "headers", "body"}``, or ``{"broken"}`` if a fault broke the connection.
+        The request carries the fake's credentials unless ``headers`` sets others, is subject to
+        injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
+        JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` if a fault broke the
+        connection.
         """
         from ..console import send
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS = 15.0
 GRACE_SECONDS = 0.1
-"""How long the stream waits for the answer of a call before it sends the call without it."""
+"""How long the stream waits for a call to be answered before it sends the row without the response."""
 LOOK_SECONDS = 0.002
 CONTEXT = 50
-"""How many entries before the first one a row may have as its cause."""
+"""How many entries before the first one are searched for a row's cause."""
 
 
 class JournalRoutes:
@@ -54,7 +54,7 @@ class JournalRoutes:
     def journal_rows(self, request: Request) -> Answer:
         """Return the rows of the journal, oldest first.
 
-        ``?after=N`` leaves out rows up to that number, ``?limit=N`` returns at most that many.
+        ``?after=N`` leaves out the rows up to number N, ``?limit=N`` returns at most N rows.
         """
         after = whole_number(request.query("after"))
         limit = whole_number(request.query("limit"))
@@ -64,9 +64,9 @@ class JournalRoutes:
     def stream(self, request: Request) -> Stream:
         """Stream the rows of the journal after ``?after=N`` as server-sent events.
 
-        A row is sent again, under the same number, when it changes: a call in progress has
-        ``"done": false`` until it has its answer, and a delivery that ends becomes the cause of the
-        calls made during it. ``Last-Event-ID`` resumes the stream.
+        A row is sent again under the same number when it changes: a call in progress has ``"done":
+        false`` until it is answered, and a finished delivery becomes the cause of the calls made
+        during it. ``Last-Event-ID`` resumes the stream.
         """
         after = max(
             whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))
@@ -94,8 +94,8 @@ class JournalRoutes:
             fresh = _entries(self._cloud, sent + 1)
             for entry in fresh:
                 sent = entry.number
-                # Most calls are answered a moment after they are recorded. Wait for that once;
-                # a call that takes longer must not delay those behind it.
+                # Most calls are answered a moment after they are recorded, so wait once for the
+                # response. A call that takes longer must not delay the calls after it.
                 patience = monotonic() + (0 if under_way else GRACE_SECONDS)
                 while not (done := _is_done(entry)) and monotonic() < patience:
                     sleep(LOOK_SECONDS)
@@ -111,7 +111,7 @@ class JournalRoutes:
                 yield b": still here\n\n"
 
     def end_streams(self) -> None:
-        """End every open journal stream; the server is closing."""
+        """Close every open journal stream; called before the server closes."""
         for signal in list(self._streams):
             signal.close()
 
@@ -128,15 +128,15 @@ def _is_done(entry: Entry) -> bool:
 
 
 def _entries(cloud: Cloud, first: int) -> list[Entry]:
-    """Return the entries from a number on."""
+    """Return the journal entries from a number on."""
     entries = cloud.journal.entries
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 
 
 def _rows(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
-    """Return the rows from a number on, in the order in which one caused another.
+    """Return the rows from a number on, in causal order.
 
-    A ``limit`` counts entries, of which a delivery has two; 0 is no limit.
+    ``limit`` counts entries, of which a delivery has two; 0 means no limit.
     """
     entries = _entries(cloud, first - CONTEXT)
     if limit:

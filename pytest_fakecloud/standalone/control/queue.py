@@ -1,4 +1,4 @@
-"""Endpoints that only a queue has."""
+"""Endpoints specific to queues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class QueueRoutes:
         return handle
 
     def get_attempts(self, request: Request) -> list[Attempt]:
-        """Return the attempts of all messages, or of the message ``?id=``."""
+        """Return the attempts of all messages, or of the message with ``?id=``."""
         wanted = request.query("id")
         attempts = self._queue(request).attempts(**({"id": wanted} if wanted else {}))
         return [attempt_view(attempt) for attempt in attempts]

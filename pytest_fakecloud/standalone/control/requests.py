@@ -1,4 +1,4 @@
-"""Read the requests of the control API."""
+"""Parse the requests of the control API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_DIGITS = 18
 
 
 class Refused(ServiceError):
-    """A request that the control API rejects."""
+    """Raised for a request that the control API rejects."""
 
 
 class Resource(Protocol):
@@ -34,7 +34,9 @@ class Resource(Protocol):
 
 
 def handle_named(cloud: Cloud, name: str) -> Handle:
-    """Return the open handle of that name; raises ``Refused`` with the valid names."""
+    """Return the open handle with that name; raise ``Refused`` with the valid names if there is
+    none.
+    """
     for handle in cloud.handles:
         if handle.name == name:
             return handle
@@ -57,7 +59,7 @@ def contract(status: int = 422) -> Iterator[None]:
 
 
 def fields(request: Request, *known: str) -> dict[str, Any]:
-    """Return the body's fields; raises ``Refused`` for one that is not among the ``known`` ones."""
+    """Return the fields of the body; raise ``Refused`` for a field that is not one of ``known``."""
     if not request.body:
         return {}
     try:
@@ -74,7 +76,7 @@ def fields(request: Request, *known: str) -> dict[str, Any]:
 
 
 def near_to(word: object, known: Iterable[str]) -> str:
-    """``", did you mean …?"`` where one of the known words is near."""
+    """Return ``", did you mean …?"`` if a known word is similar to ``word``, else an empty string."""
     return nearest(word, known) if isinstance(word, str) and len(word) < _LONGEST_WORD else ""
 
 

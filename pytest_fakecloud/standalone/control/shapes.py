@@ -30,7 +30,7 @@ class Clock(TypedDict):
 
 
 class Moved(Clock):
-    """The clock after a move, and the events that fell due: each a time and a label."""
+    """The clock after a move, and the events that became due, each as a time and a label."""
 
     fired: list[str]
 
@@ -41,7 +41,7 @@ class _Planned(TypedDict):
 
 
 class Due(TypedDict):
-    """How many events are planned, and the soonest 200 of them."""
+    """The number of planned events, and the next 200 of them."""
 
     now: str
     count: int
@@ -49,7 +49,7 @@ class Due(TypedDict):
 
 
 class Seed(TypedDict):
-    """The seed of everything random in a cloud."""
+    """The seed of all random values in a cloud."""
 
     seed: int | str
 
@@ -66,7 +66,7 @@ class HandleEntry(TypedDict):
 
 
 class State(TypedDict):
-    """A cloud at a glance."""
+    """A summary of a cloud."""
 
     seed: int | str
     clock: Clock
@@ -101,7 +101,7 @@ class RowText(TypedDict):
 
 
 class Exchange(TypedDict):
-    """One direction of an HTTP exchange; ``cut`` is the size of a body that is not whole."""
+    """One direction of an HTTP exchange; ``cut`` is the full size of a body that was truncated."""
 
     line: str
     headers: list[list[str]]
@@ -111,7 +111,7 @@ class Exchange(TypedDict):
 
 
 class RowSubject(TypedDict):
-    """A subject of a row, such as a key or a message."""
+    """What a row is about, such as a key or a message."""
 
     kind: str
     name: str
@@ -119,7 +119,7 @@ class RowSubject(TypedDict):
 
 
 class RowFault(TypedDict):
-    """An injected fault that a row met."""
+    """An injected fault that affected a row."""
 
     kind: str
     description: str
@@ -128,9 +128,9 @@ class RowFault(TypedDict):
 
 
 class Row(TypedDict):
-    """A call, a delivery or an event of the journal, as in the JSON of a test's report.
+    """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
-    ``handle`` is the fake whose journal it is in, ``done`` is false while a call has no answer.
+    ``handle`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
     """
 
     number: int
@@ -162,13 +162,13 @@ class Row(TypedDict):
 
 
 class ConsoleAddress(TypedDict):
-    """An address of the console that signs one browser in."""
+    """A URL that signs one browser in to the console."""
 
     url: str
 
 
 class Session(TypedDict):
-    """The control token, for a browser that had a sign-in code."""
+    """The control token, returned in exchange for a sign-in code."""
 
     token: str
 
@@ -251,7 +251,7 @@ class DeadLetter(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A snapshot that the server keeps."""
+    """A snapshot kept by the server."""
 
     id: str
 
@@ -265,7 +265,7 @@ class CloudEntry(TypedDict):
 
 
 class NewCloud(TypedDict):
-    """A new isolated cloud: the environment variables have its addresses and credentials."""
+    """A new isolated cloud; the environment variables contain its addresses and credentials."""
 
     id: str
     seed: int | str
@@ -276,9 +276,9 @@ class Returned(TypedDict):
     value: Any
 
 
-"""The returned value of a remote object's use, encoded by the codec."""
+"""The value that a remote object returned, encoded by the codec."""
 Raised = TypedDict("Raised", {"raise": Any})
-"""The raised exception."""
+"""The exception that a remote object raised, encoded by the codec."""
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -310,13 +310,13 @@ ClockMove = _Freeze | _Resume | _Advance | _MoveTo | _AdvanceToNext
 
 
 class Reset(TypedDict, total=False):
-    """The name of the fake to reset; all of them unless given."""
+    """The name of the fake to reset; by default all fakes are reset."""
 
     handle: str
 
 
 class Begin(TypedDict, total=False):
-    """The time and the mode to begin with; those that the cloud began with unless given."""
+    """The start time and the clock mode; by default those that the cloud was started with."""
 
     now: str
     clock: Mode
@@ -339,7 +339,7 @@ class ToSend(TypedDict, total=False):
 
 
 class FaultOptions(TypedDict):
-    """An injected fault. Further fields select the calls that meet it."""
+    """A fault to inject. Further fields select the calls that it affects."""
 
     kind: str
     args: NotRequired[list[Any]]
@@ -349,13 +349,15 @@ class FaultOptions(TypedDict):
 
 
 class SnapshotOptions(TypedDict, total=False):
-    """The name of a snapshot; a number unless given."""
+    """The name of a snapshot; by default a number."""
 
     id: str | int
 
 
 class CloudOptions(TypedDict, total=False):
-    """An isolated cloud; ``services`` are settings by the names of ``serve``, such as ``kv``."""
+    """Options of an isolated cloud; ``services`` maps the service names of ``serve``, such as
+    ``kv``, to settings.
+    """
 
     services: dict[str, dict[str, Any]]
     seed: int | str
@@ -385,11 +387,11 @@ BODIES: Mapping[str, Any] = {
     "new_cloud": CloudOptions,
     "call": Use,
 }
-"""The type of each endpoint's request body, by the name of its route."""
+"""The type of the request body of each endpoint, by route name."""
 RESPONSES: Mapping[str, Any] = {
     "journal": list[Row],
     "ready": Ready,
     "send": Sent | Broken,
     "view": View,
 }
-"""The types of responses that an endpoint's annotation does not have."""
+"""Response types of endpoints whose annotation does not name the type."""

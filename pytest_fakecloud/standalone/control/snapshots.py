@@ -38,7 +38,7 @@ class SnapshotRoutes:
         return [{"id": name} for name in self._snapshots]
 
     def take_snapshot(self, request: Request) -> Snapshot:
-        """Take a snapshot of all fakes, named ``{"id": name}`` or with a number."""
+        """Take a snapshot of all fakes, named ``{"id": name}`` or by a number."""
         wanted = fields(request, "id").get("id")
         if wanted is not None and (type(wanted) not in (int, str) or wanted == ""):
             raise Refused(422, f"the id of a snapshot is a text or a whole number, not {wanted!r}")
