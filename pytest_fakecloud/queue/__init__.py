@@ -1,1 +1,1 @@
-"""Fake of the HTTP message queue: messages are delivered later, retried, ordered and scheduled."""
+"""Fake of the HTTP message queue, with delayed delivery, retries, ordered queues and schedules."""

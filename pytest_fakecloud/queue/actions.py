@@ -26,7 +26,7 @@ from .views import DeadLetterView, PublishedMessage, ScheduleView
 
 
 class QueueActions:
-    """Mixin of ``Queue`` that acts as a client would; these calls are not recorded in the journal."""
+    """Mixin of ``Queue`` with the actions of a client; these calls are not recorded in the journal."""
 
     _engine: Engine
 

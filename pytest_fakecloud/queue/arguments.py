@@ -1,7 +1,7 @@
 """Check the arguments of the ``queue`` fixture's methods and convert them to what a client sends.
 
-Every function raises ``ContractError`` for an invalid argument, so that a mistake in a test is not
-mistaken for an answer of the service or a bug of the fake.
+Every function raises ``ContractError`` for an invalid argument, so that a mistake in a test cannot
+be confused with an error of the service or a bug of the fake.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
 
 
 def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
-    """Raise ``ContractError`` for anything but a number of at least ``least``."""
+    """Return a number; raise ``ContractError`` for any other value or a number below ``least``."""
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
     # A comparison with NaN is false, so this condition also rejects NaN.
     if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
@@ -56,14 +56,14 @@ def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> N
 
 
 def text(name: str, value: object) -> str:
-    """Return a string as wire characters."""
+    """Return a string encoded as UTF-8, with one character per byte."""
     if not isinstance(value, str):
         raise ContractError(f"{name}={value!r} is not a string; pass a str")
     return as_wire(value)
 
 
 def whole_seconds(name: str, value: Duration) -> int:
-    """Return a duration in seconds; the service accepts whole seconds only."""
+    """Return a duration in seconds; raise ``ContractError`` if it is not a whole number of seconds."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
         raise ContractError(f"{name}={value!r}: the service accepts whole seconds only")
@@ -167,7 +167,7 @@ def _pairs(what: str, given: object) -> HeaderList:
 
 
 def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return one section of the data to load; an empty one if it is missing."""
+    """Return one section of the data to load, or an empty one if it is missing."""
     found = data.get(name, kind())
     if not isinstance(found, kind):
         raise ContractError(f"load(): {name} is a {kind.__name__}, got {found!r}")

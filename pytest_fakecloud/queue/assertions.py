@@ -41,7 +41,7 @@ class QueueAssertions:
     def messages(
         self, state: object = None, **where: Unpack[ListedFields]
     ) -> Found[PublishedMessage]:
-        """Return the messages, callbacks included, in the order they were published.
+        """Return the messages, including callbacks, in the order in which they were published.
 
         ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``,
         or a state name of the service. ``where`` are fields that must match, such as ``url``,
@@ -62,14 +62,14 @@ class QueueAssertions:
         return found_messages(one for one in found if asked(one))
 
     def message(self, message_id: str) -> PublishedMessage:
-        """Return the message with that id; raise ``ContractError`` if there is none."""
+        """Return the message with that id; raise ``ContractError`` if it does not exist."""
         __tracebackhide__ = True
         self._note_inspection()
         if not isinstance(message_id, str):
             raise ContractError(
                 f"message({shown(message_id)}) is invalid; pass the id of a message, a string"
             )
-        # A v1 message to a topic stands for one delivery per endpoint; return the first.
+        # A v1 message to a topic has one delivery per endpoint; return the first.
         own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self._engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
@@ -118,12 +118,12 @@ class QueueAssertions:
         return found_of(filter(asked, found), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Found[ScheduleView]:
-        """Return the schedules, in the order they were created."""
+        """Return the schedules in the order in which they were created."""
         found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
         return found_of(found, SCHEDULES, "schedule")
 
     def pending(self) -> Found[PublishedMessage]:
-        """Return the messages that are neither delivered, dead-lettered nor cancelled."""
+        """Return the messages that are not yet delivered, dead-lettered or cancelled."""
         self._note_inspection()
         return found_messages(
             PublishedMessage(self._engine, one) for one in list(self._engine.pending)
@@ -140,8 +140,8 @@ class QueueAssertions:
     ) -> Found[PublishedMessage]:
         """Return the published messages that match.
 
-        Fails unless at least one matches, or exactly ``times``. Callbacks do not count, because the
-        queue publishes them itself. ``MessageFields`` lists the fields.
+        Fails unless at least one message matches, or exactly ``times``. Callbacks do not count,
+        because the queue publishes them itself. ``MessageFields`` lists the fields.
         """
         __tracebackhide__ = True
         messages = self.messages()
@@ -166,10 +166,10 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the delivered messages that match, callbacks included.
+        """Return the delivered messages that match, including callbacks.
 
-        Fails unless at least one matches, or exactly ``times``. Does not deliver anything: a
-        message that is due but not attempted yet is not delivered.
+        Fails unless at least one message matches, or exactly ``times``. This method delivers
+        nothing: a message that is due but has not been attempted does not count as delivered.
         """
         __tracebackhide__ = True
         given = {**_given(where, url=url), "state": "delivered"}
@@ -189,7 +189,7 @@ class QueueAssertions:
     ) -> Found[PublishedMessage]:
         """Return the dead-lettered messages that match.
 
-        Fails unless at least one matches, or exactly ``times``.
+        Fails unless at least one message matches, or exactly ``times``.
         """
         __tracebackhide__ = True
         given = {**_given(where, url=url), "state": "dead_lettered"}
@@ -201,7 +201,7 @@ class QueueAssertions:
         self.assert_dead_lettered(url, times=0, **where)
 
     def assert_idle(self) -> None:
-        """Fail if a message is neither delivered, dead-lettered nor cancelled."""
+        """Fail if any message is not yet delivered, dead-lettered or cancelled."""
         __tracebackhide__ = True
         self._note_inspection()
         if self._engine.pending:
@@ -230,5 +230,5 @@ class QueueAssertions:
 
 
 def _given(where: Mapping[str, Any], **first: object) -> dict[str, object]:
-    """Return the fields to match; a named argument of None is not compared."""
+    """Return the fields to match, without named arguments that are None."""
     return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)

@@ -1,4 +1,4 @@
-"""Details of delivery attempts for reports: request, answer, logged exceptions, signature checks.
+"""Details of delivery attempts for reports: request, response, logged exceptions, signature checks.
 
 Details are kept for callbacks and for attempts that did not end in a 2xx. Source: decided here.
 """
@@ -23,19 +23,19 @@ from .timeline import raised_text
 from .wire.signing import body_hash, explain, published_text
 
 LONGEST = 2_000
-"""Maximum number of characters kept of a body."""
+"""Maximum number of characters of a body that are kept."""
 _MOST = 1_000
 _SETTING = "QSTASH_CURRENT_SIGNING_KEY"
 _Taken = tuple[int, Delivery, list[BaseException], list[Refusal]]
-"""Journal number, delivery, exceptions logged during it, and rejections by the receiver."""
+"""Journal number, delivery, exceptions logged during it, and signature checks that rejected it."""
 
 
 class AttemptDetails:
     """Collects the details of one queue's attempts.
 
-    ``recorder`` writes the queue's journal, ``keys`` are its signing keys and ``now`` returns the
-    Unix seconds of its signatures. ``alone`` is True if deliveries are made one at a time with
-    nothing else running; only then can exceptions logged during a delivery be attributed to it.
+    ``recorder`` writes the queue's journal, ``keys`` are its signing keys, and ``now`` returns the
+    Unix seconds used in its signatures. ``alone`` is True if deliveries are made one at a time with
+    nothing else running; only then can an exception logged during a delivery be attributed to it.
     """
 
     recorder: Recorder
@@ -52,7 +52,7 @@ class AttemptDetails:
         self._alone = alone
         self._sent: dict[tuple[str, str, int], _Taken] = {}
         self.made: deque[tuple[int, Delivery, Outcome]] = deque(maxlen=_MOST)
-        """The last deliveries: the journal's number of each, what was sent and what came of it."""
+        """The most recent deliveries, each with its journal number and its outcome."""
         self._known_keys = {keys.current, keys.next}
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
@@ -82,8 +82,9 @@ class AttemptDetails:
         return watching
 
     def _start_recording(self, delivery: Delivery) -> _DeliveryLog | None:
-        """Record a delivery; return a context manager that collects its log, if it can be
-        attributed."""
+        """Record a delivery; return a context manager that collects the exceptions logged during
+        it, if they can be attributed.
+        """
         about = delivery.message_id, delivery.url, delivery.attempt
         earlier = self._sent.get(about)
         number = earlier[0] if earlier else self.recorder.reserve()
@@ -99,12 +100,12 @@ class AttemptDetails:
     def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
         """Return the fields of the ``attempt`` event that describe a finished attempt.
 
-        ``began`` is the journal number at which the attempt started, ``alone`` whether it caused
-        everything recorded since. Callbacks also have ``sent`` and ``sent_type``, because their
-        body says what happened. Attempts that failed or logged an exception have these and
-        ``sent_headers``, ``answer``, ``answer_type`` and ``logged`` (the exceptions as text); a 401
-        or 403 has ``signature`` (what was signed, and what the application compared it with), a 3xx
-        has ``location``.
+        ``began`` is the journal number at which the attempt started; ``alone`` tells whether the
+        attempt caused everything recorded since. Callbacks also have ``sent`` and ``sent_type``,
+        because their body reports the result. Attempts that failed or logged an exception have
+        these fields and ``sent_headers``, ``answer``, ``answer_type`` and ``logged`` (the
+        exceptions as text). A 401 or 403 has ``signature`` (what was signed, and what the
+        application compared it with), a 3xx has ``location``.
         """
         recorded = self._sent.pop((delivery.message_id, delivery.url, delivery.attempt), None)
         if recorded is None:
@@ -179,7 +180,8 @@ class AttemptDetails:
             signature, body=sent.body, keys=self._keys, at=self._now(), url=signed
         )
         if refused and data["invalid"] is None:
-            # A check that tries several keys is explained by the one that belongs to the queue.
+            # If several checks rejected the delivery, explain the one that used the queue's own
+            # key.
             own = [one for one in refused if self._keys.current in one.keys]
             check = [*refused, *own][-1]
             data |= _compared(check, sent, signed, self._keys)
@@ -190,7 +192,7 @@ class AttemptDetails:
 
 
 def _environment(keys: SigningKeys) -> str:
-    """Return which signing key ``QSTASH_CURRENT_SIGNING_KEY`` contains."""
+    """Return which signing key the variable ``QSTASH_CURRENT_SIGNING_KEY`` contains."""
     key = os.environ.get(_SETTING)
     if key is None:
         return "unset"
@@ -198,7 +200,7 @@ def _environment(keys: SigningKeys) -> str:
 
 
 def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) -> dict[str, Any]:
-    """Return what the application passed to its receiver where it differs from what was signed."""
+    """Return the arguments of the application's signature check that differ from what was signed."""
     body = refused.body.encode() if isinstance(refused.body, str) else refused.body
     data: dict[str, Any] = {}
     if refused.url is not None and refused.url != signed:
@@ -219,8 +221,8 @@ def _compared(refused: Refusal, sent: Delivery, signed: str, keys: SigningKeys) 
 class _LogCollector:
     """Collects the exceptions that are logged during deliveries.
 
-    A queue has one for all its deliveries, because creating a logging handler is slower than a
-    delivery.
+    A queue uses one collector for all its deliveries, because creating a logging handler takes
+    longer than a delivery.
     """
 
     def __init__(self) -> None:
@@ -252,7 +254,7 @@ class _LogCollector:
 
 
 class _DeliveryLog:
-    """Context manager around one delivery; deliveries may overlap."""
+    """Context manager that collects the log of one delivery; deliveries may overlap."""
 
     __slots__ = ("_collector", "_logged", "_refusals")
 
@@ -275,7 +277,7 @@ def _text(body: bytes) -> str:
 
 
 def _decisive(headers: HeaderList) -> list[list[str]]:
-    """Return the headers that the publisher chose."""
+    """Return the headers that the publisher set."""
     ours = ("upstash-", "user-agent", "content-type", "host", "content-length")
     return [
         [name, value]
@@ -285,7 +287,7 @@ def _decisive(headers: HeaderList) -> list[list[str]]:
 
 
 def _as_served(url: str) -> str:
-    """Return the URL as a framework builds it from ``Host`` and the path."""
+    """Return the URL as a web framework rebuilds it from ``Host`` and the path."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Error answers of the queue.
+"""Error responses of the queue.
 
 Texts marked *observed* were reported verbatim by users of the live service; the others are decided
-here, in the same style. A request beyond a plan limit is answered 412 (*decided here*: both 400 and
-412 have been seen), a malformed one 400.
+here, in the same style. A request beyond a plan limit is answered with 412 (*decided here*: both
+400 and 412 have been seen), a malformed one with 400.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from .model import DAY, SECOND, HeaderList
 
 
 class QueueError(ServiceError):
-    """An error answer of the queue: a status and ``{"error": "<text>"}``."""
+    """An error response of the queue: a status and ``{"error": "<text>"}``."""
 
 
 class Loop(AssertionError):
-    """Messages publish each other endlessly; the next message stays pending.
+    """Raised if messages publish each other endlessly; the next message stays pending.
 
-    Raised by the call that delivers, which would otherwise never return: by default after 1,000
-    deliveries that caused each other at the same time (setting ``loop_limit``), or ten times as
-    many within one call.
+    The call that delivers raises it, because it would otherwise never return: by default after
+    1,000 deliveries that caused each other at the same time (setting ``loop_limit``), or ten times
+    as many within one call.
     """
 
 
@@ -41,7 +41,7 @@ def quota(name: str, limit: int | None = None) -> QueueError:
 
 
 def too_large(limit: int) -> QueueError:
-    """Return the 413 for a body above the plan's message size."""
+    """Return the 413 for a body that exceeds the plan's message size."""
     return QueueError(413, f"quota maxMessageSize exceeded, current limit: {limit}")
 
 
@@ -58,7 +58,7 @@ def read_only() -> QueueError:
 
 
 def burst_limited(limit: int, now_us: int) -> QueueError:
-    """Return the 429 of the burst limit; its headers carry no ``RateLimit-Limit``."""
+    """Return the 429 for the burst limit; its headers do not include ``RateLimit-Limit``."""
     headers = [
         ("Burst-RateLimit-Limit", str(limit)),
         ("Burst-RateLimit-Remaining", "0"),
@@ -68,7 +68,7 @@ def burst_limited(limit: int, now_us: int) -> QueueError:
 
 
 def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
-    """Return the headers with the daily limit and what is left of it."""
+    """Return the headers with the daily limit and the remaining messages."""
     return [
         ("RateLimit-Limit", str(limit)),
         ("RateLimit-Remaining", str(left)),

@@ -1,6 +1,7 @@
-"""Fields that tests can filter and assert on: their types, and the fields of an attempt.
+"""Fields of queue objects that tests can filter and assert on.
 
-``core.matching`` compares them; ``views`` has the fields of messages, dead letters and schedules.
+This module has the types of all of them, and the table of the fields of an attempt; ``views`` has
+the tables for messages, dead letters and schedules. ``core.matching`` compares the values.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class MessageFields(TypedDict, total=False):
     """Fields of a message that assertions and listings can filter by.
 
     ``queue``, ``topic``, ``schedule_id``, ``id`` and ``dlq_id`` are strings; ``kind`` is
-    ``message``, ``callback`` or ``failure_callback``; ``service_state`` is the service's name of
+    ``message``, ``callback`` or ``failure_callback``; ``service_state`` is the service's name for
     the state. ``label`` matches if any of the labels does, ``body`` takes bytes or a string,
     ``json`` is the parsed body, and ``headers`` must be among the forwarded headers.
     """
@@ -142,7 +143,7 @@ class DeliveryWhere(TypedDict, total=False):
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:
-    """Return a function that reads a JSON body, or returns ``Absent`` if it is not JSON."""
+    """Return a function that returns the parsed JSON body, or ``Absent`` if it is not JSON."""
 
     def value(item: Any) -> Any:
         try:
@@ -154,7 +155,7 @@ def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callabl
 
 
 def always(sort: Sort, **options: Any) -> Field:
-    """Return a field that every item has, so that it cannot be None."""
+    """Return a field that every item has, so its value is never None."""
     return Field(sort, optional=False, **options)
 
 
@@ -166,11 +167,12 @@ NAME = shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
 DESTINATION = either((URL, NAME, one_of("destination", NAMED)))
 """A destination: a URL, a URL group, or a destination that the service knows by name."""
 LABEL = shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
-"""One label; the header separates labels by commas."""
+"""A single label; the header separates labels by commas."""
 
 
 def _is_cron(text: str) -> bool:
-    # The import takes 4 ms (it brings in a library for dates), and few tests have a schedule.
+    # Import late: the import takes 4 ms (it loads a library for dates), and few tests have a
+    # schedule.
     from .engine.cron import Cron
 
     try:

@@ -63,9 +63,9 @@ DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3J
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
 """The vendor's public development credentials, which its dev server and its clients know."""
 _SHOWN = 3
-"""How many undelivered messages the warning names."""
+"""Maximum number of undelivered messages that the warning names."""
 _LONGEST_CAP = 86_400.0
-"""A day, because operating systems cannot wait much longer than a few weeks."""
+"""Maximum attempt cap, one day, because operating systems cannot wait longer than a few weeks."""
 _SERVED_HISTORY_US = 7 * DAY
 
 
@@ -76,8 +76,8 @@ def _new_key() -> str:
 class Queue(QueueAssertions, QueueActions, Handle):
     """A fake of the HTTP message queue.
 
-    ``settings`` are the keywords of ``QueueSettings``; ``QueueConfig`` explains them.
-    ``read_only_token`` allows GET requests only; other requests with it are rejected with 403.
+    ``settings`` are the keyword arguments in ``QueueSettings``; ``QueueConfig`` explains them.
+    Requests with ``read_only_token`` may only use GET; others are rejected with 403.
 
     Raises ``ContractError`` for an invalid setting.
     """
@@ -150,7 +150,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._details.recorder = self._recorder
-        # The engine enforces the plan's limits; the server only rejects bodies far beyond them.
+        # The engine enforces the plan's limits; the server only rejects bodies that are far too
+        # large.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
         )
@@ -161,12 +162,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @property
     def current_signing_key(self) -> str:
-        """The key that deliveries are signed with."""
+        """The key with which deliveries are signed."""
         return self._engine.keys.current
 
     @property
     def next_signing_key(self) -> str:
-        """The key that deliveries will be signed with after a rotation."""
+        """The key with which deliveries will be signed after a rotation."""
         return self._engine.keys.next
 
     @action
@@ -177,13 +178,13 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return token
 
     def _new_token(self) -> str:
-        # Clients read the user's id from the token. 24 and 48 digits need no Base64 padding.
+        # Clients parse the user's id from the token. 24 and 48 digits need no Base64 padding.
         content = {"UserID": new_token(24), "Password": new_token()}
         return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 
     @action
     def rotate_keys(self) -> tuple[str, str]:
-        """Make the next signing key the current one and return (current, next)."""
+        """Make the next signing key the current one, create a new next key, and return both."""
         keys = self._engine.rotate_keys()
         return keys.current, keys.next
 
@@ -192,9 +193,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
     ) -> str | None:
         """Return why a signature does not verify with this queue's keys, or None if it does.
 
-        The official receivers report only the error of the second key. This method reports every
-        error, on the clock that the queue signs with. ``url`` is the address at which the receiver
-        was called.
+        The official receivers report only the error of the second key. This method reports all
+        errors, using the clock that the queue signs with. ``url`` is the address at which the
+        receiver was called.
         """
         given = None if signature is None else text("signature", signature)
         if url is not None:
@@ -209,7 +210,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "QSTASH_TOKEN": self.token,
             "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
             "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
-            # Clients treat an empty value as missing, and so ignore the developer's own
+            # Clients treat an empty value as missing, so they ignore the developer's own
             # QSTASH_REGION.
             "QSTASH_REGION": "",
         }
@@ -241,7 +242,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return AsyncQStash(self.token, base_url=self.url, **{"retry": False, **options})
 
     def snapshot(self) -> Snapshot:
-        """Return the present data and the state of the destinations."""
+        """Return the current data and the state of the destinations."""
         saved = super().snapshot()
         return replace(saved, data=(saved.data, self.destinations._saved()))
 
@@ -266,11 +267,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @action
     def load(self, data: Mapping[str, Any]) -> None:
-        """Load URL groups, queues, schedules and messages; if one is invalid, nothing is loaded.
+        """Load URL groups, queues, schedules and messages. If anything is invalid, nothing is
+        loaded.
 
         `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism": 2}}, "schedules":
-        [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`, each part optional; a
-        message takes the keywords of ``publish``.
+        [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`. Each part is
+        optional; a message takes the keyword arguments of ``publish``.
         """
         __tracebackhide__ = True
         self._check_open()
@@ -286,7 +288,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @property
     def aio(self) -> QueueAio:
-        """Awaitable versions of the methods that deliver."""
+        """Awaitable versions of the methods that deliver messages."""
         return QueueAio(self._driver)
 
     def deliver_due(self) -> Attempts:
@@ -295,15 +297,16 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return self._driver.run(self._driver.deliver_until(self._time.now_us))
 
     def advance(self, duration: Duration) -> Attempts:
-        """Move the clock forward and make every attempt that falls due on the way at its time.
+        """Move the clock forward, delivering each message when it becomes due on the way.
 
-        Raises ``ContractError`` while the clock is already being advanced, also inside a handler.
+        Raises ``ContractError`` while the clock is already being advanced, for example in a
+        handler.
         """
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.after(duration)))
 
     def move_to(self, instant: Instant) -> Attempts:
-        """Move the clock forward to a time, as ``advance`` does."""
+        """Move the clock forward to a time, delivering messages as ``advance`` does."""
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.until(instant)))
 
@@ -311,8 +314,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """Move the clock from one due time to the next until every message is delivered.
 
         Schedules do not count. Stops early if the remaining messages wait for something other than
-        time (a paused queue); ``.waiting`` of the result has the reason. Raises ``NotIdle`` if
-        messages are still due after ``within``, and ``Loop`` if messages publish each other
+        time (a paused queue); ``.waiting`` of the result then has the reason. Raises ``NotIdle`` if
+        messages are still undelivered after ``within``, and ``Loop`` if messages publish each other
         endlessly.
         """
         __tracebackhide__ = True
@@ -321,10 +324,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
     # -- internals -------------------------------------------------------------------------------
 
     def _undelivered(self) -> str | None:
-        """Return a warning if the test published messages and neither delivered nor inspected any.
+        """Return a warning if the test published messages but neither delivered nor inspected any.
 
         Reading the journal, requesting messages from the service and injecting a fault into a
-        request count as inspecting.
+        request also count as inspecting.
         """
         engine, recorder = self._engine, self._recorder
         if self.delivery == "background" or self._time.was_driven:
@@ -375,7 +378,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             raise error
 
     def _report_background_error(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report an exception of a background delivery, which no call of the test can raise."""
+        """Report an exception of a background delivery, because no call of the test can raise it."""
         error = outcome.exception
         if self.delivery == "driven" or not _must_report(error, driving=self._time.driving):
             return
@@ -435,7 +438,7 @@ def _is_inspection(call: Call) -> bool:
 
 
 def _must_report(error: BaseException | None, *, driving: bool) -> bool:
-    """Return whether an exception of a handler must be reported because no call raises it."""
+    """Return whether a handler's exception must be reported, because no call raises it."""
     if isinstance(error, Exception):
         return isinstance(error, ContractError)
     return error is not None and not driving

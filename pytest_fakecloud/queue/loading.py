@@ -1,6 +1,6 @@
 """Load URL groups, queues, schedules and messages from a mapping.
 
-All of the data is loaded into a copy first, so that invalid data changes nothing.
+Everything is loaded into a copy first, so that invalid data changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
 
 
 class _Trial(QueueActions):
-    """A copy of a queue's data with the same rules, on a frozen clock of its own."""
+    """A copy of a queue's data with the same rules, on its own frozen clock."""
 
     def __init__(self, engine: Engine) -> None:
         runs = WorkflowRuns()
@@ -44,7 +44,7 @@ class _Trial(QueueActions):
         self._engine.restore(engine.snapshot())
 
     def _check_open(self) -> None:
-        """Do nothing: the copy is never closed."""
+        """Do nothing, because this copy of the queue is never closed."""
 
 
 def _steps(data: Mapping[str, Any]) -> Iterator[_Step]:
@@ -97,6 +97,7 @@ def _schedule(given: dict[str, Any]) -> _Step:
 
 def _message(given: dict[str, Any]) -> _Step:
     if isinstance(given.get("label"), Iterator):
-        # The message is published twice, and an iterator can be read only once.
+        # The message is published twice (to the copy and to the queue), so iterators must be read
+        # here.
         given["label"] = [*given["label"]]
     return lambda place: place.publish(**given)

@@ -3,8 +3,8 @@
 Times and durations are integers in microseconds unless the name says otherwise (``_ms``, ``_s``).
 Header lists are lists of ``(name, value)`` in the order and spelling in which they arrived.
 
-The engine decides and the sender performs: the engine returns a ``Delivery``, and the code that
-makes the request returns an ``Outcome``.
+The engine decides what to deliver and returns a ``Delivery``; the sender makes the request and
+returns an ``Outcome``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
 MESSAGE: Kind = "message"
-"""Kinds of messages: published by a client, or a report of the queue about another message."""
+"""Kinds of messages: published by a client, or a callback that reports on another message."""
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
 NON_RETRYABLE = 489
-"""The status with which a destination asks for no retry, together with a header."""
+"""The status with which a destination, together with a header, prevents further retries."""
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -63,10 +63,10 @@ class Delivery:
 class Outcome:
     """The result of a delivery.
 
-    ``status`` is None if there was no HTTP answer; ``exception`` then has the reason.
-    ``virtual_us`` is the time the destination took on the queue's clock. ``refused`` marks a
-    destination that was never contacted; ``unstubbed`` is the reason, as text, if the test forgot
-    to stub it. ``where`` names the kind of destination that answered (``"wsgi"``, ``"responses"``,
+    ``status`` is None if there was no HTTP response; ``exception`` then has the reason.
+    ``virtual_us`` is the time that the destination took on the queue's clock. ``refused`` marks a
+    destination that was never contacted; ``unstubbed`` is the reason, as text, if the test has not
+    stubbed it. ``where`` names the kind of destination that answered (``"wsgi"``, ``"responses"``,
     ``"loopback"``, …).
     """
 
@@ -87,9 +87,10 @@ class Outcome:
 
 Perform = Callable[[Delivery], Outcome]
 Sign = Callable[[Delivery, str | None, int], HeaderList]
-"""Returns the signature headers of a delivery, signed with a key (None: the current signing key).
+"""Function that returns the signature headers of a delivery.
 
-The third argument is the age of the token in microseconds.
+Its arguments are the delivery, the key (None: the current signing key), and the age of the token in
+microseconds.
 """
 
 
@@ -125,9 +126,9 @@ class PublishSettings:
     """The settings of a publish request, parsed and validated.
 
     ``forward`` are the headers for the destination, without prefix and without hop-by-hop headers.
-    ``callback_headers`` and ``failure_callback_headers`` are nested settings in which ``Upstash-``
-    replaces the prefix ``Upstash-Callback-``, so that the same parser can read them. ``workflow``
-    are the ``Upstash-Workflow-*`` headers in canonical spelling.
+    ``callback_headers`` and ``failure_callback_headers`` are nested settings with the prefix
+    ``Upstash-Callback-`` replaced by ``Upstash-``, so that the same parser can read them.
+    ``workflow`` are the ``Upstash-Workflow-*`` headers in canonical spelling.
     """
 
     method: str = "POST"
@@ -157,11 +158,11 @@ class PublishSettings:
 class Attempt:
     """One attempt to deliver a message; ``number`` counts from 1.
 
-    ``url`` is written as its publisher wrote it. ``waited`` is the time since the message was
-    created or since the previous attempt, ``wait_reason`` the reason for it. ``status`` is None if
-    there was no HTTP answer; ``exception`` then has the reason. ``is_final`` marks the attempt that
-    delivered the message or was the last. ``state`` is ``in flight``, ``delivered``, ``failed``, or
-    ``lost`` if a fault made the queue forget the answer.
+    ``url`` is spelled as published. ``waited`` is the time since the message was created or since
+    the previous attempt, ``wait_reason`` the reason for it. ``status`` is None if there was no HTTP
+    response; ``exception`` then has the reason. ``is_final`` marks an attempt that delivered the
+    message or was the last one. ``state`` is ``in flight``, ``delivered``, ``failed``, or ``lost``
+    if a fault made the queue lose the response.
     """
 
     message_id: str
@@ -184,12 +185,12 @@ class Attempt:
 
     @property
     def at(self) -> datetime:
-        """The time of the attempt, an aware UTC datetime."""
+        """The time of the attempt, as an aware UTC datetime."""
         return to_datetime(self.at_us)
 
     @property
     def waited(self) -> timedelta:
-        """How long the message waited for this attempt."""
+        """How long the message waited before this attempt."""
         return timedelta(microseconds=self.waited_us)
 
     def __repr__(self) -> str:
@@ -214,14 +215,14 @@ class LogEntry:
 
 
 FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
-"""Final states of a message."""
+"""States in which a message is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPart:
     """The role of a message in a workflow run.
 
-    ``url`` is the workflow's. ``call_type`` is in lower case, ``step`` if none was given.
+    ``url`` is that of the workflow. ``call_type`` is in lower case, ``step`` by default.
     ``created_ms`` is the start of the run, None if the run is not known.
     """
 
@@ -233,10 +234,10 @@ class WorkflowPart:
 
 @dataclass(frozen=True, slots=True)
 class RejectedStep:
-    """A rejected step of a workflow run whose sender ignores the error.
+    """A step of a workflow run that was rejected although its sender ignores the error.
 
-    ``item`` is its position in the batch, counted from 1; None for the result of an invoked run,
-    which the queue publishes itself. ``status`` and ``error`` are those of the rejection.
+    ``item`` is its position in the batch, counted from 1; it is None for the result of an invoked
+    run, which the queue publishes itself. ``status`` and ``error`` are those of the rejection.
     """
 
     run_id: str
@@ -250,20 +251,20 @@ class RejectedStep:
 class Message:
     """A message and its state.
 
-    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``; a
-    failed attempt (``ERROR``) is only in the log. ``due_us`` is the time of the next attempt, None
-    while none is planned (the message waits behind others in a queue or a flow-control wait list,
-    is in flight, or has finished). ``public_id`` is the id that clients and destinations see; only
-    the deliveries of a v1 message to a topic share one. ``open_children`` counts the unfinished
-    callbacks about the message. ``depth`` counts the messages that published each other at the same
-    time to get here, ``chain`` those within the delivering call number ``drive``.
+    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``;
+    ``ERROR``, the state of a failed attempt, appears only in the log. ``due_us`` is the time of the
+    next attempt, None while none is planned (the message waits in a queue or a flow-control wait
+    list, is in flight, or has finished). ``public_id`` is the id that clients and destinations see;
+    only the deliveries of a v1 message to a topic share one. ``open_children`` counts the
+    unfinished callbacks about the message. ``depth`` is the length of the chain of messages that
+    caused this one at the same time, ``chain`` the length within the delivering call number
+    ``drive``.
 
     ``lost_callbacks`` are the reasons why callbacks about it were not published. ``retry_of`` is
-    the id of the dead-lettered message that it repeats. ``settled`` marks a message whose end has
-    released the messages behind it. ``overtaken_at`` is the retry at which a fault let other
-    messages overtake it. ``workflow`` is its role in a workflow run, ``failure_of`` the id of the
-    step whose failure it reports, and ``failure_function_state`` the state of the failure callback
-    about it.
+    the id of the dead-lettered message that it repeats. ``settled`` is True once the messages
+    behind it have been released. ``overtaken_at`` is the retry at which a fault let other messages
+    overtake it. ``workflow`` is its role in a workflow run, ``failure_of`` the id of the step whose
+    failure it reports, and ``failure_function_state`` the state of the failure callback about it.
     """
 
     id: str
@@ -324,7 +325,7 @@ class Message:
 
 
 class Mishaps:
-    """Hooks by which injected faults change deliveries; these defaults change nothing.
+    """Hooks through which injected faults change deliveries; these defaults change nothing.
 
     The engine does not call them while ``active`` is empty.
     """
@@ -345,17 +346,18 @@ class Mishaps:
 
 
 class WorkflowHooks:
-    """Hooks by which the engine calls the workflow runs, with its lock held and without I/O.
+    """Hooks through which the engine notifies workflow runs.
 
-    These defaults treat every message as a plain message.
+    They are called with the engine's lock held and must not do I/O. These defaults treat every
+    message as a plain message.
     """
 
     def accept(self, message: Message, at_us: int) -> str | None:
         """Check a message before it is stored.
 
-        Returns the id of the message that it duplicates (answered with ``deduplicated: true``), or
-        None. Raises ``QueueError`` if the message must be rejected (400 for a step of a cancelled
-        run).
+        Returns the id of the earlier message if this one is a duplicate (answered with
+        ``deduplicated: true``), else None. Raises ``QueueError`` if the message must be rejected
+        (400 for a step of a cancelled run).
         """
         return None
 
@@ -379,10 +381,10 @@ class WorkflowHooks:
         return ()
 
     def forget(self, message: Message) -> None:
-        """Called before a message and its companions are forgotten."""
+        """Forget the run of a message; called before the message and its companions are forgotten."""
 
     def finished(self, message: Message, at_us: int) -> None:
-        """Called when a message was delivered, failed or was cancelled."""
+        """Update the run of a message that was delivered, failed or was cancelled."""
 
     def snapshot(self) -> object:
         """Return a copy of the state."""

@@ -1,7 +1,7 @@
-"""The arguments of signature checks that rejected a delivery.
+"""Records the arguments of signature checks that rejected a delivery.
 
-``Receiver.verify()`` of the official client and PyJWT's ``decode()`` are wrapped during a delivery and
-restored afterwards. A check without either of them is not seen. Source: decided here.
+``Receiver.verify()`` of the official client and PyJWT's ``decode()`` are wrapped during a delivery
+and restored afterwards. Checks that use neither are not recorded. Source: decided here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A check that raised: its URL and body (None if it had none), its keys, and the claim it rejected.
+    """A signature check that raised: its URL and body (None if not given), keys, and rejected
+    claim.
 
-    ``claim`` is ``key`` for the signature itself, and empty when the check was the receiver's.
+    ``claim`` is ``key`` if the signature itself was wrong, and empty for a check by the receiver.
     """
 
     url: str | None
@@ -30,7 +31,7 @@ class Refusal:
 class Refusals:
     """Context manager that appends the rejections of ``Receiver.verify()`` to ``found``.
 
-    Blocks of several threads may overlap. A rejection cannot be attributed then and is dropped.
+    Blocks in several threads may overlap. A rejection then cannot be attributed and is dropped.
     """
 
     __slots__ = ("found",)
@@ -60,11 +61,11 @@ _CLAIMS = {
     "InvalidSignatureError": "key",
     "InvalidSubjectError": "sub",
 }
-"""The claim that each error of PyJWT is about."""
+"""The claim that each PyJWT error refers to."""
 _lock = threading.Lock()
 _watching: list[Refusals] = []
 _watched: list[tuple[Any, str, Any, Any]] = []
-"""Each wrapped class and method, with the original function and its wrapper."""
+"""The wrapped classes and methods, each with the original function and the wrapper."""
 
 
 def _watch() -> None:
@@ -87,7 +88,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
         try:
             result = original(self, *given, **named)
         except Exception:
-            # The receiver tries several keys with PyJWT.
+            # Replace the errors that PyJWT raised for each key that the receiver tried.
             found[before:] = [_refusal(self, named)]
             raise
         del found[before:]
@@ -107,7 +108,7 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
             if claim:
                 found.append(Refusal(None, None, (key,) if isinstance(key, str) else (), claim))
             raise
-        # Another key has worked.
+        # Drop wrong-key errors, because another key has worked.
         found[:] = [one for one in found if one.claim != "key"]
         return result
 
@@ -115,7 +116,7 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
 
 
 def _found() -> list[Refusal]:
-    """The list of the only delivery in progress; of several, nobody knows which one is checked."""
+    """Return the list of the only delivery in progress, or a new list if there are several."""
     with _lock:
         return _watching[0].found if len(_watching) == 1 else []
 
@@ -123,7 +124,7 @@ def _found() -> list[Refusal]:
 def _unwatch() -> None:
     while _watched:
         owner, name, original, now = _watched.pop()
-        # A replacement that the application made in the meantime stays.
+        # Leave a replacement that the application made in the meantime.
         if vars(owner).get(name) is now:
             setattr(owner, name, original)
 

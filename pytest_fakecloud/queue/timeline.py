@@ -84,13 +84,14 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
 
 _OURS = str(PurePath(__file__).parent.parent)
 _SHORT = 60
-"""Maximum length of a value that is shown beside a source line."""
+"""Maximum length of a value shown next to a source line."""
 
 
 def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
-    """Return an exception of a handler with the last source line of the test or the application.
+    """Describe a handler's exception, with the last source line of the test or the application.
 
-    The source line is left out if it is long or repeats the exception. ``did`` begins the text.
+    The source line is left out if it is long or repeats the exception. The text begins with
+    ``did``.
     """
     text = f"{did} {type(exception).__name__}"
     if str(exception):
@@ -112,7 +113,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 
 def _values(names: Mapping[str, object], line: str) -> str:
-    """Return the plain containers that a source line indexes, as JSON."""
+    """Return the dicts and lists that a source line indexes, as JSON."""
     told = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)
@@ -144,13 +145,13 @@ def _is_library(filename: str) -> bool:
 
 
 def attempt_note(outcome: Outcome) -> str | None:
-    """Return why an attempt failed, if its status does not say it."""
+    """Return why an attempt failed, unless its status already shows it."""
     if outcome.exception is None or outcome.unstubbed is not None:
         return None
     if outcome.status is None:
         return failure_text(outcome)
     if 200 <= outcome.status < 300:
-        # A handler that raises is answered with an error, so this answer was already complete.
+        # The response was complete before the handler raised; otherwise it would be an error.
         return raised_text(outcome.exception, "after the answer, a background task raised")
     return raised_text(outcome.exception)
 
@@ -163,7 +164,7 @@ def handler_traceback(outcome: Outcome) -> str | None:
 
 
 def message_reason(message: Message, entry: LogEntry) -> str:
-    """Return why a retry waits: the reason on the attempt that followed, or the planned one."""
+    """Return why a retry waits: the reason recorded with the next attempt, or the planned one."""
     for attempt in message.attempts:
         if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
             return attempt.wait_reason
@@ -173,8 +174,8 @@ def message_reason(message: Message, entry: LogEntry) -> str:
 def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
     """Return what an unfinished message waits for.
 
-    ``now_us`` is the present time, if known; the text then says how long until the message is due
-    or what is missing to deliver it. ``driven`` is True if calls of the test deliver.
+    If ``now_us``, the current time, is given, the text says how long until the message is due or
+    what is missing to deliver it. ``driven`` is True if calls of the test deliver.
     """
     if message.state == "ACTIVE":
         return "in flight: the destination is still answering on this clock"
@@ -193,11 +194,11 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
 
 
 def due_text(due_us: int, now_us: int) -> str:
-    """Return when something is due and in how long; with the date only if it is another day."""
+    """Return when something is due and in how long; the date is included if it is another day."""
     due = to_datetime(due_us)
     same_day = due.date() == to_datetime(now_us).date()
     at = _instant(due).partition(" ")[2] if same_day else _instant(due)
-    # Round both to milliseconds first, as they are shown.
+    # Round both times to milliseconds before subtracting, because they are shown so.
     return f"{at} in {span((due_us // 1000 - now_us // 1000) * 1000)}"
 
 

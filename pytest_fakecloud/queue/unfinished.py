@@ -18,7 +18,7 @@ _NAMED = 3
 """Maximum number of messages named in one line."""
 
 _LOOKED_AT = 50
-"""Maximum number of messages examined for a text: every move of the clock produces one."""
+"""Maximum number of messages examined for a text, which is built at every move of the clock."""
 
 Naming = Callable[[str], str]
 
@@ -26,7 +26,7 @@ Naming = Callable[[str], str]
 def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
     """Yield lines about the unfinished messages; ``name`` formats an id.
 
-    Messages with the same text share a line. ``most`` limits the number of messages.
+    Messages with the same text share a line. At most ``most`` messages are examined.
     """
     now, driven = engine.clock.now_us(), engine.lane == "driven"
     alike: dict[str, list[str]] = {}
@@ -95,7 +95,7 @@ def waiting(engine: Engine) -> str:
 
 
 def _held_up(engine: Engine, message: Message, name: Naming) -> str:
-    """Return why a message of an ordered queue is not due: a pause, or the messages before it."""
+    """Return why a message of an ordered queue is not due: a pause, or earlier messages."""
     queue = engine.queues.by_name.get(message.queue_name or "")
     if queue is None or message.id in queue.active:
         return _held_by_flow(engine, message)
@@ -106,13 +106,17 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:
-    """Return when a flow-control key lets the next message start, if the message waits for it."""
+    """Return when a flow-control key admits the next message, or an empty string if none waits for
+    it.
+    """
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:
         return ""
     now = engine.clock.now_us()
-    opens = key.copy().reopens_us(now)  # reopens_us() may begin the next period, so ask a copy
+    opens = key.copy().reopens_us(
+        now
+    )  # Use a copy, because reopens_us() may begin the next period.
     due = "" if opens is None else f": the key opens {due_text(opens, now)}"
     return f"waits: {message.wait_reason}{due}"
 

@@ -41,9 +41,9 @@ WORDS = {
     "CANCEL_REQUESTED": "cancelled",
     "CANCELED": "cancelled",
 }
-"""The state of a message in this package's words, by the service's name for it."""
+"""The state in this package's words, by the service's name for it."""
 _MOST_RUNS = 10_000
-"""Each run takes time to compute, and no test needs more of them."""
+"""Maximum number of runs to compute; each takes time, and no test needs more."""
 STATES = tuple(dict.fromkeys(WORDS.values()))
 
 
@@ -53,7 +53,7 @@ def _gone(engine: Engine) -> str:
 
 
 class PublishedMessage:
-    """A message of a queue; its properties have the present state.
+    """A message of a queue; its properties show the current state.
 
     ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``;
     ``service_state`` is the service's name for it.
@@ -75,8 +75,9 @@ class PublishedMessage:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the message no longer exists: after a reset or restore, or when ``history`` has
-        passed."""
+        """Whether the message no longer exists, after a reset or restore or because ``history`` has
+        passed.
+        """
         self._engine.inspected = True
         return self._id not in self._engine.messages
 
@@ -92,7 +93,7 @@ class PublishedMessage:
 
     @property
     def method(self) -> str:
-        """The HTTP method of its deliveries."""
+        """The HTTP method of the message's deliveries."""
         return self._record.settings.method
 
     @property
@@ -128,12 +129,12 @@ class PublishedMessage:
 
     @property
     def attempts(self) -> Found[Attempt]:
-        """Its attempts, oldest first."""
+        """The message's attempts, oldest first."""
         return found_attempts(self._record.attempts)
 
     @property
     def retried(self) -> int:
-        """The number of retries made or planned."""
+        """The number of retries that were made or are planned."""
         return self._record.retried
 
     @property
@@ -153,27 +154,27 @@ class PublishedMessage:
 
     @property
     def queue(self) -> str | None:
-        """The ordered queue that it was published to."""
+        """The name of the ordered queue to which the message was published."""
         return self._record.queue_name
 
     @property
     def topic(self) -> str | None:
-        """The URL group that it was published to."""
+        """The name of the URL group to which the message was published."""
         return self._record.topic_name
 
     @property
     def schedule_id(self) -> str | None:
-        """The schedule that created it."""
+        """The id of the schedule that created the message."""
         return self._record.schedule_id
 
     @property
     def dlq_id(self) -> str | None:
-        """The id of its dead letter."""
+        """The id of the message's dead letter."""
         return self._record.dlq_id
 
     @property
     def created(self) -> datetime:
-        """When it was published."""
+        """When the message was published."""
         return to_datetime(self._record.created_us)
 
     @property
@@ -200,7 +201,7 @@ class PublishedMessage:
 
     @property
     def timeline(self) -> str:
-        """The timeline as text: each step with its time, status and wait."""
+        """The timeline of the message as text: each step with its time, status and wait."""
         engine = self._engine
         return timeline(self._record, engine.clock.now_us(), driven=engine.lane == "driven")
 
@@ -217,7 +218,7 @@ class PublishedMessage:
 
 
 class DeadLetterView:
-    """A dead letter: ``id`` for the DLQ endpoints, ``message``, and the last answer."""
+    """A dead letter: its ``id`` for the DLQ endpoints, its ``message``, and the last response."""
 
     __slots__ = ("_engine", "at", "id", "message")
 
@@ -238,13 +239,13 @@ class DeadLetterView:
 
     @property
     def status(self) -> int | None:
-        """The status of the last answer; None if there was none."""
+        """The status of the last response; None if there was none."""
         outcome = self.message._record.last_outcome
         return None if outcome is None else outcome.status
 
     @property
     def response_body(self) -> bytes:
-        """The body of the last answer."""
+        """The body of the last response."""
         outcome = self.message._record.last_outcome
         return b"" if outcome is None else outcome.body
 
@@ -279,27 +280,27 @@ class ScheduleView:
 
     @property
     def destination(self) -> str:
-        """The URL or the URL group that its messages go to."""
+        """The URL or the name of the URL group to which its messages are published."""
         return as_text(self._record.destination)
 
     @property
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the schedule is paused."""
         return self._record.paused
 
     @property
     def last_run(self) -> datetime | None:
-        """When it last created messages."""
+        """When the schedule last created messages."""
         last = self._record.last_us
         return None if last is None else to_datetime(last)
 
     @property
     def error(self) -> str | None:
-        """Why its last run created no messages; None if it did."""
+        """Why the last run created no messages; None if it created some."""
         return self._record.error
 
     def next_runs(self, count: int = 1) -> list[datetime]:
-        """Return the next times at which it is due, aware UTC; at most 10,000."""
+        """Return the times of the next runs as aware UTC datetimes; ``count`` is at most 10,000."""
         __tracebackhide__ = True
         number("count", count)
         if count > _MOST_RUNS:
@@ -309,15 +310,17 @@ class ScheduleView:
         return self._record.next_runs(count, self._engine.clock.now_us())
 
     def delete(self) -> None:
-        """Delete the schedule; messages that it created stay.
+        """Delete the schedule; the messages it created are kept.
 
-        Raises ``ContractError`` if it no longer exists.
+        Raises ``ContractError`` if the schedule no longer exists.
         """
         __tracebackhide__ = True
         self._engine.schedules.delete(self.id)
 
     def fire(self) -> Found[PublishedMessage]:
-        """Create the messages of a run now and return them; the next planned run does not change."""
+        """Run the schedule now and return the messages created; the next planned run does not
+        change.
+        """
         __tracebackhide__ = True
         return found_messages(
             PublishedMessage(self._engine, one) for one in self._engine.schedules.fire(self.id)

@@ -475,7 +475,7 @@ class RemoteCloud(AnyCloud):
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         """Do not count problems of a kind."""
         if kind == "refused":
-            # This process, not the server, warns about refused connections.
+            # This process, not the server, warns about rejected credentials.
             self._remember_allowed(kind, where)
         else:
             self._connection.use(None, "allow", (kind,), where)

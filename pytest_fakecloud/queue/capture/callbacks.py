@@ -37,9 +37,10 @@ Predicate: TypeAlias = "Callable[[Callback], object]"
 class Callback:
     """A callback or failure callback, decoded.
 
-    ``raw`` is the whole JSON body with the service's names. ``body`` (the destination's answer) and
-    ``source_body`` (the published body) are bytes. ``problem`` is the reason why the signature does
-    not verify, None if it does. If the request is not a callback, the fields are None.
+    ``raw`` is the whole JSON body, with the service's field names. ``body`` (the destination's
+    response) and ``source_body`` (the published body) are bytes. ``problem`` is the reason why the
+    signature does not verify, None if it does. All decoded fields are None if the request is not a
+    callback.
     """
 
     raw: dict[str, Any]
@@ -51,16 +52,16 @@ class Callback:
 
     @property
     def status(self) -> int | None:
-        """The status of the destination's answer; 0 if there was none."""
+        """The status of the destination's response; 0 if there was none."""
         return _number(self.raw.get("status"))
 
     @property
     def body(self) -> bytes:
-        """The body of the destination's answer."""
+        """The body of the destination's response."""
         return _decoded(self.raw.get("body"))
 
     def json(self) -> Any:
-        """Return the destination's answer parsed as JSON; raise ``ValueError`` if it is not JSON."""
+        """Return the destination's response parsed as JSON; raise ``ValueError`` if it is not JSON."""
         return json.loads(self.body)
 
     @property
@@ -102,7 +103,7 @@ class Callback:
 
     @property
     def is_final(self) -> bool:
-        """Whether no further attempt follows: delivered, dead-lettered, or a failure callback."""
+        """Whether no further attempt follows: the message was delivered or dead-lettered."""
         if self.failure or (self.status is not None and 200 <= self.status <= 299):
             return True
         if self.status == NON_RETRYABLE and self._refuses_retries:
@@ -125,7 +126,7 @@ class Callback:
 
     @property
     def at(self) -> datetime:
-        """When it was received, on the cloud's clock: an aware UTC datetime."""
+        """When the callback was received, on the cloud's clock, as an aware UTC datetime."""
         return to_datetime(self.at_us)
 
     def __repr__(self) -> str:
@@ -233,14 +234,14 @@ class Captured(Found[Callback]):
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
     ) -> Found[Callback]:
-        """Return the matching callbacks once there are ``wanted`` of them.
+        """Return the matching callbacks as soon as there are enough of them.
 
-        ``wanted`` is a number, or a predicate that one callback must satisfy. ``where`` are fields
-        that must match (``status=200``, ``json={...}``). If the test delivers, this method runs the
-        queue and moves the clock to the next due time until the condition holds or nothing is left
-        to deliver. If the queue delivers in the background, it waits at most ``timeout`` real
-        seconds. Raises ``AssertionError`` with the timelines of the messages and the differences of
-        the nearest callbacks.
+        ``wanted`` is the required number, or a predicate that one callback must satisfy. ``where``
+        are fields that must match (``status=200``, ``json={...}``). If the test delivers, this
+        method runs the queue and moves the clock to the next due time until the condition holds or
+        nothing is left to deliver. If the queue delivers in the background, it waits at most
+        ``timeout`` real seconds. Raises ``AssertionError`` with the timelines of the messages and
+        the differences of the closest callbacks.
         """
         __tracebackhide__ = True
         condition = _Condition(self, wanted, where)
@@ -250,9 +251,9 @@ class Captured(Found[Callback]):
     def assert_received(
         self, *, times: int | None = None, **where: Unpack[CallbackFields]
     ) -> Found[Callback]:
-        """Return the callbacks that match; fail unless there is one, or exactly ``times``.
+        """Return the callbacks that match; fail unless there is at least one, or exactly ``times``.
 
-        Does not deliver anything. The failure shows the nearest callbacks and how they differ.
+        This method delivers nothing. The error shows the closest callbacks and how they differ.
         """
         __tracebackhide__ = True
         check_times(times)
@@ -260,7 +261,7 @@ class Captured(Found[Callback]):
         return self._expect(list(self), asked, times)
 
     def assert_not_received(self, **where: Unpack[CallbackFields]) -> None:
-        """Fail if a callback matches."""
+        """Fail if any received callback matches."""
         __tracebackhide__ = True
         self.assert_received(times=0, **where)
 
@@ -290,11 +291,11 @@ class Captured(Found[Callback]):
         return any(one.startswith(self.url) for one in (message.url, wanted or ""))
 
     def _has_next(self) -> bool:
-        """Return whether there is a callback that ``_take()`` has not returned yet."""
+        """Return whether ``_take()`` has not returned every callback yet."""
         return any(item not in self._returned for item in list(self))
 
     def _take(self) -> Callback | None:
-        """Return the oldest callback that was not returned yet, or None."""
+        """Return the oldest callback that has not been returned yet, or None."""
         with self._turn:
             item = next((one for one in list(self) if one not in self._returned), None)
             if item is not None:
@@ -302,14 +303,16 @@ class Captured(Found[Callback]):
         return item
 
     def _fail_missing(self) -> NoReturn:
-        """Fail as a wait for one more callback than there are."""
+        """Fail because one more callback was expected than was received."""
         __tracebackhide__ = True
         items = list(self)
         self._expect(items, _query({}), len(items) + 1)
-        raise AssertionError("unreachable")  # unreachable: the line above raises
+        raise AssertionError(
+            "unreachable"
+        )  # Only for the type checker: the line above always raises.
 
     def _saved(self) -> Any:
-        """Return the received and the returned callbacks, for ``_restore``."""
+        """Return the received callbacks and which of them were returned, for ``_restore``."""
         with self._turn:
             return list(self), set(self._returned)
 
@@ -320,7 +323,7 @@ class Captured(Found[Callback]):
 
 
 class _Condition:
-    """The condition of a wait, and its failure."""
+    """The condition of a wait, and the error if it does not come true."""
 
     def __init__(
         self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, Any]
@@ -338,7 +341,7 @@ class _Condition:
         return sum(map(self._asked, list(self._captured))) >= self._least
 
     def result(self) -> Found[Callback]:
-        """Return the matching callbacks, or fail and report what happened instead."""
+        """Return the matching callbacks, or fail with a report of what happened instead."""
         __tracebackhide__ = True
         items = list(self._captured)
         found = [item for item in items if self._asked(item)]
@@ -348,7 +351,7 @@ class _Condition:
 
 
 class AwaitableCaptured:
-    """The awaitable ``wait_for`` of a ``Captured``."""
+    """The awaitable version of ``Captured.wait_for``."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
@@ -360,7 +363,7 @@ class AwaitableCaptured:
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
     ) -> Found[Callback]:
-        """Like ``Captured.wait_for``; deliveries are awaited in the running loop."""
+        """Like ``Captured.wait_for``, but await the deliveries in the running loop."""
         __tracebackhide__ = True
         condition = _Condition(self._captured, wanted, where)
         await self._captured._capture._adrive_until(condition, timeout)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class ScopedFaults:
-    """The faults of one of a capture's two URLs; each method of ``FaultPlan`` with its ``route``.
+    """The faults of one of a capture's two URLs: the methods of ``FaultPlan`` with ``route``
+    already set.
 
     Methods that list or end faults apply to the faults of this URL and of the whole capture, but
     not to those of the other URL.

@@ -1,7 +1,7 @@
 """``CallbackCapture``: a receiver that records, decodes and verifies the queue's callbacks.
 
-Waiting for a callback also delivers the messages if the test is the one that delivers. Importing
-this module imports pytest-httpserver.
+Waiting for a callback also delivers messages, unless the queue delivers in the background.
+Importing this module imports pytest-httpserver.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from .settings import CallbackCaptureConfig, CallbackCaptureSettings
 
 _LONGEST_DRIVE_US = 30 * DAY
 _NAP = 0.02
-"""Real seconds between checks while the background is busy."""
+"""Real seconds between checks while background deliveries are in progress."""
 _TOLD = 5
-"""How many messages of each queue a failed wait lists."""
+"""Maximum number of messages of each queue in the error of a failed wait."""
 
 
 class CallbackCapture(Destination):
-    """A receiver of callbacks: publish with its ``callback_url`` and ``failure_url``.
+    """A receiver of callbacks, to be published with as ``callback_url`` and ``failure_url``.
 
     ``callbacks`` and ``failures`` are lists of ``Callback``; ``wait_for_callback()`` and
-    ``wait_for_failure()`` return the next one. Every request is answered 200 unless an expectation
-    of pytest-httpserver matches or a fault is injected. ``keys`` are the signing keys, by name, of
-    a queue outside this cloud; by default the keys of this cloud's queues are used.
+    ``wait_for_failure()`` return the next one. Every request is answered with 200 unless an
+    expectation of pytest-httpserver matches or a fault is injected. ``keys`` are the signing keys,
+    by name, of a queue outside this cloud; by default, the keys of this cloud's queues are used.
     """
 
     service: ClassVar[str] = "callback_capture"
@@ -85,12 +85,14 @@ class CallbackCapture(Destination):
         return self.failures.url
 
     def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the oldest callback that was not returned yet; wait until there is one."""
+        """Return the oldest callback that has not been returned yet, waiting for one if necessary."""
         __tracebackhide__ = True
         return self._next(self.callbacks, timeout)
 
     def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the oldest failure callback that was not returned yet; wait until there is one."""
+        """Return the oldest failure callback that has not been returned yet, waiting for one if
+        necessary.
+        """
         __tracebackhide__ = True
         return self._next(self.failures, timeout)
 
@@ -103,7 +105,7 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         while self._drive_until(captured._has_next, max(0.0, give_up - monotonic())):
-            # Another thread may have taken it first.
+            # Another thread may have taken the callback first, so keep waiting.
             if (item := captured._take()) is not None:
                 return item
         captured._fail_missing()
@@ -111,7 +113,7 @@ class CallbackCapture(Destination):
     # -- receiving -------------------------------------------------------------------------------
 
     def dispatch(self, request: WerkzeugRequest) -> WerkzeugResponse:
-        """Record a callback and answer 200, or as a matching expectation says."""
+        """Record a callback and return 200, or the response of a matching expectation."""
         captured = self._captured_at(request.environ["RAW_URI"].partition("?")[0])
         if captured is None:
             return super().dispatch(request)
@@ -162,7 +164,8 @@ class CallbackCapture(Destination):
             pair = [queue.current_signing_key, queue.next_signing_key]
             keys[f"{whose}current"], keys[f"{whose}next"] = pair
             clocks.setdefault(getattr(queue, "signature_clock", "receiver"), []).extend(pair)
-        # Queues that sign on different clocks are distinguished by their keys.
+        # If queues sign on different clocks, use the clock of the queue whose key signed the
+        # request.
         kinds = list(clocks)
         if len(kinds) > 1:
             kinds = [kind for kind in kinds if _opens(signature, clocks[kind])] or kinds
@@ -184,7 +187,7 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            # Close the iterator at once: a kept exception would keep it alive.
+            # Close the iterator immediately: an exception that is kept would keep it alive.
             with closing(self._time.steps(target)) as steps:
                 for timer in steps:
                     timer.callback(timer.due_us)
@@ -204,7 +207,7 @@ class CallbackCapture(Destination):
         try:
             return await in_thread(self._wait, done, give_up, left)
         finally:
-            # The thread would keep waiting after its task was cancelled.
+            # Stop the thread, which would otherwise keep waiting after its task was cancelled.
             left.set()
             self._came.notify()
 
@@ -216,7 +219,7 @@ class CallbackCapture(Destination):
             queue._engine.drive += 1
         try:
             if driven and not done() and self._time.driving:
-                # A handler that waits for a later callback gets the same error as for any nested
+                # If a handler waits for a later callback, raise the same error as for any nested
                 # advance.
                 yield self._time.now_us
             while driven and not done() and monotonic() < give_up:
@@ -234,7 +237,7 @@ class CallbackCapture(Destination):
     def _wait(
         self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
     ) -> bool:
-        """Wait for the background, and move the clock when it has nothing to do until later."""
+        """Wait for background deliveries; move the clock if none is due yet."""
         limit = self._time.now_us() + _LONGEST_DRIVE_US
         background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
@@ -250,16 +253,17 @@ class CallbackCapture(Destination):
                 or not self._time.now_us() < due <= limit
                 or not self._jump(due, patience)
             ):
-                # No signal announces the end of an attempt or a newly published message.
+                # Poll, because nothing signals the end of an attempt or a newly published message.
                 self._came.sleep(seen, min(patience, _NAP) if background else patience)
 
     def _jump(self, due_us: int, patience: float) -> bool:
         """Move the clock to a time at which the background delivers; return False while it is busy.
 
-        Raises ``ContractError`` if the clock cannot be moved and real time does not get there.
+        Raises ``ContractError`` if the clock cannot be moved and real time does not reach that
+        time.
         """
         try:
-            # Deliveries stay in their own threads, so only internal timers fire here.
+            # Fire internal timers only; deliveries are made by their own threads.
             with closing(
                 self._time.steps(partial(self._at_least, due_us), ("state",), yielding=True)
             ) as steps:
@@ -274,7 +278,7 @@ class CallbackCapture(Destination):
         return True
 
     def _waits(self) -> bool:
-        """Return whether a callback may arrive from the background or from outside the cloud."""
+        """Return whether a callback may still arrive from the background or from outside the cloud."""
         queues = list(self._queues())
         return not queues or any(queue.delivery != "driven" for queue in queues)
 
@@ -284,7 +288,7 @@ class CallbackCapture(Destination):
     # -- error messages --------------------------------------------------------------------------
 
     def _unfinished(self) -> list[str]:
-        """Return what the messages of the cloud's queues wait for, one line each."""
+        """Return lines about the unfinished and dead-lettered messages of the cloud's queues."""
         lines: list[str] = []
         for queue in self._queues():
             lines += [*pending(queue._engine), *given_up(queue._engine)]
@@ -292,10 +296,10 @@ class CallbackCapture(Destination):
         return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
 
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
-        """Return lines about what arrived instead and the state of the messages.
+        """Return lines about what arrived instead, and about the state of the messages.
 
-        ``missing`` is True if too few callbacks arrived, so the lines also list what may still
-        bring them.
+        ``missing`` is True if too few callbacks arrived; the lines then also list what may still
+        produce them.
         """
         lines: list[str] = []
         if captured and not asked.given.keys() - {"callback"}:
@@ -381,12 +385,12 @@ class CallbackCapture(Destination):
 
 def _give_up(timeout: object) -> float:
     number("timeout", timeout, whole=False)
-    # A longer timeout overflows in the threading module.
+    # Limit the timeout, because a longer one overflows in the threading module.
     return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
 
 
 def _opens(signature: str | None, keys: Iterable[str]) -> bool:
-    """Return whether a token was signed with one of the keys, whatever its claims."""
+    """Return whether a token was signed with one of the keys; its claims are not checked."""
     import jwt
 
     for key in keys:
@@ -397,7 +401,7 @@ def _opens(signature: str | None, keys: Iterable[str]) -> bool:
 
 
 def _next_due_us(queues: list[Any]) -> int | None:
-    """Return the next time at which something happens to a pending message of these queues."""
+    """Return the next time at which a pending message of these queues changes."""
     dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
     return min((one for one in dues if one is not None), default=None)
 

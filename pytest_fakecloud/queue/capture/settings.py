@@ -9,11 +9,11 @@ from ...core.settings import HandleConfig, HandleSettings, Kind, optional, setti
 
 
 class DestinationSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.destination()`` and of the marker."""
+    """Keyword arguments of ``Cloud.destination()`` and of the marker."""
 
 
 class CallbackCaptureSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.callback_capture()``; ``CallbackCaptureConfig`` explains them."""
+    """Keyword arguments of ``Cloud.callback_capture()``; ``CallbackCaptureConfig`` explains them."""
 
     keys: Mapping[str, str] | None
 
@@ -35,4 +35,4 @@ class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 
     keys: Mapping[str, str] | None = setting(None, optional(_KEYS))
-    """Signing keys, by name, of a queue outside this cloud; None: the keys of its own queues."""
+    """Signing keys, by name, of a queue outside this cloud; None: the keys of this cloud's queues."""

@@ -1,1 +1,1 @@
-"""Delivering messages: over HTTP, to applications and functions, to mocks, to prepared answers."""
+"""Delivery of messages: over HTTP, to applications and functions, to mocks, to prepared answers."""

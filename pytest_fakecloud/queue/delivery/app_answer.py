@@ -1,4 +1,4 @@
-"""The answer of an application called in process, and exceptions its framework caught."""
+"""The response of an application called in process, and exceptions caught by its framework."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ CLIENT = ("127.0.0.1", 0)
 
 @dataclass
 class AppAnswer:
-    """An application's answer; ``exception`` was raised by the application or caught by its
-    framework."""
+    """An application's response; ``exception`` was raised by the application or caught by its
+    framework.
+    """
 
     status: int
     headers: HeaderList = field(default_factory=list)
@@ -28,7 +29,7 @@ class AppAnswer:
 
 
 def failed(exception: BaseException) -> AppAnswer:
-    """Return the 500 of a handler that raised."""
+    """Return the 500 response for a handler that raised."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     return AppAnswer(500, headers, b"Internal Server Error", exception)
 
@@ -62,7 +63,7 @@ class Address:
 
 
 def checked_status(code: int) -> int:
-    """Return a status; raise ``AssertionError`` if it is not an HTTP status."""
+    """Return a valid HTTP status; raise ``AssertionError`` for any other number."""
     if not 100 <= code <= 999:
         raise AssertionError(f"the application answered {code}, which is not an HTTP status")
     return code
@@ -74,11 +75,11 @@ _connected: dict[str, _FrameworkSignal] = {}
 
 @contextlib.contextmanager
 def caught_by_framework() -> Iterator[list[BaseException]]:
-    """Collect the exceptions that Flask and Django report while they answer 500 themselves."""
+    """Collect the exceptions that Flask and Django catch and answer with a 500."""
     seen: list[BaseException] = []
     for name, signal in _signals():
-        # Never disconnected, because another delivery may be using it. A module that was removed
-        # from ``sys.modules`` and imported again has a new signal.
+        # Never disconnect the receiver, because another delivery may be using it. Connect again to
+        # the new signal of a module that was removed from ``sys.modules`` and imported again.
         if _connected.get(name) is not signal:
             signal.connect(_keep_exception, weak=False)
             _connected[name] = signal
@@ -110,7 +111,7 @@ def _keep_exception(sender: object, **details: Any) -> None:
 
 
 def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
-    """Add the exception that the framework caught to a 5xx answer that has none."""
+    """Add the exception that the framework caught to a 5xx response that has none."""
     if handled.exception is None and handled.status >= 500 and seen:
         handled.exception = seen[-1]
     return handled

@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 
 async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> AppAnswer:
-    """Return the answer of an ASGI application, called in the running loop (asyncio or trio).
+    """Return the response of an ASGI application, called in the running loop (asyncio or trio).
 
-    ``state`` is the lifespan's state. If the application raises after a complete answer (in a
-    background task), the answer counts, as it would for a client, and the exception is kept.
+    ``state`` is the state of the lifespan. If the application raises after a complete response (in
+    a background task), the response counts, as it would for a client, and the exception is kept.
     """
     answer = _AsgiAnswer(delivery)
     with caught_by_framework() as seen:
@@ -73,7 +73,7 @@ class _AsgiAnswer:
         request, self._request = self._request, None
         if request is not None:
             return request
-        # Applications watch for a disconnect, so it must not arrive before the answer is complete.
+        # Applications watch for a disconnect, so report it only after the response is complete.
         await self.finished.wait()
         return {"type": "http.disconnect"}
 
@@ -135,7 +135,7 @@ def _wire(value: str) -> bytes:
 
 
 class AsyncEvent(Protocol):
-    """The methods that the events of asyncio and trio have in common."""
+    """The methods that asyncio and trio events have in common."""
 
     def set(self) -> None: ...
 
@@ -143,7 +143,7 @@ class AsyncEvent(Protocol):
 
 
 def new_event() -> AsyncEvent:
-    """Return an event of the library whose loop is running."""
+    """Return an event of the library (asyncio or trio) whose loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -154,7 +154,10 @@ def new_event() -> AsyncEvent:
 
 
 async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
-    """Return a coroutine's result, or the exception that ends the test and would also end the loop."""
+    """Return a coroutine's result, or an exception that ends the test.
+
+    If such an exception left the coroutine, it would also end the event loop.
+    """
     try:
         return await work, None
     except asyncio.CancelledError:
@@ -170,7 +173,7 @@ class AsgiRunner:
     """An event loop in its own thread, for coroutines that no running loop awaits.
 
     It starts each application's lifespan before the first request and ends it in ``close()``, as a
-    server would; an application without lifespan support is called without.
+    server would. Applications without lifespan support are called without one.
     """
 
     def __init__(self) -> None:
@@ -190,14 +193,14 @@ class AsgiRunner:
     ) -> T | None:
         """Return the coroutine's result, or None if it takes longer than the real-time cap.
 
-        It runs in ``host`` if that loop is running in another thread, otherwise in this object's
-        loop.
+        The coroutine runs in ``host`` if that loop is running in another thread, otherwise in this
+        runner's own loop.
         """
         if host is None or not host.runs or host.is_here:
             host = self._host
         future = host.submit(_held(work))
         try:
-            # This waits in C, so that freezing tools do not affect the timeout.
+            # result() waits in C code, so tools that freeze time do not affect its timeout.
             result, ending = future.result(deadlines.cap)
             if ending is not None:
                 raise ending
@@ -209,7 +212,7 @@ class AsgiRunner:
             return None
 
     def has(self, app: AsgiApp) -> bool:
-        """Return whether this object runs the application's lifespan."""
+        """Return whether this runner runs the application's lifespan."""
         return id(app) in self._lifespans
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:

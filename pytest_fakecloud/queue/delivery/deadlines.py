@@ -1,4 +1,4 @@
-"""Real-time limits of attempts, on a clock that freezing tools do not move.
+"""Real-time limits of attempts, on a clock that time-freezing tools do not affect.
 
 The timeout of an attempt is virtual; this limit only keeps a test suite from hanging. One daemon
 thread, started on first use, serves all attempts of a sender.
@@ -21,7 +21,7 @@ DEFAULT_CAP = 5.0
 """Maximum wall-clock seconds of an attempt, whatever its timeout on the queue's clock."""
 
 _COMPACT = 64
-"""Below this number of deadlines, cancelled ones are not removed."""
+"""If there are fewer deadlines than this, cancelled ones are not removed."""
 
 
 class Deadlines:
@@ -37,7 +37,7 @@ class Deadlines:
         self._closed = False
 
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
-        """Plan a callback in ``seconds`` (default: the cap); return a number for ``cancel``."""
+        """Schedule a callback in ``seconds`` (default: the cap); return a number for ``cancel``."""
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)
@@ -57,7 +57,7 @@ class Deadlines:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Cancel a callback; return False if it has already been called."""
+        """Cancel a callback; return False if it was already called."""
         with self._condition:
             return self._callbacks.pop(number, None) is not None
 
@@ -72,8 +72,10 @@ class Deadlines:
             thread.join(2)
 
     def timeout_text(self, why: str) -> str:
-        """Return the error text for an attempt that reached the limit; it names the awaitable
-        method."""
+        """Return the error text for an attempt that reached the limit.
+
+        If an event loop is running in this thread, the text suggests the awaitable method.
+        """
         text = f"no answer within {self.cap:g} s of real time"
         if loop_is_running():
             text += (
@@ -83,14 +85,17 @@ class Deadlines:
         return text
 
     async def within_cap(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await in the running loop (asyncio or trio); return None if it took longer than the cap."""
+        """Await in the running loop (asyncio or trio); return None if that takes longer than the
+        cap.
+        """
         if not _asyncio_is_running():
             return await self._within_cap_trio(work)
         import asyncio
 
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        # The loop's own timers stop if a tool has frozen time.monotonic.
+        # Use this object's thread, because the loop's own timers stop if a tool freezes
+        # time.monotonic.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
             await asyncio.wait({task})

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
-"""The URLs that a route takes: a prefix, a pattern with ``*``, a regular expression or a function."""
+"""What selects a route's URLs: a prefix, a pattern with ``*``, a regular expression or a function."""
 
 
 class DestinationRoute:
-    """A route of the destinations table: the URLs it takes and the handler that answers them.
+    """A route of the destinations table: the URLs it matches, and the handler that answers them.
 
-    ``deliveries`` are the requests that this route received, oldest first. A server that runs for
-    long keeps as many of them as its journal keeps entries. ``raise_exceptions`` says whether an
-    exception of the handler also leaves the call that made the delivery.
+    ``deliveries`` are the requests that this route received, oldest first. In a long-running
+    server, it keeps only as many of them as the journal keeps entries. ``raise_exceptions`` tells
+    whether the call that made a delivery raises the handler's exception.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class DestinationRoute:
 
     @property
     def raise_exceptions(self) -> bool:
-        """Whether an exception of the handler is raised by the call that made the delivery."""
+        """Whether the call that made a delivery raises the handler's exception."""
         if self._raise_exceptions is None:
             return self._table.raise_exceptions
         return self._raise_exceptions
 
     def remove(self) -> None:
-        """Remove this route; the route with the next shorter prefix then takes its deliveries."""
+        """Remove this route; the route with the next shorter prefix then receives its deliveries."""
         self._table.remove(self)
 
     def _saved(self) -> Any:
@@ -98,7 +98,7 @@ class DestinationRoute:
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
         keep = self._table.keep
-        # Let the list grow by a quarter first, so that a delivery rarely pays for the removal.
+        # Remove old deliveries only when the list is a quarter too long, because removal is slow.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
 
@@ -166,7 +166,7 @@ class AsgiRoute(DestinationRoute):
 
         running = self._running_lifespan()
         if running is not None and running.host.runs and not running.host.is_here:
-            # What the application created at its start belongs to the loop it was started in.
+            # The application's resources belong to the loop it was started in, so call it there.
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
         answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
@@ -236,7 +236,8 @@ class ForwardRoute(DestinationRoute):
             prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
             rest = rest[len(prefix.rstrip("/")) :]
         elif urlsplit(self._target).path:
-            # A pattern has no prefix that the target's path could replace.
+            # A pattern has no prefix for the target's path to replace, so ignore the published
+            # path.
             rest = ""
         headers = [
             pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")
@@ -249,7 +250,7 @@ class ForwardRoute(DestinationRoute):
 
 
 class PreparedRoute(DestinationRoute):
-    """Gives prepared answers in turn; the last one repeats."""
+    """Returns prepared answers in turn; the last one repeats."""
 
     def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
         super().__init__(*args)
@@ -287,14 +288,14 @@ class EventLoops:
         """Return the loop for coroutines that no running loop awaits; started on first use."""
         with self._lock:
             if self._runner is None:
-                # The import brings in asyncio, which no other part of a queue needs.
+                # Import late: the module imports asyncio, which no other part of a queue needs.
                 from .asgi import AsgiRunner
 
                 self._runner = AsgiRunner()
             return self._runner
 
     def running_lifespan(self, app: AsgiApp) -> RunningLifespan | None:
-        """Return the application's lifespan if other code runs it, else None."""
+        """Return the application's lifespan if code outside the queue runs it, else None."""
         if self._runner is not None and self._runner.has(app):
             return None
         if self._running is None:

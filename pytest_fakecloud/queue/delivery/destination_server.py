@@ -1,8 +1,8 @@
-"""``Destination``: a pytest-httpserver served by the hub.
+"""``Destination``: a pytest-httpserver whose requests are served by the fakes' own HTTP server.
 
-Expectations are written with pytest-httpserver's methods, but the hub serves them: on a free port,
-with concurrent requests, and without its half second to stop. Importing this module imports
-pytest-httpserver.
+Expectations are written with pytest-httpserver's methods. The fakes' server listens on a free port,
+accepts concurrent requests, and stops without pytest-httpserver's half second of delay. Importing
+this module imports pytest-httpserver.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ...http.routing import Route
 from .wsgi import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024
-"""A callback contains two bodies of the maximum message size, both in Base64."""
+"""Maximum size of a body: a callback contains two bodies of the maximum message size, in Base64."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
 class _ServerApp(App):
-    """The journal and the faults in front of a pytest-httpserver, as for every fake."""
+    """Adds the journal and the faults, which every fake has, to a pytest-httpserver."""
 
     service = "destination"
 
@@ -42,7 +42,9 @@ class _ServerApp(App):
         self._names = tuple(names)
 
     def routes(self) -> list[Route]:
-        """Return a route for all paths, and one for each named path so that faults can select it."""
+        """Return a route for all paths, and one for each named path, so that faults can select
+        them.
+        """
         named = [
             Route(_METHODS, pattern, name, self._receive)
             for name in self._names
@@ -52,7 +54,7 @@ class _ServerApp(App):
 
 
 class _Oneshots(RequestHandlerList):
-    """One-shot expectations; each is used by only one of several simultaneous requests."""
+    """One-shot expectations; each is used only once, even if requests are simultaneous."""
 
     def __init__(self, handlers: Iterable[RequestHandler] = ()) -> None:
         super().__init__(handlers)
@@ -75,7 +77,7 @@ class Destination(Handle, HTTPServer):
 
     Write expectations with ``expect_request()``, ``expect_oneshot_request()`` and
     ``expect_ordered_request()``; unmet expectations and unexpected requests fail the test in its
-    call phase. Handlers may run at the same time.
+    call phase. Handlers may run concurrently.
     """
 
     service: ClassVar[str] = "destination"
@@ -127,7 +129,7 @@ class Destination(Handle, HTTPServer):
         try:
             response = self.application(received)
         except Error as error:
-            # An expectation without an answer: the test has not called respond_with_...().
+            # The expectation has no response: the test has not called respond_with_...().
             self.add_assertion(str(error))
             response = WerkzeugResponse(str(error), self.no_handler_status_code)
         except Exception as error:

@@ -1,8 +1,8 @@
-"""The table of a queue's destinations: which handler answers which URL.
+"""The table of a queue's destinations, which maps URLs to handlers.
 
-The longest prefix wins, and a prefix ends at a path segment (``https://app/hook`` takes ``/hook``
-and ``/hook/1``, never ``/hooks``). After the prefixes come the routes with ``*``, a regular
-expression or a function, the newest first; then ``"*"``. Source: decided here.
+The longest prefix wins, and a prefix ends at a path segment (``https://app/hook`` matches ``/hook``
+and ``/hook/1``, never ``/hooks``). Routes with ``*``, a regular expression or a function are tried
+after the prefixes, newest first; ``"*"`` is tried last. Source: decided here.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 class Destinations:
-    """The destination handlers of a queue; the longest matching prefix wins, ``"*"`` is the last
+    """The destination handlers of a queue. The longest matching prefix wins; ``"*"`` is the last
     resort.
 
     Each method that adds a route returns it; a route with the same prefix is replaced. URLs are
     absolute ``http://`` or ``https://`` prefixes, patterns with ``*``, regular expressions,
-    functions of the URL, or names of the service's own destinations such as ``"api/llm"``; anything
-    else raises ``ContractError``. Each route keeps as many deliveries as the ``recorder`` keeps
-    entries.
+    functions of the URL, or names of the service's own destinations such as ``"api/llm"``; any
+    other value raises ``ContractError``. Each route keeps as many deliveries as the ``recorder``
+    keeps entries.
     """
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
@@ -57,7 +57,7 @@ class Destinations:
 
     @property
     def keep(self) -> int | None:
-        """The number of deliveries that each route keeps; None: all."""
+        """The number of deliveries that each route keeps; None means all."""
         return None if self._recorder is None else self._recorder.keep
 
     def __repr__(self) -> str:
@@ -68,7 +68,7 @@ class Destinations:
     def wsgi(
         self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver to a WSGI application, in the thread that delivers."""
+        """Deliver to a WSGI application, called in the thread that delivers."""
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"a WSGI application is a callable, got {app!r}")
@@ -86,14 +86,14 @@ class Destinations:
     ) -> DestinationRoute:
         """Deliver to an ASGI application.
 
-        The awaitable methods (``queue.aio``) call it in the running loop, and the test is
-        responsible for its lifespan. The other methods call it in a loop of the queue's own. There
+        The awaitable methods (``queue.aio``) call the application in the running loop, and the test
+        is responsible for its lifespan. The other methods call it in the queue's own loop. There,
         ``lifespan=True`` also runs the application's lifespan, from the first delivery until the
-        queue is closed, and ``False`` never does. ``"auto"`` runs it unless it already runs, as in
-        a block of Starlette's ``TestClient`` (asyncio or trio) or of a lifespan manager in the
-        test's own loop; deliveries then go to that loop, with its state. Only the object given here
-        is recognised, not one that wraps it; pass the same object to both, or pass
-        ``lifespan=False``.
+        queue is closed, and ``False`` never runs it. ``"auto"`` runs it unless the lifespan is
+        already running, as in a block of Starlette's ``TestClient`` (asyncio or trio) or of a
+        lifespan manager in the test's own loop; deliveries then go to that loop, with its state.
+        Only the object given here is recognised, not an object that wraps it; pass the same object
+        to both, or pass ``lifespan=False``.
         """
         __tracebackhide__ = True
         if not callable(app):
@@ -109,7 +109,7 @@ class Destinations:
     def call(
         self, url: Url, fn: Handler, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver to a function or coroutine function of one ``DeliveredRequest``.
+        """Deliver to a function or coroutine function that receives a ``DeliveredRequest``.
 
         It returns a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body,
         or None for 200. Any other result is a mistake in the test: the call that delivers raises
@@ -127,11 +127,11 @@ class Destinations:
         after: Duration = 0,
         raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
-        """Answer with each of these in turn; the last one repeats.
+        """Answer with each of these answers in turn; the last one repeats.
 
         An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body
         with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after`` is
-        the time that each of them takes on the queue's clock, unless a ``Reply`` sets its own.
+        the time that each answer takes on the queue's clock, unless a ``Reply`` sets its own.
         """
         __tracebackhide__ = True
         if not answers:
@@ -140,28 +140,28 @@ class Destinations:
         return self._add(PreparedRoute(self, url, "answers", raise_exceptions, replies=replies))
 
     def accept(self, url: Url = "*") -> DestinationRoute:
-        """Answer 200 to everything under a prefix, or to every URL without another route.
+        """Answer with 200 for everything under a prefix, or for every URL without another route.
 
-        Like any pattern, ``"*"`` does not take deliveries to the other fakes of the cloud.
+        Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "accept", replies=[Reply()]))
 
     def hang(self, url: Url) -> DestinationRoute:
-        """Never answer: each attempt takes its whole timeout on the queue's clock."""
+        """Never answer: each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "hang", replies=[Reply.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
-        """Refuse the connection, like a host on which no server listens."""
+        """Refuse the connection, like a host without a listening server."""
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "refuse", replies=[Reply.refuse()]))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
         """Send the deliveries to a server at another address.
 
-        Path and query below the prefix do not change. ``Host`` is the target's; the published host
-        and scheme are in ``X-Forwarded-Host`` and ``X-Forwarded-Proto``. Certificates are not
+        The path and query below the prefix do not change. ``Host`` is the target's; the published
+        host and scheme are in ``X-Forwarded-Host`` and ``X-Forwarded-Proto``. Certificates are not
         checked. This is the only way in which a delivery can leave this machine: the target need
         not be a loopback address. Raises ``ContractError`` if the target is not an absolute HTTP
         URL.
@@ -185,7 +185,7 @@ class Destinations:
         return Found(route for _, route in pairs)
 
     def remove(self, route: DestinationRoute) -> None:
-        """Remove a route; do nothing if it is already removed."""
+        """Remove a route; do nothing if it has already been removed."""
         with self._lock:
             for scope, known in list(self._routes.items()):
                 if known is route:
@@ -202,7 +202,7 @@ class Destinations:
             return [(scope, route, route._saved()) for scope, route in self._routes.items()]
 
     def _restore(self, saved: Any) -> None:
-        """Restore the routes of ``_saved()`` and their state."""
+        """Restore the routes and their state, as returned by ``_saved()``."""
         with self._lock:
             self._routes = {scope: route for scope, route, _ in saved}
             for _, route, state in saved:
@@ -217,7 +217,7 @@ class Destinations:
 
 
 def route_to(table: Destinations, url: str) -> DestinationRoute | None:
-    """Return the route that takes a URL, or None."""
+    """Return the route that matches a URL, or None."""
     target = split_wire(url if "://" in url else named_url(url) or url)
     with table._lock:
         best: tuple[int, DestinationRoute] | None = None
@@ -228,7 +228,7 @@ def route_to(table: Destinations, url: str) -> DestinationRoute | None:
 
 
 def _takes(app: Callable[..., object], count: int) -> bool:
-    """Return whether an application takes so many arguments; True if that is unknown."""
+    """Return whether an application accepts ``count`` arguments; True if that is unknown."""
     try:
         inspect.signature(app).bind(*range(count))
     except TypeError:
@@ -249,7 +249,7 @@ def _prepared(answer: Answer, after: Duration) -> Reply | BaseException:
 
 
 def _check_is_no_status(answer: object) -> None:
-    """Raise ``ContractError`` for a body that was probably meant as a status or several."""
+    """Raise ``ContractError`` for a body that was probably meant as a status or a list of statuses."""
     if isinstance(answer, list) and answer and all(map(_is_status, answer)):
         turns = ", ".join(map(str, answer))
         raise ContractError(

@@ -1,4 +1,4 @@
-"""Run a queue: deliver what is due and report what is left."""
+"""Run a queue: deliver the messages that are due and report what is left."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..unfinished import waiting
 
 
 class Attempts(Found[Attempt]):
-    """The attempts that a call made, oldest first; ``waiting`` describes what is left."""
+    """The attempts that a call made, oldest first; ``waiting`` describes the undelivered messages."""
 
     waiting: str = "nothing"
     _fields, _kind = ATTEMPTS, "attempt"
 
 
 class NotIdle(AssertionError):
-    """A queue still had messages to deliver when the given time had passed.
+    """Raised if a queue still has messages to deliver after the given time has passed.
 
     Raised by ``run_until_idle(within=...)``, with the timelines of the first undelivered messages.
     """
@@ -37,7 +37,7 @@ class NotIdle(AssertionError):
 
 Target = Callable[[], int]
 Plan = Generator[Target, list[Fired], Attempts]
-"""Yields the time to move to, computed when the move starts, and receives the fired timers."""
+"""Yields functions that return the time to move the clock to; receives the timers that fired."""
 
 
 class Driver:
@@ -56,13 +56,15 @@ class Driver:
         self._release = release
 
     def deliver_until(self, target: Target) -> Plan:
-        """Plan the deliveries up to a time."""
+        """Plan the deliveries until a time."""
         __tracebackhide__ = True
         fired = yield target
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Plan:
-        """Plan the deliveries until every message is delivered; ``NotIdle`` if that takes longer."""
+        """Plan the deliveries until every message is delivered; raise ``NotIdle`` if that takes
+        longer.
+        """
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
         span = duration_us(within)
@@ -118,7 +120,7 @@ class Driver:
             return result
 
     async def run_async(self, plan: Plan) -> Attempts:
-        """Run a plan in the running loop, which also awaits the attempts."""
+        """Run a plan in the running loop, which awaits the attempts."""
         __tracebackhide__ = True
         self._begin()
         try:
@@ -131,12 +133,14 @@ class Driver:
 
 
 def _at_least_now(clock: Timekeeper, instant_us: int) -> int:
-    # A running clock may already have passed that time.
+    # A running clock may already be past that time.
     return max(instant_us, clock.now_us())
 
 
 class QueueAio:
-    """Awaitable versions of the methods that deliver, for destinations that need the running loop."""
+    """Awaitable versions of the methods that deliver, for destinations that run in the test's own
+    loop.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver

@@ -1,9 +1,9 @@
-"""Faults that only a queue has: those of its deliveries and signatures.
+"""Faults specific to a queue: those of its deliveries and signatures.
 
-They are in addition to the common faults (``answer``, ``drop``, … for requests to the queue) and
-take the same keywords. ``when=`` receives a ``DeliverySubject``; ``url=``, ``label=``, ``kind=``,
-``queue=`` and ``message_id=`` are compared with the delivery: a string (``*`` stands for any text),
-a regular expression or a predicate, as in assertions.
+They supplement the common faults (``answer``, ``drop``, … for requests to the queue) and take the
+same keywords. ``when=`` receives a ``DeliverySubject``; ``url=``, ``label=``, ``kind=``, ``queue=``
+and ``message_id=`` are compared with the delivery: a string (``*`` matches any text), a regular
+expression or a predicate, as in assertions.
 
 Decided here: ``crash_after_answer`` happens once unless ``times=`` is given, the others until they
 are removed; an overtaken message is due again after the next delivery, or a second later.
@@ -50,7 +50,7 @@ _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_sc
 
 @dataclass(slots=True)
 class _SubjectCall:
-    """The attributes of a call that a fault reads, for a delivery."""
+    """A delivery with the attributes of a call that faults read."""
 
     facts: dict[str, Any]
     method: str
@@ -99,11 +99,11 @@ FACTS: Mapping[str, Field] = {
     "queue": Field(NAME),
     "message_id": Field(MESSAGE_ID),
 }
-"""Fields that faults of a queue can match, of deliveries and of publish requests."""
+"""Fields of deliveries and of publish requests that a queue's faults can match."""
 
 
 class DeliveryFaults(FaultTable, Mishaps):
-    """The injected faults of a queue, for its requests and its deliveries."""
+    """The injected faults of a queue, for requests to it and for its deliveries."""
 
     fact_fields = FACTS
 
@@ -127,25 +127,26 @@ class DeliveryFaults(FaultTable, Mishaps):
 
 
 class QueueFaults(FaultPlan):
-    """The fault plan of a queue: the common faults and those of deliveries."""
+    """The fault plan of a queue, with the common faults and those of deliveries."""
 
     _table: DeliveryFaults
 
     def duplicate(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Make each matching delivery twice, with the same id and the same attempt number."""
+        """Send each matching delivery twice, with the same id and the same attempt number."""
         return self._delivery("duplicate", matchers)
 
     def reorder(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Let messages that are due at the same time overtake the matching one, even in an ordered
-        queue."""
+        """Let other messages that are due at the same time overtake a matching one, even in an
+        ordered queue.
+        """
         return self._delivery("reorder", matchers)
 
     def tamper(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Change the body after it was signed."""
+        """Change the body of matching deliveries after signing it."""
         return self._delivery("tamper", matchers)
 
     def crash_after_answer(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Forget the destination's answer, so that the same message is delivered again immediately."""
+        """Lose the destination's response, so that the same message is delivered again immediately."""
         return self._delivery("crash_after_answer", {"times": 1, **matchers})
 
     def drop_callback(self, **matchers: Unpack[Matchers]) -> Fault:
@@ -183,10 +184,11 @@ class QueueFaults(FaultPlan):
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = Rule(self._table, kind, kind, matchers)
-        # Publish requests may name groups, but deliveries only have URLs.
+        # `topic=` could never match: publish requests may name groups, but deliveries only have
+        # URLs.
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
-            # With another kind the fault could never apply.
+            # Reject other kinds, with which the fault could never apply.
             Question("kind", rule.facts["kind"], matching.one_of("kind", KINDS[1:]))
         return self._add(rule)
 
@@ -200,7 +202,7 @@ class QueueFaults(FaultPlan):
         table = self._table
 
         def answer() -> Answer:
-            # The headers depend on the time at which the limit is reached.
+            # Build the headers now, because they depend on the time at which the limit is reached.
             return table.dumped(table.render(error(limit, table.clock.now_us())))
 
         return self._add(AnswerRule(table, answer, shown, _publishing(matchers)))

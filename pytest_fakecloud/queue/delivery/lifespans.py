@@ -1,4 +1,4 @@
-"""Lifespans of ASGI applications: run by the queue, or found running in another event loop."""
+"""Lifespans of ASGI applications, run by the queue or found running in another event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
 
 
 class Lifespan:
-    """A lifespan that the queue runs in the running loop; ``state`` is the application's."""
+    """A lifespan that the queue runs in the running loop; ``state`` is the application's state."""
 
     def __init__(self, app: AsgiApp) -> None:
         self.app = app
@@ -32,14 +32,14 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def started(self) -> Mapping[str, Any]:
-        """Wait for the start and return the state; raise ``RuntimeError`` if it failed."""
+        """Wait for the start-up and return the state; raise ``RuntimeError`` if it failed."""
         await self._startup.wait()
         if self._error is not None:
             raise self._error
         return self.state
 
     async def stop(self) -> None:
-        """End the lifespan and wait for its end."""
+        """Start the shutdown and wait for its end."""
         self._shutdown.set()
         await self._done.wait()
 
@@ -48,7 +48,7 @@ class Lifespan:
         try:
             await self.app(scope, self._receive, self._send)
         except Exception as error:
-            # An application without lifespan support raises here, as the protocol allows.
+            # An application without lifespan support raises an exception, as the protocol allows.
             if self._error is not None:
                 self._error.__cause__ = error
         except asyncio.CancelledError:
@@ -77,7 +77,7 @@ class Lifespan:
 
 
 class AsyncioHost:
-    """An asyncio event loop."""
+    """An asyncio event loop that may run a lifespan."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -88,25 +88,25 @@ class AsyncioHost:
 
     @property
     def runs(self) -> bool:
-        """Whether the loop is running."""
+        """Whether the loop is still running."""
         return self._loop.is_running()
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the loop of this thread."""
+        """Whether the loop runs in this thread."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        """Yield the coroutines of its tasks."""
+        """Yield the coroutines of the loop's tasks."""
         for task in asyncio.all_tasks(self._loop):
             yield task.get_coro()
 
 
 class TrioHost:
-    """A trio run."""
+    """A trio run that may run a lifespan."""
 
     def __init__(self, runner: Any) -> None:
         self._runner = runner
@@ -120,7 +120,7 @@ class TrioHost:
         scope = trio.CancelScope()
 
         async def run() -> None:
-            # A cancelled future accepts no result.
+            # A cancelled future does not accept a result.
             with contextlib.suppress(InvalidStateError):
                 try:
                     with scope:
@@ -143,21 +143,21 @@ class TrioHost:
 
     @property
     def runs(self) -> bool:
-        """Whether the run is active."""
+        """Whether the run is still active."""
         return bool(self._runner.tasks)
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the run of this thread."""
+        """Whether the run is in this thread."""
         try:
             return self._trio.lowlevel.current_trio_token() is self._token
         except RuntimeError:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        """Yield the coroutines of its tasks; none if the set of tasks keeps changing."""
+        """Yield the coroutines of the run's tasks, or none if the set of tasks keeps changing."""
         for _ in range(_LOOKS):
-            # The tasks belong to another thread, which may change the set at any time.
+            # Another thread owns the tasks and may change the set at any time.
             with contextlib.suppress(RuntimeError):
                 tasks = list(self._runner.tasks)
                 break
@@ -168,12 +168,14 @@ class TrioHost:
 
 
 Host: TypeAlias = AsyncioHost | TrioHost
-"""An event loop that other code runs, in any thread."""
+"""An event loop started by code outside the queue, in any thread."""
 
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan that other code runs: the application's coroutine, its state and its loop."""
+    """A lifespan that code outside the queue runs: the application's coroutine, its state and its
+    loop.
+    """
 
     coroutine: CoroutineType[Any, Any, Any]
     state: Mapping[str, Any]
@@ -186,7 +188,7 @@ class RunningLifespan:
 
 
 class RunningLifespans:
-    """The running lifespans that were found so far."""
+    """Cache of the running lifespans found so far."""
 
     def __init__(self) -> None:
         self._found: dict[int, RunningLifespan] = {}
@@ -202,10 +204,10 @@ class RunningLifespans:
 
 
 def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
-    """Return the lifespan of an application that runs in asyncio or trio, or None.
+    """Return the lifespan of an application that is running in asyncio or trio, or None.
 
-    The protocol does not report it. But while a lifespan runs, the application's own coroutine is
-    suspended in a task, called with a scope of type "lifespan".
+    The ASGI protocol offers no way to find it. But while a lifespan runs, a coroutine of the
+    application is suspended in a task and has a scope of type "lifespan".
     """
     for host in _hosts():
         for coroutine in host.coroutines():
@@ -219,7 +221,7 @@ def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
 
 
 def _hosts() -> list[AsyncioHost | TrioHost]:
-    """Return the event loops that run in threads of this process, found on their stacks."""
+    """Return the event loops running in threads of this process, found through the threads' stacks."""
     loops: set[asyncio.AbstractEventLoop] = set()
     runners: dict[int, Any] = {}
     for top in sys._current_frames().values():
@@ -231,7 +233,7 @@ def _hosts() -> list[AsyncioHost | TrioHost]:
                     if isinstance(value, asyncio.AbstractEventLoop):
                         loops.add(value)
                     elif isinstance(value, asyncio.Task):
-                        # A loop that is not written in Python has no frame of its own.
+                        # A loop implemented in C has no frame, but its tasks refer to it.
                         loops.add(value.get_loop())
             runner = frame.f_locals.get("runner") if name in ("run", "unrolled_run") else None
             if hasattr(runner, "tasks") and hasattr(runner, "current_trio_token"):
@@ -241,7 +243,7 @@ def _hosts() -> list[AsyncioHost | TrioHost]:
 
 
 def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
-    """Return the scope if a frame is the application's call for its lifespan, else None."""
+    """Return the scope if a frame is the application's lifespan call, else None."""
     function = getattr(app, "__func__", app)
     code = getattr(function, "__code__", None) or getattr(type(app).__call__, "__code__", None)
     if frame.f_code is not code:
@@ -251,7 +253,7 @@ def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
     names = code.co_varnames
     if owner is not None and inside.get(names[0]) is not owner:
         return None
-    # Applications made by the same function share their code, but differ in closure variables.
+    # Applications created by the same function share their code but differ in closure variables.
     about = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
     if any(inside.get(name) is not _content(cell) for name, cell in about):
         return None

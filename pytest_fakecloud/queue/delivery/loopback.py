@@ -1,4 +1,4 @@
-"""HTTP to servers on loopback addresses, with exact bytes and a real-time limit."""
+"""HTTP requests to servers on loopback addresses, sent byte for byte and with a real-time limit."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ IDLE_SECONDS = 0.05
 
 
 def sendable(delivery: Delivery) -> HeaderList:
-    """Return the headers of a delivery without those of a single connection."""
+    """Return the headers of a delivery without hop-by-hop headers."""
     return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
 
 
 class LoopbackSender:
     """Sends deliveries to servers on loopback addresses.
 
-    With ``keeps``, connections stay open during a burst of sequential deliveries. Without, each
-    delivery has its own connection: with parallel deliveries, an idle one could block a
-    single-threaded server.
+    With ``keeps``, connections stay open during a burst of sequential deliveries. Without it, each
+    delivery uses its own connection, because an idle connection beside parallel deliveries could
+    block a single-threaded server.
     """
 
     def __init__(self, deadlines: Deadlines, *, keeps: bool = True) -> None:
@@ -48,14 +48,14 @@ class LoopbackSender:
         self._watched = False
 
     def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
-        """Make one exchange within ``limit`` real seconds (default: the cap); never raises."""
+        """Send a delivery within ``limit`` real seconds (default: the cap); never raises."""
         wire = _Wire(sendable(delivery))
         planned = self._deadlines.start(wire.cut, limit)
         self._under_way.add(wire)
         try:
             outcome = self._exchange(delivery, wire)
         except NewConnectionError as error:
-            # Keep the system's error; urllib3's own text describes our connection class.
+            # Keep the operating system's error; urllib3's text describes our connection class.
             cause = error.__cause__ or error.__context__
             shown = cause if isinstance(cause, OSError) else error
             outcome = Outcome(exception=shown, where="loopback")
@@ -81,8 +81,8 @@ class LoopbackSender:
         host = parts.hostname or ""
         plain = host.rstrip(".")
         if plain != host or plain.endswith(".localhost"):
-            # Some resolvers do not know that these are loopback names, or reject the dot of an
-            # absolute name.
+            # Do not resolve these loopback names: some resolvers do not know them, or reject the
+            # dot at the end of an absolute name.
             wire.host = parts.netloc.rpartition("@")[2]
             host = "127.0.0.1" if plain.endswith(".localhost") else plain
         scheme = parts.scheme.lower()
@@ -147,8 +147,8 @@ class LoopbackSender:
             return self._manager
 
     def _close_when_idle(self) -> None:
-        # An open connection blocks a single-threaded server and keeps a threaded server from
-        # ending, so it is kept only for a burst of attempts.
+        # Keep an open connection only during a burst of attempts: it blocks a single-threaded
+        # server and keeps a threaded server from stopping.
         self._used = monotonic()
         if not self._watched:
             self._watched = True
@@ -164,7 +164,9 @@ class LoopbackSender:
 
 
 class _Wire(urllib3.HTTPHeaderDict):
-    """The headers of a request, with the target and the host that urllib3 would rewrite."""
+    """The headers of a request, with the target and the host, which urllib3 would otherwise
+    rewrite.
+    """
 
     def __init__(self, headers: HeaderList) -> None:
         super().__init__()
@@ -180,11 +182,13 @@ class _Wire(urllib3.HTTPHeaderDict):
         return self is other
 
     def copy(self) -> Self:
-        """Return this object: urllib3 copies headers, but these refer to their connection."""
+        """Return this object instead of the copy that urllib3 asks for, because it has the
+        connection.
+        """
         return self
 
     def cut(self) -> None:
-        """Interrupt the exchange from another thread."""
+        """Interrupt the exchange; called from another thread."""
         connection = self.connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
@@ -214,7 +218,7 @@ class _ExactRequest(HTTPConnection):
         super().putrequest(method, url, **kwargs)
 
     def _encode_request(self, request: str) -> bytes:
-        # http.client allows ASCII only, but a publisher's bytes must not change.
+        # http.client allows only ASCII, but the publisher's bytes must not change.
         return request.encode("latin-1", "replace")
 
     def putheader(self, header: str | bytes, *values: Any) -> None:
@@ -226,7 +230,7 @@ class _ExactRequest(HTTPConnection):
 class _SecureExactRequest(_ExactRequest, HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        # A test's own server may have any certificate: do not check it, and do not warn.
+        # Do not check certificates and do not warn: a test's own server may have any certificate.
         self.is_verified = True
 
 
@@ -245,7 +249,7 @@ class _HTTPSPool(urllib3.HTTPSConnectionPool):
 
 
 def _target(rewritten: str, options: Mapping[str, Any]) -> str:
-    # urlopen() normalises escapes before the connection or an in-process transport sees them.
+    # urlopen() normalises escapes before a connection or an in-process transport sees the target.
     headers = options.get("headers")
     return headers.target if isinstance(headers, _Wire) else rewritten
 
@@ -258,7 +262,7 @@ def _unverified_tls() -> ssl.SSLContext:
 
 
 def _is_timeout(error: BaseException | None) -> bool:
-    # urllib3 counts a refused connection among its time-outs.
+    # urllib3's class for refused connections is a subclass of its timeout.
     return isinstance(error, SocketTimeout) and not isinstance(error, NewConnectionError)
 
 

@@ -27,7 +27,7 @@ Ending = Literal["answer", "hang", "refuse"]
 
 
 class DestinationTimeout(TimeoutError):
-    """A destination did not answer in time, on the queue's clock or within the real-time limit."""
+    """Raised if a destination does not answer in time, on the queue's clock or in real time."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Reply:
     ``body`` is bytes, a string, or any JSON value (which also sets the content type); ``after`` is
     the time that the destination takes on the queue's clock. ``Reply.hang()`` never answers,
     ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid status,
-    invalid headers, a body that cannot be encoded and an invalid duration.
+    invalid headers, a body that cannot be encoded, or an invalid duration.
     """
 
     status: int = 200
@@ -51,18 +51,18 @@ class Reply:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
         duration_us(self.after)
-        # Read the headers once, because an iterator would be empty at the second answer.
+        # Read the headers now: an iterator would be empty when the answer is used again.
         object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
         self._typed_body()
 
     @classmethod
     def hang(cls) -> Reply:
-        """A destination that accepts the request and never answers: the attempt times out."""
+        """Return a reply that accepts the request and never answers, so that the attempt times out."""
         return cls(ending="hang")
 
     @classmethod
     def refuse(cls) -> Reply:
-        """A destination on which no server listens: the connection is refused."""
+        """Return a reply that refuses the connection, as if no server listened."""
         return cls(ending="refuse")
 
     def _encoded(self) -> tuple[HeaderList, bytes]:
@@ -83,7 +83,9 @@ class Reply:
 
 
 def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
-    """Return the outcome of a delivery with a prepared answer, after its timeout if it is too slow."""
+    """Return the outcome of a delivery with a prepared answer; it times out if the answer is too
+    slow.
+    """
     if reply.ending == "refuse":
         error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
         return Outcome(exception=error, where=where)
@@ -97,15 +99,16 @@ def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
 Answer: TypeAlias = (
     int | tuple[Any, ...] | Reply | str | bytes | dict[str, Any] | list[Any] | BaseException | None
 )
-"""A status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an exception to raise.
+"""An accepted answer: a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an
+exception to raise.
 """
 
 
 def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
-    """Return the outcome of a destination that did not answer.
+    """Return the outcome for a destination that did not answer.
 
-    Without ``text``, the delivery's whole timeout has passed on the queue's clock. With ``text``,
-    the real-time limit was reached; no virtual time passes, because that is a problem of the test.
+    Without ``text``, the delivery's whole timeout passes on the queue's clock. With ``text``, the
+    real-time limit was reached; no virtual time passes, because the cause is a problem of the test.
     """
     virtual_us = delivery.timeout_us if text is None else 0
     text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
@@ -115,7 +118,7 @@ def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcom
 
 @dataclass(frozen=True)
 class DeliveredRequest:
-    """A delivery as a request, which a destination handler receives."""
+    """A delivery as a request; the argument of destination handlers."""
 
     delivery: Delivery
 
@@ -131,12 +134,12 @@ class DeliveredRequest:
 
     @property
     def url(self) -> str:
-        """The whole URL, as published."""
+        """The full URL, as published."""
         return published_text(self.delivery.url)
 
     @property
     def path(self) -> str:
-        """The raw path, with its escapes."""
+        """The raw path, with percent-escapes."""
         return urlsplit(self.url).path or "/"
 
     @property
@@ -146,7 +149,7 @@ class DeliveredRequest:
 
     @property
     def headers(self) -> Headers:
-        """All headers, the signature included."""
+        """All headers, including the signature."""
         return Headers(tuple(self.delivery.headers))
 
     @property
@@ -190,7 +193,9 @@ Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def _header_pairs(headers: object, body: object) -> HeaderList:
-    """Return headers as pairs of strings, with numbers formatted; raise ``ContractError``."""
+    """Return headers as pairs of strings, with numbers formatted; raise ``ContractError`` if
+    invalid.
+    """
     given = headers.items() if isinstance(headers, Mapping) else headers
     try:
         if isinstance(given, str | bytes):

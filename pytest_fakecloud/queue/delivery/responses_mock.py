@@ -23,9 +23,9 @@ from .loopback import sendable
 
 
 def through_responses(delivery: Delivery) -> Outcome | str:
-    """Return the answer of an active mock, or the reasons why no mock answers ("" without mocks)."""
-    # Read the attribute once: another thread may remove the mock, and then the original method
-    # would send the request to the network.
+    """Return the answer of an active mock, or why no mock answers (empty if no mock is active)."""
+    # Read the attribute once: if another thread removed the mock before a second read, the original
+    # method would send the request to the network.
     send: Any = HTTPAdapter.send
     mock = _mock_behind(send)
     if mock is None:
@@ -70,7 +70,8 @@ def _mock_behind(send: Any) -> Any:
         return None
     while send is not None:
         if getattr(send, "__module__", None) == "responses":
-            # The wrapper of another tool has the name of the wrapped function, but not the mock.
+            # A wrapper of another tool copies the name of the function it wraps, but does not have
+            # the mock.
             mock = inspect.getclosurevars(send).nonlocals.get("self")
             if isinstance(mock, library.RequestsMock) and mock._patcher is not None:
                 return mock
@@ -79,9 +80,10 @@ def _mock_behind(send: Any) -> Any:
 
 
 def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
-    """Return None if the mock has an answer, else the reason of each of its entries.
+    """Return None if the mock has an answer, else the reason why each of its entries does not
+    match.
 
-    The mock itself is not called, because it would record a call that the test's code never made.
+    The mock itself is not called, because it would record a call that the tested code never made.
     """
     # The library's matchers read these attributes.
     request.params = _query(str(request.url))  # type: ignore[attr-defined]
@@ -113,8 +115,8 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     request = PreparedRequest()
     url = published_text(delivery.url)
     request.method = delivery.method
-    # Keep the published escapes, which requests would rewrite; quote raw non-ASCII text as the
-    # mock's own URL is quoted.
+    # Keep the published escapes, which requests would rewrite. Quote raw non-ASCII text as the mock
+    # quotes its own URL.
     request.url = url if url.isascii() else requote_uri(url)
     request.headers = CaseInsensitiveDict(sendable(delivery))
     request.headers["Content-Length"] = str(len(delivery.body))

@@ -1,12 +1,14 @@
-"""Perform deliveries: choose who answers a request, and send it.
+"""Perform deliveries: choose the destination of a request, and send it.
 
 A delivery goes to a route of ``Destinations``, else to an active mock of the ``responses`` library,
-else to a server on a loopback address. Any other delivery is refused with an error that names it,
-so that no test reaches the network by accident, or answered 200 with ``unstubbed="accept"``.
+else to a server on a loopback address. Any other delivery is refused with an error that names its
+URL, so that no test reaches the network by accident, or answered with 200 if
+``unstubbed="accept"``.
 
 The request consists of exactly the published target, the headers of the delivery, ``Host`` and a
-length: nothing from the environment (proxies, credentials), no redirects, no headers of a client
-library. An attempt ends at a real-time limit, whatever its timeout on the queue's clock.
+length: nothing comes from the environment (proxies, credentials) or from a client library
+(headers), and redirects are not followed. An attempt ends at a real-time limit, whatever its
+timeout on the queue's clock.
 """
 
 from __future__ import annotations
@@ -33,19 +35,19 @@ if TYPE_CHECKING:
 
 
 class UnstubbedDestination(ConnectionError):
-    """The destination is neither a route, a mock nor a loopback server, so nothing was sent."""
+    """The destination has no route or mock and is not a loopback address, so nothing was sent."""
 
 
 class Sender:
     """Performs deliveries, in the caller's thread (``send``) or in the running loop (``asend``).
 
-    ``unstubbed`` is ``"refuse"`` (send nothing and call ``report``) or ``"accept"`` (answer 200).
-    ``report_raised`` receives each exception of the test's code that a destination raised, and the
-    URL. ``cap`` is the maximum of wall-clock seconds of an attempt over a socket or in a loop.
-    ``is_fake`` recognises the addresses of this cloud's fakes, which a route for ``"*"`` must not
-    take, because it would take the callbacks of a capture. While ``time_passes()`` is true, a
-    timeout below the cap applies in wall-clock seconds. ``side_by_side`` is True if several threads
-    call ``send``.
+    ``unstubbed`` is ``"refuse"`` (send nothing and call ``report``) or ``"accept"`` (answer with
+    200). ``report_raised`` receives each exception that a destination raised in the test's code,
+    and the URL. ``cap`` is the maximum number of wall-clock seconds of an attempt over a socket or
+    in a loop. ``is_fake`` recognises the addresses of this cloud's fakes, which a route for ``"*"``
+    must not match, because it would intercept the callbacks of a capture. While ``time_passes()``
+    is true, a timeout below the cap applies in wall-clock seconds. ``side_by_side`` is True if
+    several threads call ``send``.
     """
 
     def __init__(
@@ -97,9 +99,9 @@ class Sender:
     async def asend(self, delivery: Delivery) -> Outcome:
         """Perform one delivery in the running loop (asyncio or trio).
 
-        ASGI applications and coroutine functions run in this loop, everything else in its thread,
-        except that a connection is made in a worker thread, so that a server in this loop can
-        answer.
+        ASGI applications and coroutine functions run in this loop, everything else in the loop's
+        thread. Connections are the exception: a worker thread makes them, so that a server in this
+        loop can answer.
         """
         return self._reported(delivery, await self._asent(delivery))
 
@@ -117,9 +119,9 @@ class Sender:
         return self._no_handler(delivery, mocked)
 
     def _reported(self, delivery: Delivery, outcome: Outcome) -> Outcome:
-        """Return the outcome, and report an exception of the test's code.
+        """Report an exception of the test's code, and return the outcome.
 
-        It must be reported first: a test that waits for the outcome may end as soon as it is
+        The report must come first: a test that waits for the outcome may end as soon as it is
         returned.
         """
         if outcome.exception is not None and self._report_raised is not None:
@@ -130,7 +132,7 @@ class Sender:
         return outcome
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
-        """Return the handler's exception if the call that delivers is to raise it."""
+        """Return the handler's exception if the call that delivers must raise it."""
         if outcome.exception is None or outcome.status is None:
             return None
         route = self._route(delivery.url)
@@ -144,7 +146,7 @@ class Sender:
             self._sockets.release()
 
     def close(self) -> None:
-        """Interrupt what is in progress and close connections, loops and threads."""
+        """Interrupt deliveries in progress and close connections, loops and threads."""
         self._closed = True
         if self._sockets is not None:
             self._sockets.close()
@@ -154,7 +156,7 @@ class Sender:
     def _loopback(self) -> LoopbackSender:
         with self._lock:
             if self._sockets is None:
-                # The HTTP client is imported only if a test delivers over sockets.
+                # Import the HTTP client only when a test delivers over sockets.
                 from .loopback import LoopbackSender
 
                 self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
@@ -210,7 +212,7 @@ def _queue_closed(delivery: Delivery) -> Outcome:
 
 
 def _mocked(delivery: Delivery) -> Outcome | str:
-    """Return the answer of an active mock, or the reasons why no mock answers ("" without mocks)."""
+    """Return the answer of an active mock, or why no mock answers (empty if no mock is active)."""
     if "responses" not in sys.modules:
         return ""
     from .responses_mock import through_responses
@@ -219,7 +221,7 @@ def _mocked(delivery: Delivery) -> Outcome | str:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL names this machine: ``localhost``, ``*.localhost``, 127.0.0.0/8 or ::1."""
+    """Return whether a URL's host is ``localhost``, ``*.localhost``, in 127.0.0.0/8, or ::1."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:
@@ -236,14 +238,15 @@ def is_loopback(url: str) -> bool:
 
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
-    """Return the function from which a signer reads its Unix seconds.
+    """Return a function that returns the Unix seconds for signatures.
 
-    ``"receiver"`` is the process's own ``time.time()``, frozen or not, as a receiver in this
-    process sees it. ``"real"`` is the wall-clock time even if freezegun or time-machine change it,
-    for receivers in other processes. ``"virtual"`` is the queue's clock (``now_us``, microseconds).
+    ``"receiver"`` is this process's ``time.time()``, frozen or not, as a receiver in this process
+    sees it. ``"real"`` is the wall-clock time even if freezegun or time-machine changes the
+    process's time, for receivers in other processes. ``"virtual"`` is the queue's clock
+    (``now_us``, microseconds).
     """
     if kind == "receiver":
-        # Look it up at each call, because freezing tools replace the attribute.
+        # Look up time.time at each call, because time-freezing tools replace it.
         return lambda: time.time()
     if kind == "real":
         return real_time
@@ -251,9 +254,10 @@ def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable
 
 
 def real_time(_read: Callable[[], float] = time.time) -> float:
-    """Return Unix seconds that freezegun and time-machine do not change."""
+    """Return the real Unix seconds even if freezegun or time-machine is active."""
     if sys.platform.startswith("linux"):
-        # No freezing tool knows CLOCK_REALTIME_COARSE; its resolution of 4 ms is good enough here.
+        # 5 is CLOCK_REALTIME_COARSE, which no time-freezing tool replaces; its 4 ms resolution is
+        # enough.
         return time.clock_gettime(5)
     machine = sys.modules.get("time_machine")
     if machine is not None:

@@ -1,4 +1,4 @@
-"""The URLs that a route takes: all, those matching a pattern, or those below a prefix."""
+"""The URLs that a route matches: all, those that match a pattern, or those below a prefix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Everything:
-    """Every URL without another route."""
+    """Matches every URL without another route."""
 
     length: int = -1
 
@@ -36,7 +36,7 @@ class Everything:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The URLs that match a wildcard, a regular expression or a function."""
+    """Matches URLs with a wildcard, a regular expression or a function."""
 
     wanted: object
     asked: Question = field(compare=False)
@@ -48,14 +48,14 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Prefix:
-    """The URLs of an origin below a path, which ends at a segment."""
+    """Matches the URLs of an origin below a path, which ends at a segment."""
 
     origin: str
     rest: str
 
     @property
     def length(self) -> int:
-        """The rank among the routes that take a URL."""
+        """The rank among several routes that match a URL."""
         return len(self.origin) + len(self.rest)
 
     def takes(self, target: Target) -> bool:
@@ -66,7 +66,7 @@ class Prefix:
 
 
 UrlScope: TypeAlias = Everything | Pattern | Prefix
-"""The URLs that a route takes; if several scopes take a URL, the longest wins."""
+"""The URLs that a route matches; if several scopes match a URL, the longest wins."""
 
 
 def scope_of(url: object) -> UrlScope:
@@ -87,11 +87,11 @@ def scope_of(url: object) -> UrlScope:
 
 
 def split_wire(url: str) -> Target:
-    """Split a URL that has one character per byte."""
+    """Split a URL that has one character per byte, as messages store it."""
     return split_text(url if url.isascii() else published_text(url))
 
 
-@lru_cache(maxsize=1024)  # a test delivers to few URLs, but often
+@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def split_text(url: str) -> Target:
     """Split a URL into a comparable origin and the rest; a malformed URL has no origin."""
     try:

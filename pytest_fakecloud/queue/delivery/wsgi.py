@@ -29,7 +29,7 @@ WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
 
 
 def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
-    """Return the answer of a WSGI application, called in this thread."""
+    """Return the response of a WSGI application, called in this thread."""
     status_line = ""
     headers: HeaderList = []
     written: list[bytes] = []
@@ -63,7 +63,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
-    """Return the headers of an answer if they are pairs of strings (WSGI: native strings)."""
+    """Return the headers of a response; they must be pairs of native strings, as WSGI requires."""
     pairs = [(name, value) for name, value in headers]
     for pair in pairs:
         if not all(isinstance(part, str) for part in pair):

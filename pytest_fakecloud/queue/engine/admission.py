@@ -1,8 +1,8 @@
 """Admission of attempts: ordered queues, flow control, global parallelism, and overtaking.
 
-A message that may not start loses its due time and waits in one list; the code that makes room
-plans it again. Flow control and global parallelism are granted together: two messages that each
-hold one of them would otherwise pass them back and forth endlessly.
+A message that may not start loses its due time and waits in exactly one list; the code that makes
+room schedules it again. Flow control and global parallelism are granted together, because two
+messages that each held one of them would pass them back and forth endlessly.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from .state import State
 
 
 class Admission:
-    """Decides which attempts may start; methods take the lock unless they say that it is held."""
+    """Decides which attempts may start. A method takes the lock unless its docstring says it is
+    held.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.flow_timers: dict[str, Timer] = {}
 
     def leave(self, message: Message) -> None:
-        """Release what a cancelled message holds; the lock is held."""
+        """Release the slots of a cancelled message; the lock is held."""
         self.leave_global(message)
         if message.queue_name is not None:
             queue = self._state.queues.by_name.get(message.queue_name)
@@ -36,15 +38,16 @@ class Admission:
         self.leave_flow(message)
 
     def leave_flow(self, message: Message) -> None:
-        """Return the start that flow control granted; the lock is held."""
+        """Return the unused start that flow control granted; the lock is held."""
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
             key.give_back(message.id)
             self.pump_flow(key)
 
     def recall_flow(self, key: FlowKey) -> None:
-        """Return messages that were admitted but have not started to the wait list; the lock is
-        held."""
+        """Put messages that were admitted but have not started back on the wait list; the lock is
+        held.
+        """
         state = self._state
         recalled = [
             state.pending[one]
@@ -60,7 +63,9 @@ class Admission:
         self.pump_global()
 
     def step_aside(self, message_id: str) -> bool:
-        """Let other messages overtake a due message if a fault says so; return whether it does."""
+        """Apply a fault that lets other messages overtake a due message; return whether one
+        applies.
+        """
         state = self._state
         message = state.pending.get(message_id)
         if message is None or message.overtaken_at == message.retried:
@@ -78,7 +83,8 @@ class Admission:
                 queue.waiting.insert(1, message_id)
                 self.pump_queue(queue)
             else:
-                # The next delivery makes it due again; if there is none, it is due a second later.
+                # The next delivery makes the message due again; without another delivery, it is due
+                # a second later.
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest
@@ -97,7 +103,8 @@ class Admission:
 
     def may_start(self, message: Message, now: int) -> bool:
         """Return whether an attempt may start now, otherwise add it to a wait list; the lock is
-        held."""
+        held.
+        """
         state = self._state
         queue = state.queues.by_name.get(message.queue_name or "")
         if queue is not None and queue.paused:
@@ -116,7 +123,7 @@ class Admission:
                 state.crowd.append(message.id)
             return room
         if message.id in key.active:
-            # It was admitted before, and counts in global parallelism since then.
+            # The message was admitted before, and has counted in global parallelism since then.
             return True
         if room and not key.waiting and key.open(now):
             key.start(message.id)
@@ -138,8 +145,7 @@ class Admission:
             self.pump_global()
 
     def pump_global(self) -> None:
-        """Start the messages that wait for global parallelism while there is room; the lock is
-        held."""
+        """Start messages that wait for global parallelism while there is room; the lock is held."""
         state = self._state
         if state.limits.parallelism is None:
             return
@@ -169,7 +175,8 @@ class Admission:
         if key is not None:
             key.start(message.id)
         if state.limits.parallelism is not None:
-            # Count it from now on, so that no other message takes the slot before it starts.
+            # Count the message from now on, so that no other message takes the slot before it
+            # starts.
             state.active.add(message.id)
         state.plan(message, now, message.wait_reason)
 
@@ -202,7 +209,7 @@ class Admission:
                 self.resume_queue(name)
 
     def resume_queue(self, name: str) -> None:
-        """Resume a queue; 404 if there is none."""
+        """Resume a queue; 404 if it does not exist."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -216,7 +223,7 @@ class Admission:
             self.pump_queue(queue)
 
     def pause_queue(self, name: str) -> None:
-        """Pause a queue; 404 if there is none."""
+        """Pause a queue; 404 if it does not exist."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -224,7 +231,7 @@ class Admission:
             queue.updated_us = state.clock.now_us()
 
     def lag(self, queue: OrderedQueue) -> int:
-        """Return the number of unfinished messages of a queue."""
+        """Return the number of unfinished messages in a queue."""
         return sum(one in self._state.pending for one in [*queue.active, *queue.waiting])
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
@@ -239,7 +246,7 @@ class Admission:
         return None if flow is None else self._state.flow.keys.get(flow.key)
 
     def pump_flow(self, key: FlowKey) -> None:
-        """Start the waiting messages of a flow-control key while it has room."""
+        """Start the waiting messages of a flow-control key while it has room; takes the lock."""
         state = self._state
         with state.lock:
             now = state.clock.now_us()

@@ -1,6 +1,6 @@
-"""Delivery attempts: building the request, signing it, and applying the outcome.
+"""Delivery attempts: build the request, sign it, and apply the outcome.
 
-Deliveries are performed without the lock, because a handler may call the queue.
+Deliveries are performed without holding the lock, because a handler may call the queue.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .publishing import Publisher
 from .state import State
 
 CHAIN_FACTOR = 10
-"""How much longer a chain of messages may be within one call than at one time."""
+"""Factor by which the loop limit within one call exceeds the limit at a single point in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedAttempt:
-    """An attempt that has started, and its delivery, not signed yet."""
+    """An attempt that has started, with its unsigned delivery."""
 
     message: Message
     attempt: Attempt
@@ -89,7 +89,7 @@ class AttemptRunner:
         if begun is None:
             return None
         try:
-            # Claim faults here, in the order of due times, because other threads finish in any
+            # Claim faults now, in the order of due times, because other threads finish in any
             # order.
             self._claim(begun)
         except BaseException as error:
@@ -121,7 +121,8 @@ class AttemptRunner:
                 outcome = self.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            # In the background no caller can catch it, and other deliveries must go on.
+            # In the background, no caller can catch the exception and other deliveries must
+            # continue.
             alone = not state.clock.driving
             if state.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
@@ -155,8 +156,8 @@ class AttemptRunner:
         """Start the due attempt; return None if it may not start now.
 
         An attempt may not start while its queue or flow-control key is paused or full; the code
-        that makes room plans it again. Raises ``Loop`` if messages publish each other endlessly;
-        the message stays pending.
+        that makes room schedules it again. Raises ``Loop`` if messages publish each other
+        endlessly; the message stays pending.
         """
         state = self._state
         with state.lock:
@@ -214,7 +215,7 @@ class AttemptRunner:
         self._admission.leave_global(message)
         message.depth = message.chain = 0
         if state.lane == "background":
-            # In the background there is no caller that could catch an error.
+            # In the background, there is no caller that could catch an error.
             message.due_us = None
             message.wait_reason = "cut off from an endless loop, cancel it or publish it anew"
             if state.on_loop is not None:
@@ -243,7 +244,8 @@ class AttemptRunner:
             own.append((f"{prefix}-Schedule-Id", message.schedule_id))
         headers = list(settings.forward)
         if headers:
-            # A workflow forwards the headers of its delivery, including the old signature.
+            # Drop headers that a workflow copied from its own delivery, including the old
+            # signature.
             taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
             headers = [pair for pair in headers if pair[0].lower() not in taken]
         if first(headers, "User-Agent") is None:
@@ -281,7 +283,7 @@ class AttemptRunner:
     def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
         """Apply the outcome of a started attempt, now or when its virtual time has passed.
 
-        Does nothing if the queue was reset or restored in the meantime.
+        Does nothing if the queue has been reset or restored in the meantime.
         """
         state = self._state
         message, attempt = begun.message, begun.attempt
@@ -313,7 +315,7 @@ class AttemptRunner:
         return attempt
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        """Apply an outcome that takes virtual time once that time has passed."""
+        """Schedule the end of an attempt whose outcome takes virtual time."""
         state = self._state
         state.plan_own(message_id, end_us, partial(self._ended, message_id), "answer")
 

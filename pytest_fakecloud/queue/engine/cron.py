@@ -1,13 +1,14 @@
 """Cron expressions with time zones, and their next run.
 
-Five fields with a finest step of one minute, in UTC unless the text begins with ``CRON_TZ=<IANA
-zone>`` (or ``TZ=``); the names ``@hourly @daily @midnight @weekly @monthly @yearly @annually`` and
-`@every <duration>`; Sunday is 0; if both day fields are restricted, either matches. The prefix is
-that of the common Go library, whose documented rules fill the gaps (*decided here*): a time skipped
-by a clock change does not run, a repeated time runs twice; ``5-5/2`` is 5, ``10/20`` is 10-59/20,
-an asterisk with a step of one is an asterisk; ``@every`` counts in whole seconds from the
-schedule's creation. ``?`` means ``*`` in the day fields. Features of other cron dialects (seconds,
-``L``, ``W``, ``#``, 7 for Sunday) are rejected, as is an ``@every`` below one minute.
+An expression has five fields with a resolution of one minute, in UTC unless it begins with
+``CRON_TZ=<IANA zone>`` (or ``TZ=``), or is one of ``@hourly @daily @midnight @weekly @monthly
+@yearly @annually`` and `@every <duration>`. Sunday is 0; if both day fields are restricted, either
+may match. The zone prefix is that of the common Go library, whose documented rules fill the gaps
+(*decided here*): a time skipped by a clock change does not run, a repeated time runs twice;
+``5-5/2`` is 5, ``10/20`` is 10-59/20, an asterisk with a step of one is an asterisk; ``@every``
+counts in whole seconds from the schedule's creation. ``?`` means ``*`` in the day fields. Features
+of other cron dialects (seconds, ``L``, ``W``, ``#``, 7 for Sunday) are rejected, as is an
+``@every`` below one minute.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _FIELDS = (
     _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
 )
 _SOON = timedelta(hours=3)
-"""Longer than any clock change has ever set clocks back."""
+"""Longer than any clock change that sets clocks back."""
 
 
 class Cron:
@@ -115,15 +116,16 @@ class Cron:
         return repeated
 
     def _wall(self, after_us: int) -> datetime:
-        """Return the local time to search from; earlier if clocks are set back soon."""
+        """Return the local time to search from; earlier if clocks will be set back soon."""
         after = to_datetime(after_us)
         here, later = after.astimezone(self.zone), (after + _SOON).astimezone(self.zone)
         soon = here.utcoffset() != later.utcoffset()
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """Return the first and the second time at which clocks show a local time; None if they do
-        not."""
+        """Return the first and the second time at which local clocks show a time, or None for each
+        that does not exist.
+        """
         instants: list[int | None] = []
         for fold in (0, 1):
             there = wall.replace(tzinfo=self.zone, fold=fold).astimezone(UTC)
@@ -159,7 +161,9 @@ class Cron:
         return " ".join(map(self._field, range(len(_FIELDS)), fields))
 
     def _field(self, index: int, text: str) -> str:
-        """Return a field as a list of numbers, or an asterisk if it does not restrict anything."""
+        """Return a cron field as a list of numbers, or an asterisk if it does not restrict
+        anything.
+        """
         field = _FIELDS[index]
         values: set[int] = set()
         unrestricted = False
@@ -198,13 +202,13 @@ def _span(field: _Field, piece: re.Match[str]) -> range | None:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return a time zone by name; raise ``KeyError``, ``ValueError`` or ``OSError`` if there is
-    none.
+    """Return a time zone by name; raise ``KeyError``, ``ValueError`` or ``OSError`` if it is
+    unknown.
 
-    A test may have faked the file system, so the zone is read like a module, which bypasses the
-    fake.
+    The zone is read through the import system, because a test may have faked the file system.
     """
-    # The import reads the interpreter's build configuration, and few schedules have a zone.
+    # Import late: the import reads the interpreter's build configuration, and few schedules have a
+    # zone.
     import zoneinfo
 
     try:

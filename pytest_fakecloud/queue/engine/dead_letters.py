@@ -1,8 +1,9 @@
-"""Dead letters, kept for the plan's retention on the queue's clock.
+"""Dead letters, kept for the plan's retention period on the queue's clock.
 
 Decided here: a listing begins with the oldest; a listing of workflow runs only
-(``source=workflow``) leaves out their failure callbacks, whose state is in the row of the run; a
-retried message keeps body, headers and settings but not its delay, deduplication id and attempts.
+(``source=workflow``) leaves out their failure callbacks, whose state is shown with the run; a
+retried message keeps its body, headers and settings, but not its delay, deduplication id and
+attempts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters in the order they were added; expired ones are removed on access."""
+    """The dead letters in the order in which they were added; expired ones are removed on access."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -52,7 +53,7 @@ class DeadLetters:
             return list(self.rows.values())
 
     def get(self, dlq_id: str) -> DeadLetter:
-        """Return a dead letter; 404 if there is none (any more)."""
+        """Return a dead letter; 404 if it does not exist or has expired."""
         self.all()
         found = self.rows.get(dlq_id)
         if found is None:

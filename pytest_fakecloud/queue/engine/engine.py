@@ -1,11 +1,11 @@
-"""The queue's state machine.
+"""The queue's state machine, without HTTP and threads.
 
-There is no HTTP and no thread here: time comes from the clock's timers, and a function performs the
-deliveries, without the lock, because a handler may call the queue.
+The clock's timers supply the time, and a function passed in performs the deliveries. It is called
+without holding the lock, because a handler may call the queue.
 
 A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
 followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
-``CANCEL_REQUESTED`` immediately and ``CANCELED`` when it would have been due.
+``CANCEL_REQUESTED`` immediately and ``CANCELED`` at the time at which it would have been due.
 
 Decided here: an attempt starts when its timer fires; an answer that takes virtual time is applied
 when that time has passed; a cancelled message leaves its queue or wait list immediately and is
@@ -118,7 +118,7 @@ class Engine(State):
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every attempt of the known messages, oldest first."""
+        """All attempts of the messages that still exist, oldest first."""
         with self.lock:
             return sorted(
                 (attempt for message in self.messages.values() for attempt in message.attempts),
@@ -150,7 +150,9 @@ class Engine(State):
         return self.messages[ids[0]] if ids else None
 
     def tasks(self, message_id: str) -> list[Message]:
-        """Return the deliveries of a message (several for a v1 message to a topic); 404 if unknown."""
+        """Return the deliveries of a message (several for a v1 message to a topic); 404 if it is
+        unknown.
+        """
         with self.lock:
             ids = self.groups_of_tasks.get(message_id)
             if ids is None:
@@ -167,7 +169,7 @@ class Engine(State):
             return self.lifecycle.cancel_all(found)
 
     def next_due_us(self) -> int | None:
-        """Return the time of the next change of a message, or None; schedules do not count."""
+        """Return the time of the next change of a message, or None; schedule runs do not count."""
         with self.lock:
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
@@ -199,7 +201,7 @@ class Engine(State):
             return save(self)
 
     def restore(self, saved: Saved) -> None:
-        """Restore a copy, and plan timers for its pending, in-flight and scheduled messages."""
+        """Restore a copy and schedule timers for its pending, in-flight and scheduled messages."""
         with self.lock:
             self._cancel_timers()
             put_back(saved, self)

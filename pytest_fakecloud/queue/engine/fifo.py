@@ -20,7 +20,10 @@ from ..wire.headers import check_name
 
 @dataclass(slots=True)
 class OrderedQueue:
-    """An ordered queue: ``active`` messages hold its slots, ``parked`` are due but paused."""
+    """An ordered queue.
+
+    ``active`` messages hold a slot; ``parked`` messages are due, but the queue is paused.
+    """
 
     name: str
     created_us: int
@@ -47,14 +50,14 @@ class Queues:
         self.by_name: dict[str, OrderedQueue] = {}
 
     def get(self, name: str) -> OrderedQueue:
-        """Return a queue; 404 if there is none."""
+        """Return a queue; 404 if it does not exist."""
         found = self.by_name.get(name)
         if found is None:
             raise not_found("queue", name)
         return found
 
     def check(self, names: Iterable[str], most: int | None) -> None:
-        """Check that queues of these names may exist: 400 for a bad name, 412 beyond the plan."""
+        """Check that queues of these names may be created: 400 for a bad name, 412 beyond the plan."""
         wanted = set(names)
         for name in wanted:
             check_name(name, "queue name")

@@ -1,11 +1,11 @@
-"""Flow control: limits of parallel deliveries and of deliveries started per period, by key.
+"""Flow control: limits on parallel deliveries and on deliveries started per period, by key.
 
 Vendor's docs: parallelism counts requests in flight, rate counts requests started per fixed period;
 further messages wait in order. The configuration of the last published message applies, unless the
 key is pinned. Pinning and ``resetRate`` start a new period; a pause does not.
 
-Decided here: periods follow each other without gaps from the time the key was first used; every
-attempt counts, retries included; a key is kept as long as a message that used it.
+Decided here: periods follow each other without gaps from the time at which the key was first used;
+every attempt counts, including retries; a key is kept as long as a message that used it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..model import SECOND, FlowSettings
 
 @dataclass(slots=True)
 class FlowKey:
-    """A flow-control key: its limits (None: unlimited), its active and its waiting messages."""
+    """A flow-control key with its limits (None: unlimited), its active and its waiting messages."""
 
     key: str
     period_start_us: int
@@ -34,7 +34,7 @@ class FlowKey:
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
-        """Move on to the period that contains a time."""
+        """Start the period that contains a time, if it has changed."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
             self.period_start_us += passed * self.period_us
@@ -55,12 +55,12 @@ class FlowKey:
         self.started += 1
 
     def give_back(self, message_id: str) -> None:
-        """Take back a start that was granted now and not used."""
+        """Undo a start that was granted but not used."""
         self.active.discard(message_id)
         self.started = max(0, self.started - 1)
 
     def reopens_us(self, now_us: int) -> int | None:
-        """Return when the next period lets a message start; None if the rate is not the limit."""
+        """Return when the next period admits a message; None if the rate is not what holds it back."""
         self.roll(now_us)
         if self.paused or not self.waiting or self.rate is None or self.started < self.rate:
             return None
@@ -116,18 +116,18 @@ class FlowControl:
         return found
 
     def get(self, key: str) -> FlowKey:
-        """Return a key; 404 if no message has used it and it was never configured."""
+        """Return a key; 404 if it was never used by a message or configured."""
         found = self.keys.get(key)
         if found is None:
             raise not_found("flow control key", key)
         return found
 
     def search(self, text: str | None) -> list[FlowKey]:
-        """Return the keys that contain the text, in the order they were first used."""
+        """Return the keys that contain the text, in the order in which they were first used."""
         return [found for key, found in self.keys.items() if not text or text in key]
 
     def configure(self, key: str, now_us: int) -> FlowKey:
-        """Return a key to pause or pin; create it if needed."""
+        """Return a key to pause or pin; create it if it does not exist."""
         return self.keys.setdefault(key, FlowKey(key, now_us))
 
     def pin(

@@ -1,9 +1,9 @@
 """Forget finished messages after the setting ``history_us``.
 
 A message is forgotten together with its log, its attempts and its part of a workflow run; a
-flow-control key with the last message that used it, unless it is pinned or paused. A message is
-kept until its dead letter has expired and the callbacks about it have finished, and the messages of
-a run until all of them can be forgotten.
+flow-control key is forgotten with the last message that used it, unless it is pinned or paused. A
+message is kept until its dead letter has expired and the callbacks about it have finished. The
+messages of a workflow run are kept until all of them can be forgotten.
 
 Decided here: nothing is forgotten while the clock is moving, so that the attempts returned by the
 call are complete.
@@ -19,13 +19,13 @@ from .dead_letters import DeadLetters
 from .state import State
 
 _COMPACT = 256
-"""Below this number of forgotten rows the log is not rebuilt."""
+"""If fewer rows than this are forgotten, the log is not rebuilt."""
 
 
 class History:
     """Forgets messages ``history_us`` after their end (None: never); the engine's lock is held.
 
-    ``ends`` is True if messages are ever forgotten; if not, no method needs to be called.
+    ``ends`` is True if messages are ever forgotten; otherwise, no method needs to be called.
     """
 
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:
@@ -38,17 +38,17 @@ class History:
         self._users: Counter[str] = Counter()
 
     def began(self, message: Message) -> None:
-        """Called for each new message."""
+        """Register a new message."""
         if message.settings.flow is not None:
             self._users[message.settings.flow.key] += 1
 
     def ended(self, message: Message) -> None:
-        """Called when a message has finished."""
+        """Register the end of a message."""
         if message.finished_us is not None:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
-        """Called when the engine's messages were replaced."""
+        """Start over after the engine's messages were replaced."""
         self._due, self._rows = [], 0
         self._users.clear()
         if self.ends:
@@ -57,7 +57,7 @@ class History:
                 self.ended(message)
 
     def sweep(self) -> None:
-        """Forget the messages whose time is over."""
+        """Forget the messages whose retention time has passed."""
         if not self._due or self._state.clock.driving:
             return
         now = self._state.clock.now_us()
@@ -73,7 +73,8 @@ class History:
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
-        # What keeps it may be removed earlier, for example its dead letter.
+        # Check again no later than that: what keeps the message, such as a dead letter, may be
+        # removed.
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:

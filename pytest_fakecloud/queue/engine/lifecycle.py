@@ -1,4 +1,4 @@
-"""The start and the end of a message: accept, cancel, finish, and release what waited for it."""
+"""The start and the end of a message: accept, cancel, finish, and release the messages behind it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from .history import History
 from .state import State
 
 causing: ContextVar[Message | None] = ContextVar("causing", default=None)
-"""The message whose delivery runs in this context, in any thread or task of its handler."""
+"""The message whose delivery runs in this context, in any thread or task that its handler starts."""
 
 
 class Lifecycle:
-    """Creates and finishes the messages of an engine; the lock is held unless a method says so.
+    """Creates and finishes the messages of an engine; the lock is held unless a docstring says
+    otherwise.
 
     ``under_way`` are the messages whose deliveries are being performed.
     """
@@ -27,7 +28,7 @@ class Lifecycle:
         self.under_way: dict[str, Message] = {}
 
     def accept(self, message: Message, now: int) -> None:
-        """Store a new message and plan its first attempt."""
+        """Store a new message and schedule its first attempt."""
         state = self._state
         self.trace_back(message, *self._cause(), now)
         if self._history.ends:
@@ -42,7 +43,7 @@ class Lifecycle:
         if message.settings.flow is not None:
             key = state.flow.observe(message.settings.flow, now)
             if key.waiting:
-                # The new configuration may also admit messages that already wait.
+                # The new configuration may also admit messages that were already waiting.
                 self._admission.pump_flow(key)
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
@@ -62,7 +63,8 @@ class Lifecycle:
             return
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        # In the background, a client that publishes for hours would look like an endless chain.
+        # Within a background run, a client that publishes for hours would look like an endless
+        # chain.
         if source.drive == state.drive and (certain or state.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 
@@ -70,7 +72,8 @@ class Lifecycle:
         """Return the message whose delivery is publishing now, and whether that is certain.
 
         It is certain if the handler runs in this process. A request over HTTP may come from any
-        delivery under way or from none; then the message that looks least like a loop is returned.
+        delivery in progress or from outside; then the message that is least likely to be part of a
+        loop is returned.
         """
         message = causing.get()
         if message is not None and self.under_way.get(message.id) is message:
@@ -80,7 +83,7 @@ class Lifecycle:
 
     # -- ends ------------------------------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
-        """Cancel pending messages and return how many; takes the lock."""
+        """Cancel pending messages and return their number; takes the lock."""
         state = self._state
         with state.lock:
             now = state.clock.now_us()
@@ -106,7 +109,7 @@ class Lifecycle:
             return count
 
     def plan_cancel(self, message: Message, due_us: int) -> None:
-        """Plan the end of a cancelled message at the time it would have been due."""
+        """Schedule the end of a cancelled message for the time at which it would have been due."""
         self._state.plan_own(message.id, due_us, partial(self._canceled, message.id), "cancel")
 
     def _canceled(self, message_id: str, at_us: int) -> None:
@@ -128,8 +131,8 @@ class Lifecycle:
             self.cancel_all(
                 [
                     state.messages[one]
-                    # A parked message may have been in flight when an older queue of that name was
-                    # deleted.
+                    # Include parked messages: a message that was in flight when an older queue of
+                    # the same name was deleted is only among those.
                     for one in [*queue.active, *queue.waiting, *queue.parked]
                     if one in state.pending and state.messages[one].state != "ACTIVE"
                 ]
@@ -158,7 +161,7 @@ class Lifecycle:
             self._history.ended(message)
 
     def settle(self, message: Message) -> None:
-        """Release the messages that wait for this one, once it and its callbacks have finished."""
+        """Once this message and its callbacks have finished, release the messages that wait for it."""
         state = self._state
         if message.open_children or not (message.finished or message.state == "CANCEL_REQUESTED"):
             return

@@ -1,4 +1,4 @@
-"""The log of all messages, and its pages, newest first by default."""
+"""The log of all messages, read in pages, newest first by default."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 
 MOST = 100
-"""From the vendor's OpenAPI file; the Python client says 1000 but follows the cursor."""
+"""Maximum page size, from the vendor's OpenAPI file; the Python client says 1000 but follows the
+cursor.
+"""
 
 
 @dataclass(slots=True)
 class Logs:
-    """All rows in the order they were written."""
+    """All log rows in the order in which they were written."""
 
     entries: list[LogEntry] = field(default_factory=list)
 

@@ -1,8 +1,9 @@
-"""Publishing: from a request to stored messages, with destinations and deduplication.
+"""Publishing: turn a request into stored messages, with destinations and deduplication.
 
 Decided here: a duplicate is recognised by its id, or with content-based deduplication by
 destination, body, content type and forwarded headers; each endpoint of a URL group counts
-separately. Default headers of a URL group count as sent, and headers of the request replace them.
+separately. Default headers of a URL group are treated like sent ones, and headers of the request
+replace them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL to deliver to, with the group and endpoint it belongs to."""
+    """A URL to deliver to, with the URL group and endpoint it comes from."""
 
     url: str
     topic_name: str | None = None
@@ -57,7 +58,7 @@ class Target:
 
 @dataclass(slots=True)
 class Published:
-    """The result of a publish request: messages, or a schedule."""
+    """The result of a publish request: messages or a schedule."""
 
     accepted: list[Accepted] = field(default_factory=list)
     group: bool = False
@@ -66,7 +67,7 @@ class Published:
 
     @property
     def duplicate(self) -> bool:
-        """Whether nothing new was stored."""
+        """Whether nothing new was stored, because every message was a duplicate."""
         return self.repeated or (
             bool(self.accepted) and all(one.deduplicated for one in self.accepted)
         )
@@ -148,7 +149,7 @@ class Publisher:
         settings = schedule.settings
         group = self._state.url_groups.find(schedule.destination)
         if group is not None:
-            # Use the present default headers, as for any publish request to the group.
+            # Use the group's current default headers, as for any publish request to the group.
             given = read_given(schedule.sent, defaults=group.headers)
             settings = as_scheduled(PublishSettings(**given))
             settings = replace(settings, queue_name=schedule.settings.queue_name)
@@ -196,7 +197,7 @@ class Publisher:
             self._check_queues([draft])
             repeats = state.workflow.accept(draft, at_us)
         except QueueError as error:
-            # No client waits for an answer, so the error goes into the message's timeline.
+            # No client waits for a response, so record the error in the message's timeline.
             source.lost_callbacks += (error.message,)
             return
         if repeats is None:
@@ -220,8 +221,7 @@ class Publisher:
             return self._store(drafts, now).accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
-        """Publish a message to the destination of another one; raises ``QueueError`` as
-        ``publish``."""
+        """Publish a message again to its destination; raises ``QueueError`` like ``publish``."""
         with self._state.lock:
             now = self._state.clock.now_us()
             self._store([self._again(message, settings, body, now)], now)
@@ -342,13 +342,14 @@ class Publisher:
         return result
 
     def _workflow_saved(self, drafts: list[Message]) -> object:
-        # The first of several steps may be accepted before a later one is rejected.
+        # Save the workflow state, because an earlier step may be accepted before a later one is
+        # rejected.
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             return self._state.workflow.snapshot()
         return None
 
     def _join(self, stored: list[Message]) -> None:
-        # A v1 message to a topic is one message with a task per endpoint.
+        # A v1 message to a topic has one public id and one task per endpoint.
         shared = self._state.new_message_id()
         self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
@@ -360,7 +361,7 @@ class Publisher:
             self._state.queues.check(names, self._state.limits.queues)
 
     def _queue(self, draft: Message, now: int) -> None:
-        # Create the queue only now, so that a rejected message leaves no empty queue behind.
+        # Create the queue only now, so that a rejected message does not leave an empty queue.
         queues, name = self._state.queues, draft.queue_name
         if name is not None and name not in queues.by_name:
             queues.upsert(name, now)
@@ -401,7 +402,7 @@ class Publisher:
         return message_id if expires > now else None
 
     def _forget_seen(self, now: int) -> None:
-        # Every mark lives equally long, so the oldest marks come first.
+        # Every entry is kept for the same time, so the oldest entries come first.
         expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for mark in expired:
             del self.seen[mark]
@@ -413,10 +414,10 @@ _SWEEP = 64
 def repeated(
     settings: PublishSettings, given: dict[str, Any], max_retries: int | None = None
 ) -> PublishSettings:
-    """Return the settings to publish a message again, with ``given`` on top.
+    """Return the settings for publishing a message again, overridden by ``given``.
 
-    Delay and deduplication are dropped unless given. ``max_retries`` applies if neither sets the
-    retries.
+    Delay and deduplication are dropped unless given. ``max_retries`` applies if neither has a
+    number of retries.
     """
     plain = replace(
         settings,
@@ -431,7 +432,7 @@ def repeated(
 
 
 def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with others on top; forwarded headers replace those of the same name."""
+    """Return settings overridden by others; forwarded headers replace headers of the same name."""
     merged = {**base, **given}
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         if base.get(name) and given.get(name):
@@ -440,5 +441,5 @@ def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_item(error: QueueError) -> dict[str, object]:
-    """Return a rejected item as a batch answer shows it."""
+    """Return a rejected item as it appears in the response to a batch."""
     return {"error": error.message, "status": error.status}

@@ -1,4 +1,4 @@
-"""Limits of a plan: what a publish request may ask for, and how much of the quota is used.
+"""Limits of a plan: what a publish request may contain, and how much of the quota is used.
 
 Decided here: a callback counts towards the daily messages and is never rejected.
 """
@@ -27,7 +27,7 @@ _DEEPEST = 5
 
 @dataclass(slots=True)
 class QuotaUsage:
-    """The used part of the daily quota and of the burst limit."""
+    """The used part of the daily message quota and of the burst limit."""
 
     day: int = 0
     messages: int = 0
@@ -36,7 +36,7 @@ class QuotaUsage:
 
 
 class Quota:
-    """Applies the plan of an engine; the lock is held."""
+    """Enforces the plan of an engine; the lock is held."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -45,7 +45,7 @@ class Quota:
     # -- quotas ----------------------------------------------------------------------------------
 
     def count_request(self, now: int) -> None:
-        """Count a publish request towards the burst limit; 429 beyond it."""
+        """Count a publish request towards the burst limit; 429 if it is exceeded."""
         limit = self._state.limits.burst
         if limit is None:
             return
@@ -57,7 +57,7 @@ class Quota:
         self.usage.requests += 1
 
     def daily_headers(self) -> HeaderList:
-        """Return the headers about the daily limit; none if there is no limit."""
+        """Return the headers about the daily limit, or no headers if there is no limit."""
         limit = self._state.limits.daily_messages
         if limit is None:
             return []
@@ -75,7 +75,7 @@ class Quota:
         self.usage.messages += 1
 
     def check_room(self, count: int) -> None:
-        """Check that the day has room for more messages; 429 if not."""
+        """Check that ``count`` more messages fit into the daily limit; 429 if not."""
         limit = self._state.limits.daily_messages
         if limit is not None:
             now = self._state.clock.now_us()
@@ -147,7 +147,7 @@ class Quota:
 
 
 def check_public(url: str) -> None:
-    """Reject a destination whose name shows that it has no public address; 400."""
+    """Reject a destination whose name shows that it is not a public address; 400."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     refused = "invalid destination url: endpoint resolves to a loopback address: "
     if host == "localhost" or host.endswith(".localhost"):
@@ -158,7 +158,7 @@ def check_public(url: str) -> None:
         address = None
     if address is not None and address.is_loopback:
         raise bad_request(refused + host)
-    # Names are not resolved; these are known to have no public address.
+    # Names are not resolved; these ones are known not to be public.
     if address is None and (
         "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
     ):

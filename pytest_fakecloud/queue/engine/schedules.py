@@ -1,11 +1,11 @@
 """Schedules: create, replace, pause, and run on the clock.
 
-Vendor's docs: a schedule with an existing id replaces everything, the body included; a paused
-schedule skips its runs; a delay applies to the messages it creates, deduplication only to its
-creation.
+Vendor's docs: creating a schedule with an existing id replaces everything, including the body; a
+paused schedule skips its runs; a delay applies to the messages that the schedule creates,
+deduplication only to its creation.
 
-Decided here: each run looks up the destination and the default headers of a URL group; a run that
-cannot create its messages stores the reason in ``error``, and the schedule continues.
+Decided here: each run looks up the destination and the default headers of a URL group; if a run
+cannot create its messages, the reason is stored in ``error`` and the schedule continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def as_scheduled(settings: PublishSettings) -> PublishSettings:
-    """Return the settings of the messages that a schedule with these settings creates."""
+    """Return the message settings for a schedule created with these settings."""
     return replace(
         settings,
         cron=None,
@@ -46,7 +46,8 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
 class Schedule:
     """A schedule; ``settings`` are those of the messages it creates.
 
-    ``sent`` are the headers and the query of the request that created it, ``api`` is its version.
+    ``sent`` are the headers and the query of the request that created the schedule, ``api`` is the
+    API version of that request.
     """
 
     id: str
@@ -85,7 +86,8 @@ class Schedule:
 
 
 def _cron(text: str) -> Cron:
-    # The import takes 4 ms (it brings in a library for dates), and few tests have a schedule.
+    # Import late: the import takes 4 ms (it loads a library for dates), and few tests have a
+    # schedule.
     from .cron import Cron
 
     return Cron(text)
@@ -105,7 +107,7 @@ class Schedules:
         self._timers: dict[str, Timer] = {}
 
     def get(self, schedule_id: str) -> Schedule:
-        """Return a schedule; 404 if there is none."""
+        """Return a schedule; 404 if it does not exist."""
         found = self.by_id.get(schedule_id)
         if found is None:
             raise not_found("schedule", schedule_id)
@@ -116,8 +118,8 @@ class Schedules:
     ) -> Schedule:
         """Create a schedule, or replace the schedule with the same id.
 
-        Raises ``QueueError``: 400 for a missing or malformed cron expression or a not-before, 412
-        beyond the plan's schedules.
+        Raises ``QueueError``: 400 for a missing or malformed cron expression or if a not-before
+        time is given, 412 beyond the plan's schedules.
         """
         if not settings.cron:
             raise bad_request("invalid schedule: the Upstash-Cron header is missing")
@@ -147,7 +149,7 @@ class Schedules:
         return schedule
 
     def plan(self, schedule: Schedule, due_us: int | None) -> None:
-        """Set the next run, and put it on the clock unless the schedule is paused."""
+        """Set the next run, and start its timer unless the schedule is paused."""
         schedule.next_us = due_us
         self.unplan(schedule)
         if due_us is not None and not schedule.paused and not self._state.closed:
@@ -159,27 +161,27 @@ class Schedules:
             )
 
     def plan_on(self, schedule: Schedule) -> None:
-        """Set the next run of a restored schedule; missed runs are skipped."""
+        """Set the next run of a restored schedule; runs in the past are skipped."""
         due, now = schedule.next_us, self._state.clock.now_us()
         if due is not None and due < now:
             due = schedule.upcoming_us(now)
         self.plan(schedule, due)
 
     def unplan(self, schedule: Schedule) -> None:
-        """Take the next run off the clock."""
+        """Cancel the timer for the next run."""
         timer = self._timers.pop(schedule.id, None)
         if timer is not None:
             timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule; 404 if there is none. Its messages stay."""
+        """Delete a schedule; 404 if it does not exist. Its messages are kept."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             self.plan(schedule, None)
             del self.by_id[schedule.id]
 
     def pause(self, schedule_id: str, paused: bool) -> None:
-        """Pause or resume a schedule; 404 if there is none."""
+        """Pause or resume a schedule; 404 if it does not exist."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             if schedule.paused == paused:
@@ -195,14 +197,16 @@ class Schedules:
         return schedule.upcoming_us(self._state.clock.now_us())
 
     def fire(self, schedule_id: str) -> list[str]:
-        """Create the messages of a run now, whatever is planned, and return their ids."""
+        """Create the messages of a run now, regardless of the next planned run, and return their
+        ids.
+        """
         with self._state.lock:
             schedule = self.get(schedule_id)
             self._create(schedule, self._state.clock.now_us())
             return list(schedule.last_ids)
 
     def states(self, schedule: Schedule) -> dict[str, str]:
-        """Return the states of the messages of the last run by message id."""
+        """Return the state of each message of the last run, by message id."""
         words = {"DELIVERED": "SUCCESS", "FAILED": "FAIL", "CANCELED": "FAIL"}
         found = {}
         for message_id in schedule.last_ids:

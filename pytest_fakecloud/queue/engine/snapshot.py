@@ -1,6 +1,6 @@
 """Save and restore the data of a queue.
 
-Ids, signing keys and the clock are not part of the data. Immutable records are shared by copies.
+Ids, signing keys and the clock are not part of the data. Copies share immutable records.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def save(engine: Engine) -> Saved:
 
 
 def put_back(saved: Saved, engine: Engine) -> None:
-    """Restore a copy; the caller holds the lock and plans the timers.
+    """Restore a copy; the caller holds the lock and schedules the timers.
 
-    A message whose attempt was being performed when the copy was made is pending again.
+    A message whose attempt was in progress when the copy was made becomes pending again.
     """
     engine.messages = _copies(saved.messages)
     engine.pending = {one: engine.messages[one] for one in saved.pending}

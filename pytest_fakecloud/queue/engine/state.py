@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .attempts import AttemptRunner
 
 _COMPACT = 64
-"""Below this number of planned attempts, outdated entries are not removed."""
+"""If fewer attempts than this are planned, outdated entries are not removed."""
 
 
 _Run: TypeAlias = Callable[[str, int], object]
@@ -44,10 +44,10 @@ class State:
     """Data shared by the parts of an engine; hold ``lock`` to change it.
 
     ``pending`` are the unfinished messages. ``active`` are the ids that count towards global
-    parallelism, ``crowd`` those that wait for it, ``overtaken`` those that a fault holds back.
-    ``in_flight`` maps an id to its outcome and the time at which it is applied. ``drive`` counts
-    the calls that deliver. ``inspected`` is set when a test inspects messages. ``runner`` is set by
-    the engine before the first message is published.
+    parallelism, ``crowd`` the ids that wait for it, ``overtaken`` the ids that a fault holds back.
+    ``in_flight`` maps an id to its outcome and the time at which it will be applied. ``drive``
+    counts the calls that deliver. ``inspected`` is set when a test inspects messages. ``runner`` is
+    set by the engine before the first message is published.
     """
 
     runner: AttemptRunner
@@ -72,7 +72,7 @@ class State:
         self.lock = threading.RLock()
         self.changed = clock.signal()
         self.on_outcome: Callable[[Delivery, Outcome], None] | None = None
-        """Called before an outcome is applied, so before a test can observe it."""
+        """Called before an outcome is applied, so before a test can observe the new state."""
         self.on_attempt: Callable[[Message, Attempt, Delivery, Outcome], None] | None = None
         self.on_loop: Callable[[str], None] | None = None
         self.on_rejected_step: Callable[[RejectedStep], None] | None = None
@@ -98,22 +98,23 @@ class State:
 
     @property
     def own_lane(self) -> Lane:
-        """The clock's lane for changes inside the queue, without a delivery.
+        """The clock's lane for internal state changes that involve no delivery.
 
-        In the background the dispatcher runs them, because no other thread watches the clock.
+        With background delivery, the dispatcher fires them, because no other thread fires due
+        timers.
         """
         return "background" if self.lane == "background" else "state"
 
     # -- ids and records -------------------------------------------------------------------------
     def new_id(self, prefix: str) -> str:
-        """Return a new id such as ``ept_...``, from the test's seed."""
+        """Return a new id such as ``ept_...``, derived from the test's seed."""
         return prefix + self._other_ids.text(28, BASE58)
 
     def new_message_id(self) -> str:
         return "msg_" + self._message_ids.hex(32)
 
     def next_sequence(self) -> int:
-        """Return a number that is larger for everything recorded later."""
+        """Return the next sequence number; everything recorded later has a larger one."""
         self._sequence += 1
         return self._sequence
 
@@ -134,13 +135,13 @@ class State:
 
     # -- due times -------------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:
-        """Set the time of the next attempt and the reason for it."""
+        """Set the time of a message's next attempt and the reason for it."""
         message.due_us = due_us
         message.wait_reason = reason
         self.plan_attempt(message, due_us)
 
     def plan_attempt(self, message: Message, due_us: int) -> None:
-        """Put the next attempt on the clock and replace the planned one."""
+        """Start the timer for a message's next attempt, replacing its current timer."""
         self.unplan(message.id)
         if self.closed:
             return
@@ -153,7 +154,8 @@ class State:
             async_callback=partial(run_async, message.id),
             begin=partial(start, message.id),
         )
-        # A tuple of due time and number compares without calling a method of the timer.
+        # Heap entries are tuples of due time and number, which compare without calling a method of
+        # the timer.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
@@ -161,27 +163,27 @@ class State:
 
     @cached_property
     def _runner_methods(self) -> tuple[_Run, _RunAsync, _Start]:
-        # Bind the methods once: the garbage collector would visit each bound method of each
-        # message.
+        # Bind the methods once: with bound methods for each message, garbage collection would take
+        # longer.
         return self.runner.run, self.runner.run_async, self.runner.start
 
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
     ) -> None:
-        """Put a change of a message inside the queue on the clock."""
+        """Start the timer for an internal state change of a message."""
         self.timers[message_id] = self.clock.call_at(
             due_us, callback, lane=self.own_lane, label=label
         )
 
     def unplan(self, message_id: str) -> None:
-        """Take the planned change of a message off the clock."""
+        """Cancel the timer for a message's next scheduled state change."""
         timer = self.timers.pop(message_id, None)
         if timer is not None:
             timer.cancel()
 
     def next_planned_us(self) -> int | None:
         """Return the time of the next planned attempt, or None."""
-        # The clock cannot tell, because it also has the attempts of other queues.
+        # Do not ask the clock, which also has the attempts of other queues.
         while self._planned and self.timers.get(self._planned[0][2]) is not self._planned[0][3]:
             heapq.heappop(self._planned)
         return self._planned[0][0] if self._planned else None

@@ -1,11 +1,11 @@
-"""URL groups (*topics* in v1) and their endpoints; both API versions share them.
+"""URL groups (*topics* in v1) and their endpoints, shared by both API versions.
 
 Specification: ``PUT /v1/endpoints/<id>`` changes an endpoint of a topic; published messages keep
 their URL, so the change applies to later messages only.
 
 Decided here: an endpoint is shown with the topic's id if it was created by id, else with its name;
 removing the last endpoint removes the group in ``/v2``, but not in ``/v1``; an endpoint's name may
-be any printable text, spaces included.
+be any printable text, including spaces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NewId = Callable[[str], str]
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """A URL of a group; ``by_id`` is True if the request that created it named the topic by id."""
+    """A URL in a group; ``by_id`` is True if the request that created it named the topic by id."""
 
     id: str
     url: str
@@ -32,7 +32,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of a group in order, indexed by id, URL and name."""
+    """The endpoints of a group, in order and indexed by id, URL and name."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._by_id: dict[str, Endpoint] = {}
@@ -124,14 +124,14 @@ class UrlGroups:
         return found
 
     def get(self, name_or_id: str) -> UrlGroup:
-        """Return a group; 404 if there is none."""
+        """Return a group; 404 if it does not exist."""
         found = self.find(name_or_id)
         if found is None:
             raise not_found("topic", name_or_id)
         return found
 
     def create(self, name: str, now_us: int) -> UrlGroup:
-        """Return the group with that name; create it if needed.
+        """Return the group with that name; create it if it does not exist.
 
         Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's groups.
         """
@@ -149,7 +149,7 @@ class UrlGroups:
         check_name(name, "topic name")
         if name != group.name and name in self.by_name:
             raise bad_request(f"invalid topic name: {name!r} is taken")
-        # Rebuild the dict, so that the group keeps its position in listings.
+        # Rebuild the dict so that the group keeps its position in listings.
         self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
         group.name = name
         group.updated_us = now_us
@@ -179,14 +179,16 @@ class UrlGroups:
         return found
 
     def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
-        """Add endpoints (URL and optional name) to a group, and create the group if needed.
+        """Add endpoints (URL and optional name) to a group, and create the group if it does not
+        exist.
 
-        If one is rejected (``QueueError`` as in ``create`` and ``add``), none is added.
+        If one endpoint is rejected (``QueueError`` as in ``create`` and ``add``), none is added.
         """
         for url, endpoint_name in wanted:
             _check_endpoint(url, endpoint_name)
         if self._most_endpoints is not None:
-            # Try on a copy whether they fit; with a limit on endpoints, the copy is small.
+            # Add them to a copy first, to check all of them. With a limit on endpoints, the copy is
+            # small.
             known = self.by_name.get(name)
             trial = UrlGroup("", name, 0, 0) if known is None else known.copy()
             for url, endpoint_name in wanted:
@@ -199,7 +201,7 @@ class UrlGroups:
     def remove_endpoints(
         self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
     ) -> None:
-        """Remove endpoints by URL or name, and the group with its last endpoint."""
+        """Remove endpoints by URL or name; remove the group as well if none is left."""
         for item in wanted:
             for endpoint in group.endpoints.all_with(url=item.get("url"), name=item.get("name")):
                 group.endpoints.remove(endpoint)
@@ -208,7 +210,7 @@ class UrlGroups:
             self.remove(group)
 
     def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
-        """Return an endpoint and its group; 404 if there is none."""
+        """Return an endpoint and its group; 404 if it does not exist."""
         for group in self.by_name.values():
             endpoint = group.endpoints.get(endpoint_id)
             if endpoint is not None:

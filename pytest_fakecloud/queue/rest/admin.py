@@ -1,4 +1,4 @@
-"""Endpoints of schedules, queues, URL groups and flow control."""
+"""Endpoints for schedules, queues, URL groups and flow control."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .payloads import (
 )
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
-"""The vendor's documents spell this segment both ways."""
+"""The vendor's documentation spells this segment both ways."""
 
 
 class AdministrationRoutes:
-    """Endpoints of schedules (except their creation), queues, URL groups and flow control."""
+    """Endpoints for schedules (except their creation), queues, URL groups and flow control."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -255,7 +255,7 @@ class AdministrationRoutes:
         return empty()
 
     def _begin_period(self, key: FlowKey) -> None:
-        # Messages that were admitted but have not started count in the new period.
+        # Messages that were admitted but have not started must count in the new period.
         self.engine.admission.recall_flow(key)
         self.engine.admission.pump_flow(key)
 

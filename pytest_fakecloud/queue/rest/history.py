@@ -1,4 +1,4 @@
-"""Endpoints of dead letters and logs: ``/v2/dlq``, ``/v2/events`` and ``/v2/logs``."""
+"""Endpoints for dead letters and logs: ``/v2/dlq``, ``/v2/events`` and ``/v2/logs``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
 
 
 class HistoryRoutes:
-    """Endpoints of dead letters and logs."""
+    """Endpoints for dead letters and logs."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,4 +1,4 @@
-"""Parse requests to the queue, and build common parts of its answers."""
+"""Parse requests to the queue and build common parts of its responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..wire import filters
 from ..wire.headers import as_text, as_wire, check_name, json_headers
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
-"""Ids of messages, of workflow runs and of dead letters."""
+"""Matches ids of messages, of workflow runs and of dead letters."""
 
 
 def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def destination_of(
 
 
 def caller_of(request: Request) -> str:
-    """Return the IP address of the publisher; loopback without a socket."""
+    """Return the IP address of the publisher, or a loopback address if there is no socket."""
     return request.client[0] if request.client else "127.0.0.1"
 
 
@@ -83,7 +83,7 @@ def segment(request: Request, name: str) -> str:
 
 
 def query_of(request: Request) -> list[tuple[str, str]]:
-    """Return the query pairs that are neither credentials nor settings."""
+    """Return the query pairs, without credentials and settings."""
     return [
         pair
         for pair in request.query_items()
@@ -94,8 +94,8 @@ def query_of(request: Request) -> list[tuple[str, str]]:
 def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     """Return the JSON object of a bulk request; 400 for anything else.
 
-    A single id (bare or as a JSON string) and an array of ids stand for an object with ``ids``, if
-    they look like ids.
+    A single id (bare or as a JSON string) or an array of ids is treated as an object with ``ids``,
+    if the values look like ids.
     """
     text = request.body.strip()
     if _ID.match(text.decode("latin-1")):
@@ -122,27 +122,28 @@ def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple
 
 
 def refuse_empty_id(request: Request, what: str) -> None:
-    """Reject a path that ends in an empty id, such as ``/v2/messages/``; 404 as for an unknown id.
+    """Reject a path that ends in an empty id, such as ``/v2/messages/``, with 404 as for an unknown
+    id.
 
-    Otherwise it would be a bulk request, and a client without an id would change everything.
+    Otherwise it would be a bulk request, and a client with an empty id would change everything.
     """
     if request.path.endswith("/"):
         raise not_found(what, "with an empty id")
 
 
 def has_empty_ids(request: Request, *names: str) -> bool:
-    """Return whether a request has a field for ids but no id, which must never select everything."""
+    """Return whether a request has a field for ids but no id; it must not select everything."""
     body = bulk_object(request, names[0])
     return any(name in body or request.query(name) is not None for name in names)
 
 
 def cursor_field(cursor: str | None) -> dict[str, str]:
-    """Return the cursor of a listing; the last page has none."""
+    """Return the cursor field of a listing; empty for the last page."""
     return {} if cursor is None else {"cursor": cursor}
 
 
 def accepted_record(one: Accepted) -> dict[str, object]:
-    """Return the answer to a publish request for one message."""
+    """Return the response to a publish request for one message."""
     answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
     if one.deduplicated:
         answer["deduplicated"] = True

@@ -1,7 +1,7 @@
 """Endpoints for publishing, messages, the language model and keys, and the queue's HTTP app.
 
-Decided here: a batch is answered 200 even if some items are rejected, except for a step of a
-finished workflow run, which rejects the whole batch (400); a chat request is passed on immediately,
+Decided here: a batch is answered with 200 even if some items are rejected, except that a step of a
+finished workflow run rejects the whole batch (400); a chat request is forwarded immediately,
 without its credentials, to the handler of the language model (502 if there is none); an empty
 success is an empty JSON object if clients parse it, otherwise an empty body.
 """
@@ -56,15 +56,15 @@ from .payloads import (
 from .v1 import V1Routes
 
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
-"""Endpoints that change something but also accept GET."""
+"""Endpoints that the read-only token must not use although they accept GET."""
 HOOKS = "/v2/workflows/hooks/"
-"""Paths below this one need no token: the sender of a workflow's webhook has only the URL."""
+"""Paths below this one need no token, because the sender of a workflow's webhook has only the URL."""
 
 
 class QueueApp(App):
     """The HTTP app of a queue.
 
-    ``tokens`` returns the token for everything and the read-only token. ``more`` are functions that
+    ``tokens`` returns the full-access token and the read-only token. ``more`` are functions that
     return the routes of other parts of the queue.
     """
 
@@ -129,7 +129,7 @@ class QueueApp(App):
         return given
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        # Observed: plain text, unlike every other error.
+        # Observed: this error is plain text, unlike all others.
         return Answer(
             b"Method Not Allowed",
             405,
@@ -138,7 +138,7 @@ class QueueApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the path parameters; for a publish request also its ``url`` and ``label``."""
+        """Return the path parameters and, for a publish request, its ``url`` and ``label``."""
         facts: dict[str, Any] = dict(request.params)
         if "destination" in request.params:
             destination, settings = destination_of(request)
@@ -148,7 +148,7 @@ class QueueApp(App):
         return facts
 
     def answer_published(self, result: Published, status: int = 201) -> Answer:
-        """Return the answer to a publish request: an object, or an array for a URL group."""
+        """Return the response to a publish request: an object, or an array for a URL group."""
         if result.schedule_id is not None:
             created: dict[str, object] = {"scheduleId": result.schedule_id}
             if result.duplicate:
@@ -301,12 +301,12 @@ def _run_id_of(item: Any) -> str | None:
 
 
 def _shown(value: object) -> str:
-    # A JSON string may contain half a surrogate pair, which reports cannot encode.
+    # A JSON string may contain a lone surrogate, which reports cannot encode.
     return as_text(as_wire(str(value)))
 
 
 def _headers_of(item: Any) -> HeaderList:
-    # A malformed item is rejected later, as an item.
+    # A malformed item is rejected later, on its own.
     try:
         return read_batch_item(item)[1]
     except QueueError:

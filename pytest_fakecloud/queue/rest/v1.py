@@ -1,8 +1,8 @@
 """The endpoints of API version 1, ``/v1/...``, on the same data as version 2.
 
 Specification: ``PUT /v1/endpoints/<id>`` changes the URL of later messages only; version 1 has no
-failure callbacks. The other endpoints come from the vendor's documents of that time and from its
-Terraform client.
+failure callbacks. The other endpoints are taken from the vendor's documentation of version 1 and
+from its Terraform client.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class V1Routes:
     # -- the rest --------------------------------------------------------------------------------
 
     def quota(self, request: Request) -> object:
-        # Without a plan limit, the numbers are those of the documents of that time.
+        # Without a plan limit, use the numbers in the documentation of version 1.
         limits = self.engine.limits
         return {
             "maxTopics": limits.groups or 20,

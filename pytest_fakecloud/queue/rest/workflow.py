@@ -1,9 +1,9 @@
-"""Endpoints of workflow runs: ``/v2/workflows/...``, triggers, events and webhooks.
+"""Endpoints for workflow runs: ``/v2/workflows/...``, triggers, events and webhooks.
 
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
 begins with the newest; the steps of a finished run cannot be fetched (404, which clients treat as
-its end); ``workflowRuns`` of a listing are ids of runs, alone or as ``<id>@<created, Unix ms>``, or
-``true`` for all runs.
+the end of the run); ``workflowRuns`` of a listing is a list of run ids, alone or as
+``<id>@<created, Unix ms>``, or ``true`` for all runs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes:
-    """Endpoints of workflow runs."""
+    """Endpoints for workflow runs."""
 
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine
@@ -220,7 +220,7 @@ class WorkflowRoutes:
         published = self.engine.publisher.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:
-            # A duplicate by deduplication id: name the run that the first message started.
+            # For a duplicate by deduplication id, return the run that the first message started.
             started = self.engine.messages.get(accepted.message_id)
             if started is not None and started.workflow is not None:
                 run_id = started.workflow.run_id

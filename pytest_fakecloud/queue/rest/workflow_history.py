@@ -1,4 +1,4 @@
-"""Endpoints of the dead letters of workflow runs: ``/v2/workflows/dlq``.
+"""Endpoints for the dead letters of workflow runs: ``/v2/workflows/dlq``.
 
 Source: the official clients' code and the vendor's documentation. Decided here: ``resume`` and
 ``restart`` create a new run and remove the dead letter; settings in the request replace those of
@@ -39,7 +39,7 @@ _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
 class WorkflowHistoryRoutes:
-    """Endpoints of the dead letters of workflow runs."""
+    """Endpoints for the dead letters of workflow runs."""
 
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine
@@ -132,7 +132,7 @@ class WorkflowHistoryRoutes:
             else:
                 refuse_empty_id(request, "dlq message")
                 rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-            # If the day has no room for all selected runs, none is started.
+            # If the daily limit has no room for all selected runs, none is started.
             self.engine.quota.check_room(len(rows))
             runs = []
             for row in rows:

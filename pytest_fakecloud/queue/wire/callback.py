@@ -1,12 +1,12 @@
 """The bodies of callbacks and failure callbacks.
 
 A callback is published after every attempt, a failure callback after the last one (not for v1
-messages); both are messages themselves. ``notBefore`` and ``createdAt`` are strings of Unix
-milliseconds. The message's id is in ``sourceMessageId`` (the service's name) and in
-``sourceMessasgeId`` (the specification's spelling).
+messages); both are messages themselves. ``notBefore`` and ``createdAt`` are Unix milliseconds as
+strings. The message's id is in ``sourceMessageId`` (the service's name) and in ``sourceMessasgeId``
+(the specification's spelling).
 
-Decided here: ``status`` is 0 if there was no HTTP answer; the destination's body is cut to the
-plan's message size; redacted parts are sent in clear, as in any delivery.
+Decided here: ``status`` is 0 if there was no HTTP response; the destination's body is truncated to
+the plan's message size; redacted parts are sent in clear, as in any delivery.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "service": ("sourceMessageId",),
     "specification": ("sourceMessasgeId",),
 }
-"""The fields with the message's id, by the value of the setting ``source_id``."""
+"""Names of the fields with the message's id, by value of the setting ``source_id``."""
 
 
 def encoded(data: bytes) -> str:
@@ -33,12 +33,12 @@ def encoded(data: bytes) -> str:
 
 
 def given(**fields: object) -> dict[str, Any]:
-    """Return the fields that are not None."""
+    """Return the fields as a dict, without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def source_headers(message: Message) -> HeaderList:
-    """Return the headers of a message that its publisher set: forwarded, content type, workflow."""
+    """Return the headers that the publisher of a message set: forwarded, content type, workflow."""
     settings = message.settings
     headers = list(settings.forward)
     if settings.content_type is not None:
@@ -58,7 +58,8 @@ def callback_body(
     spelling: str = "both",
     more: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Return the JSON body that reports an attempt; ``dlq_id`` is for failure callbacks only.
+    """Return the JSON body of a callback about an attempt; ``dlq_id`` is for failure callbacks
+    only.
 
     ``size`` limits the destination's body, in bytes before Base64. ``more`` are additional fields.
     """

@@ -1,12 +1,13 @@
 """Filters and cursors of listings and bulk requests.
 
-One of a field's values must match (repeated, or separated by commas except in URLs), and all fields
-must match. If ids are given (``messageIds``, ``dlqIds``, ``workflowRunIds``), all other filters are
-parsed but ignored. ``fromDate`` and ``toDate`` are Unix milliseconds, both inclusive. ``host`` and
-``path`` filter messages and logs, but not dead letters. An unknown name is a 400.
+A field with several values (repeated, or separated by commas except in URLs) matches if one of them
+does, and all fields must match. If ids are given (``messageIds``, ``dlqIds``, ``workflowRunIds``),
+all other filters are parsed but ignored. ``fromDate`` and ``toDate`` are Unix milliseconds, both
+inclusive. ``host`` and ``path`` filter messages and logs, but not dead letters. An unknown name is
+rejected with 400.
 
 Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``; a ``count`` above the maximum is
-the maximum.
+reduced to the maximum.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "host": lambda message: _one(_split(message.url)[0]),
     "path": lambda message: _one(_split(message.url)[1]),
 }
-"""The values of a message that each filter is compared with."""
+"""For each filter, the values of a message that it is compared with."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
 _IDS = ("messageIds", "dlqIds", "workflowRunIds")
@@ -88,7 +89,7 @@ def _split(url: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Filters:
-    """Parsed filters: wanted values by field, time span, order and page."""
+    """Parsed filters: the wanted values by field, time span, order and page."""
 
     fields: dict[str, list[str]] = field(default_factory=dict)
     from_us: int | None = None
@@ -99,7 +100,7 @@ class Filters:
 
     @property
     def empty(self) -> bool:
-        """Whether no filter narrows the selection (paging does not)."""
+        """Whether no filter narrows the selection; paging does not count."""
         return not self.fields and self.from_us is None and self.to_us is None
 
     def spans(self, at_us: int) -> bool:
@@ -117,8 +118,10 @@ class Filters:
         status: int | None = None,
         dlq_id: str | None = None,
     ) -> bool:
-        """Return whether a message matches (with the state of a log row, or the id of a dead
-        letter)."""
+        """Return whether a message matches.
+
+        The state can be that of a log row, and the id of a dead letter can be given.
+        """
         if not self.spans(at_us):
             return False
         for name, wanted in self.fields.items():
@@ -165,7 +168,7 @@ def read_filters(
         elif name == "fromDate":
             filters.from_us = read_integer(value, "fromDate") * 1000
         elif name == "toDate":
-            # The whole millisecond is included, but times are in microseconds.
+            # Times are in microseconds, so include the whole millisecond.
             filters.to_us = read_integer(value, "toDate") * 1000 + 999
         else:
             values = [value] if name in _WHOLE else [one.strip() for one in value.split(",")]
@@ -192,7 +195,7 @@ def _states(values: list[str]) -> list[str]:
 
 
 def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the filters of a JSON body as query pairs; 400 for values of other types."""
+    """Return the filters in a JSON body as query pairs; 400 for a value of another type."""
     pairs: list[tuple[str, str]] = []
     for name, value in body.items():
         for one in value if isinstance(value, list) else [value]:
@@ -212,11 +215,10 @@ def page(
     latest_first: bool,
     default: int = 100,
 ) -> tuple[list[T], str | None]:
-    """Return one page of rows, given in ascending order of ``number``, and the cursor of the next
-    page.
+    """Return one page of rows and the cursor of the next page; rows must ascend by ``number``.
 
-    A cursor names the last row returned, so that rows added or removed between two calls are
-    neither repeated nor skipped. 400 for an invalid cursor.
+    A cursor identifies the last row returned, so rows that are added or removed between two calls
+    cause neither repetitions nor omissions. 400 for an invalid cursor.
     """
     backwards = latest_first if filters.latest_first is None else filters.latest_first
     after = None if filters.cursor is None else read_cursor(filters.cursor)
@@ -239,7 +241,7 @@ def make_cursor(number: int) -> str:
 
 
 def read_cursor(text: str) -> int:
-    """Return the row number of a cursor; 400 if it is invalid."""
+    """Return the row number in a cursor; 400 if it is invalid."""
     try:
         plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
         if not plain.startswith("row-") or not plain[4:].isdigit() or len(plain) > 24:

@@ -1,13 +1,13 @@
 """Parse the headers of a publish request into ``PublishSettings``.
 
-Names are compared without case and with both prefixes, ``Upstash-`` and ``Service-``; lower-case
-query keys (``?upstash-retries=3``) count as headers if the header is missing. Nested settings
+Names are case-insensitive and have either prefix, ``Upstash-`` or ``Service-``; lower-case query
+keys (``?upstash-retries=3``) count as headers if the header is missing. Nested settings
 (``Upstash-Callback-*``) are parsed in the same way after their prefix is replaced.
 
-Decided here: an unknown ``Upstash-*`` header is ignored; of a repeated setting the first one
+Decided here: an unknown ``Upstash-*`` header is ignored; the first value of a repeated setting
 counts; a flow-control key may have no value (it may be pinned); ``Upstash-Header-Forward`` never
 forwards the queue's own ``Authorization``; if two settings exclude each other (delay and
-not-before, the two kinds of deduplication), a sent one drops the other among the defaults.
+not-before, the two kinds of deduplication), a setting that was sent drops the default of the other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HOP_BY_HOP = frozenset(
         "expect",
     ]
 )
-"""Headers of a message's framing or of one connection, which must not be forwarded."""
+"""Headers about a message's framing or a single connection, which must not be forwarded."""
 NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -57,7 +57,7 @@ _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 _REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
 LONGEST_US = 36_525 * DAY
-"""No plan allows a longer delay; beyond it, times exceed the calendar."""
+"""No plan allows a longer delay; beyond it, times exceed the range of dates."""
 LATEST_US = 253_402_300_799 * SECOND
 LONGEST_PERIOD_US = 7 * DAY
 
@@ -76,7 +76,7 @@ def unprefixed(name: str) -> str | None:
 
 
 def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a setting with either prefix (``workflow-runid``), or None."""
+    """Return the first value of a setting such as ``workflow-runid`` with either prefix, or None."""
     return next((value for key, value in headers if unprefixed(key) == name), None)
 
 
@@ -111,7 +111,7 @@ def read_flag(text: str, what: str) -> bool:
 
 
 def check_url(url: str, what: str) -> str:
-    """Return an absolute http(s) URL unchanged; 400 with the service's text if it is none."""
+    """Return an absolute http(s) URL unchanged; 400 with the service's text for any other value."""
     if not url.lower().startswith(("http://", "https://")):
         raise bad_request(f"invalid {what} url: {errors.INVALID_SCHEME}")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -122,7 +122,7 @@ def check_url(url: str, what: str) -> str:
         _ = parts.port
     except ValueError as error:
         raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
-    # Other code reads the decoded text, which may be malformed even if the bytes are not.
+    # Check the decoded text too: it may be malformed even if the bytes are not.
     if not url.isascii() and (unreadable := _unreadable(as_text(url))) is not None:
         raise bad_request(f"invalid {what} url: {unreadable}")
     if not host:
@@ -200,7 +200,7 @@ def read_redaction(text: str) -> Redaction:
 
 
 def read_deduplication_id(text: str) -> str:
-    """Return a deduplication id unchanged; 400 if it is empty or has a colon or white space."""
+    """Return a deduplication id unchanged; 400 if it is empty or contains a colon or white space."""
     if ":" in text:
         raise bad_request(errors.DEDUPLICATION_COLON)
     if not text or re.search(r"\s", text):
@@ -217,7 +217,7 @@ def check_header(name: str, value: str) -> None:
 
 
 class _Reading:
-    """Collects the settings of one request as fields of ``PublishSettings``."""
+    """Collects the headers of one request as fields of ``PublishSettings``."""
 
     def __init__(self) -> None:
         self.given: dict[str, Any] = {}
@@ -262,7 +262,7 @@ class _Reading:
                 self.given[field] = read(value)
 
     def default(self, defaults: _Reading) -> None:
-        """Use defaults for what was not sent: settings one by one, headers by name."""
+        """Fill in defaults for what the request did not send: settings one by one, headers by name."""
         if self.forward_all is None:
             self.forward_all = defaults.forward_all
         self.forward_plain()
@@ -281,7 +281,7 @@ class _Reading:
             self.flow_value = defaults.flow_value
 
     def forward_plain(self) -> None:
-        """Forward the headers without a prefix if the request asks for it."""
+        """Forward the headers without a prefix if ``Upstash-Header-Forward`` is true."""
         if self.forward_all:
             taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
             self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]
@@ -317,11 +317,11 @@ _EXCLUDES = (
     ("deduplication_id", "content_based_deduplication"),
     ("content_based_deduplication", "deduplication_id"),
 )
-"""Settings that were sent, and the defaults that they exclude."""
+"""Pairs of a setting that was sent and the default that it excludes."""
 
 
 def over(base: HeaderList, given: HeaderList) -> HeaderList:
-    """Return headers with others on top, which replace headers of the same name."""
+    """Return headers combined with ``given``, which replace headers of the same name."""
     own = {name.lower() for name, _ in given}
     return [pair for pair in base if pair[0].lower() not in own] + given
 
@@ -334,7 +334,7 @@ def _method(value: str) -> str:
 
 
 def _timeout(value: str) -> int:
-    # The workflow clients send a number of seconds without a unit.
+    # Workflow clients send a number of seconds without a unit.
     return read_duration(f"{value.strip()}s" if value.strip().isdecimal() else value, "timeout")
 
 
@@ -346,7 +346,7 @@ def _not_before(value: str) -> int:
 
 
 def labels_of(value: str) -> tuple[str, ...]:
-    """Return the labels of a header, which separates them by commas."""
+    """Return the labels in the value of a label header, which separates them by commas."""
     return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
 
 
@@ -381,10 +381,10 @@ def read_given(
     query: Iterable[tuple[str, str]] = (),
     defaults: HeaderList | None = None,
 ) -> dict[str, Any]:
-    """Return the settings that the headers (and ``upstash-*`` query keys) contain.
+    """Return the settings in the headers and in ``upstash-*`` query keys.
 
-    ``defaults`` are the headers of a URL group; they count as sent unless the request sets them.
-    Raises ``QueueError`` 400 for the first malformed header.
+    ``defaults`` are the headers of a URL group; they apply unless the request sets them. Raises
+    ``QueueError`` 400 for the first malformed header.
     """
     reading = _Reading()
     for name, value in headers:
@@ -410,7 +410,7 @@ def read_settings(
 
 
 def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
-    """Return the headers of a JSON object (name to value or list of values) as wire pairs.
+    """Return the headers in a JSON object (name to value or list of values) as wire pairs.
 
     ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. 400
     for values that are not strings, numbers or booleans.
@@ -430,7 +430,7 @@ def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) ->
 
 
 def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return headers as the API shows them: the list of values by canonical name."""
+    """Return headers as the API shows them: a list of values by canonical name."""
     found: dict[str, list[str]] = {}
     for name, value in headers:
         found.setdefault(canonical(name), []).append(as_text(value))

@@ -1,6 +1,6 @@
 """Destinations that the service knows by name, and their URLs.
 
-Source: the official JavaScript client, which publishes to ``api/llm`` and knows both URLs. In a
+Source: the official JavaScript client, which publishes to ``api/llm`` and contains both URLs. In a
 test they need a handler like any other destination, by name or by URL:
 ``queue.destinations.answers("api/llm", ...)``.
 """
@@ -8,7 +8,7 @@ test they need a handler like any other destination, by name or by URL:
 from __future__ import annotations
 
 LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
-"""Also the destination of the queue's own ``/llm/v1/chat/completions``."""
+"""This URL is also the destination of the queue's own endpoint ``/llm/v1/chat/completions``."""
 NAMED = {"api/llm": LLM_URL, "api/email": "https://api.resend.com/emails"}
 
 

@@ -2,7 +2,7 @@
 
 Header names are canonical, with lists of values. A body is ``body`` if it is UTF-8, ``bodyBase64``
 if not, and absent if empty. Times are Unix milliseconds. Redacted parts are ``REDACTED:<sha256>``.
-If clients and documents disagree about a name, the record has both.
+If clients and documentation disagree about a name, the record has both names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _body(name: str, body: bytes, hide: bool = False) -> Record:
 
 
 def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str, list[str]]:
-    """Return a header map with redacted values hidden."""
+    """Return headers as the API shows them, with redacted values hidden."""
     shown = header_map(headers)
     if redaction is None:
         return shown
@@ -137,7 +137,7 @@ def message_record(message: Message) -> Record:
 
 
 def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> Record:
-    """Return a dead letter: the message and its last answer."""
+    """Return the record of a dead letter: the message and its last response."""
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
     record["dlqId"] = dlq_id
@@ -151,7 +151,7 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
-    """Return a row of ``/v2/events``."""
+    """Return the record of a log row, as ``/v2/events`` shows it."""
     settings = message.settings
     redaction = settings.redaction
     hide = redaction is not None and redaction.body
@@ -194,7 +194,7 @@ def schedule_record(
     default_retries: int,
     default_timeout: int,
 ) -> Record:
-    """Return a schedule; ``states`` are those of the messages of its last run."""
+    """Return the record of a schedule; ``states`` are those of the messages of its last run."""
     settings = schedule.settings
     redaction = settings.redaction
     headers = list(settings.forward)
@@ -227,7 +227,7 @@ def schedule_record(
 
 
 def queue_record(queue: OrderedQueue, lag: int) -> Record:
-    """Return a queue; the official client reads all six fields."""
+    """Return the record of a queue; the official client reads all six fields."""
     return {
         "name": queue.name,
         "parallelism": queue.parallelism,
@@ -278,8 +278,8 @@ _TASK_STATES = {
 def task_record(message: Message, now_us: int) -> Record:
     """Return the delivery of a message to one endpoint as a task of ``/v1``.
 
-    Decided here: the states have the names of the task library of that time; times are Unix
-    milliseconds.
+    Decided here: states have the names of the task library used at the time of ``/v1``; times are
+    Unix milliseconds.
     """
     state = _TASK_STATES.get(message.state)
     if state is None:

@@ -72,8 +72,8 @@ _Node = Callable[[float], float]
 class RetryDelay:
     """A parsed retry-delay expression: milliseconds as a function of ``retried`` (0, 1, ...).
 
-    It has numbers, ``retried``, ``+ - * / %``, unary minus, parentheses and the functions ``pow exp
-    sqrt abs floor ceil round min max``. Raises ``QueueError`` 400 for anything else.
+    It may contain numbers, ``retried``, ``+ - * / %``, unary minus, parentheses and the functions
+    ``pow exp sqrt abs floor ceil round min max``. Raises ``QueueError`` 400 for anything else.
     """
 
     def __init__(self, text: str) -> None:
@@ -205,7 +205,7 @@ def check_expression(text: str) -> str:
 
 
 def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, str] | None:
-    """Return the wait that a destination asked for and the header with it, or None.
+    """Return the wait that a destination requested and the header that requested it, or None.
 
     Dates are compared with the queue's clock. A wait longer than a day or a malformed value is
     ignored.
@@ -234,7 +234,9 @@ def _read_wait(value: str, now_us: int) -> int | None:
     duration = go_duration_us(value)
     if duration is not None:
         return max(0, duration)
-    from email.utils import parsedate_to_datetime  # takes 4 ms, and dates are rare here
+    from email.utils import (
+        parsedate_to_datetime,
+    )  # Import late: the import takes 4 ms, and dates are rare here.
 
     try:
         moment = parsedate_to_datetime(value)
@@ -262,7 +264,7 @@ def next_wait(
         try:
             return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
         except QueueError:
-            # There is no request left to reject, so use the backoff.
+            # The request was accepted long ago and cannot be rejected, so use the backoff.
             pass
     wait = backoff_us(retried + 1)
     return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

@@ -1,12 +1,13 @@
 """Signatures of deliveries (HS256 JSON web tokens), and why a signature does not verify.
 
 Source of the claims: the vendor's documentation and both official receivers. The receivers try the
-current key, then the next one, and report only the error of the second. A test that fails there
-cannot see whether the token was expired, for another URL or for another body; ``explain`` reports
-that.
+current key, then the next one, and report only the error of the second. From that error, a test
+cannot tell whether the token was expired, or made for another URL or another body; ``explain``
+reports the reason.
 
 The caller chooses the clock of a token (a function that returns Unix seconds), because a receiver
-compares it with *its* clock; see ``pytest_fakecloud.queue.delivery.sender.signature_clock``.
+compares the token with *its own* clock; see
+``pytest_fakecloud.queue.delivery.sender.signature_clock``.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def body_hash(body: bytes) -> str:
 
 
 def published_text(url: str) -> str:
-    """Decode a URL with one character per byte to the text that its publisher wrote.
+    """Decode a URL that has one character per byte to the text that its publisher wrote.
 
-    Bytes that are not UTF-8 are returned unchanged.
+    A URL whose bytes are not UTF-8 is returned unchanged.
     """
     try:
         return url.encode("latin-1").decode("utf-8")
@@ -70,7 +71,7 @@ class Signer:
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
         """Return a token for a request to ``url`` with that body, issued ``age`` seconds ago."""
         issued = int(self.now() - age)
-        import jwt  # imported late, because it imports all of cryptography
+        import jwt  # Import late, because the import loads all of cryptography.
 
         claims = {
             "iss": ISSUER,
@@ -97,8 +98,8 @@ def explain(
     """Return all reasons why a signature does not verify, or None if it does.
 
     ``keys`` are the receiver's keys by name, ``at`` is the receiver's Unix time in seconds, ``url``
-    the address at which it was called (None: not compared, as in both receivers). ``tolerance`` is
-    in seconds and applies to the times in the token.
+    is the address at which the receiver was called (None: not compared, as in both receivers).
+    ``tolerance`` is in seconds and applies to the times in the token.
     """
     if not signature:
         return "there is no signature: the request came without an Upstash-Signature header"
@@ -116,7 +117,7 @@ def explain(
 
 
 class _Refused(Exception):
-    """The token is malformed or was signed with another key."""
+    """Raised for a token that is malformed or signed with another key."""
 
 
 def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
@@ -149,8 +150,8 @@ def _claimed(claims: Mapping[str, Any]) -> str:
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
     import jwt
 
-    # Check the signature only: PyJWT compares times with a clock of its own choice and stops at the
-    # first invalid claim.
+    # Check the signature only: PyJWT would compare times with its own clock and stop at the first
+    # invalid claim.
     checks: dict[str, Any] = {
         f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
     }

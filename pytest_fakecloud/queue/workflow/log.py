@@ -1,4 +1,5 @@
-"""The record of a workflow run, as ``/v2/workflows/events`` lists it: groups of steps with states.
+"""The record of a workflow run, as ``/v2/workflows/events`` returns it: groups of steps with
+states.
 
 Source: the type definitions of the JavaScript client. Decided here: an undelivered message appears
 in a last group of type ``next``.
@@ -64,7 +65,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         shown.add(step.message_id)
         read = step.read()
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
-            # This is only the plan of a parallel step; its result has an entry of its own.
+            # This entry only announces a parallel step; the result of the step has its own entry.
             continue
         record = _step(engine, run, step, read, index)
         parallel = record["concurrent"] > 1
@@ -85,8 +86,8 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
 
 def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     if message.id in shown:
-        # The step of this message is listed already, but not the steps that its delivery will
-        # cause.
+        # The step for this message is already in the list; the steps its delivery will trigger are
+        # not yet.
         return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
     return not message.finished and message.id != run.failure_message_id
 
@@ -115,7 +116,7 @@ def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: 
 
 
 def _concurrent(read: Record) -> int:
-    # A step is JSON of the client, so the value may have any type.
+    # The client chooses the step's JSON, so the value may have any type.
     given = read.get("concurrent")
     return given if isinstance(given, int) and given > 1 else 1
 

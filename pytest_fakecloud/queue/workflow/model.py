@@ -23,12 +23,12 @@ class RunStep:
     at_us: int
 
     def raw(self) -> dict[str, str]:
-        """Return the entry as clients read it."""
+        """Return the entry in the form that clients read."""
         body = base64.b64encode(self.body).decode("ascii")
         return {"messageId": self.message_id, "body": body, "callType": "step"}
 
     def read(self) -> dict[str, Any]:
-        """Return the step as a dict; an empty one for the first body, which is not a step."""
+        """Return the step as a dict, or an empty one for the first body, which is not a step."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -84,7 +84,7 @@ class WorkflowRun:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A run that waits for an event; its message is delivered if the wait times out."""
+    """A run that waits for an event; if the wait times out, its message is delivered."""
 
     event_id: str
     run_id: str

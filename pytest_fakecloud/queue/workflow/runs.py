@@ -75,7 +75,7 @@ class WorkflowRuns(WorkflowHooks):
         self._engine: Engine | None = None
 
     def attach(self, engine: Engine) -> None:
-        """Set the engine whose messages belong to the runs."""
+        """Set the engine that stores the messages of the runs."""
         self._engine = engine
 
     @property
@@ -139,7 +139,7 @@ class WorkflowRuns(WorkflowHooks):
             return message.body
         position = _position(run, message.id)
         if position is None:
-            # From its first delivery on, the time-out is the result of the wait.
+            # The first delivery of a timeout message makes the timeout the result of the wait.
             self._drop_waiter(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
@@ -161,7 +161,7 @@ class WorkflowRuns(WorkflowHooks):
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return the state of the failure callback about this step."""
+        """Return extra fields for a dead letter: the state of the failure callback about this step."""
         run = self._run_of(message)
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
@@ -174,19 +174,20 @@ class WorkflowRuns(WorkflowHooks):
         return {"failureCallbackInfo": info, "failureFunctionState": info["state"]}
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
-        """Return the message that calls the failure URL of a run, or None."""
+        """Return the failure callback of a run, or None."""
         found = None if run is None else run.failure_message_id
         return None if found is None else self.engine.messages.get(found)
 
     def finished(self, message: Message, at_us: int) -> None:
-        """Fail the run if this was its step and is dead-lettered now."""
+        """Fail the run if this message was one of its steps and is now dead-lettered."""
         if message.workflow is None and message.failure_of is None and not self.waiters:
             return
         run = self._run_of(message)
         call_type = _call_type(message)
         self._drop_waiter(message.id)
         self._update_source(message)
-        # A failed call is a result like any other: its callback reports it to the workflow.
+        # A failed call does not fail the run: its callback reports the failure to the workflow as a
+        # result.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
         if message.state == "FAILED":
@@ -225,14 +226,14 @@ class WorkflowRuns(WorkflowHooks):
     # -- runs ------------------------------------------------------------------------------------
 
     def get(self, run_id: str) -> WorkflowRun:
-        """Return a run; 404 if there is none."""
+        """Return a run; 404 if it does not exist."""
         run = self.runs.get(run_id)
         if run is None:
             raise not_found("workflow run", run_id)
         return run
 
     def run_of(self, message: Message) -> WorkflowRun:
-        """Return the run of a message that belongs to one; 404 if it is not known."""
+        """Return the workflow run of a message; 404 if the run is unknown."""
         assert message.workflow is not None
         return self.get(message.workflow.run_id)
 
@@ -247,9 +248,10 @@ class WorkflowRuns(WorkflowHooks):
         return run
 
     def complete(self, run_id: str, response: bytes) -> None:
-        """Finish a run successfully, at its client's request; 404 if there is none.
+        """Finish a run successfully, at its client's request; 404 if it does not exist.
 
-        A finished run does not change: clients send this request for each of their deliveries.
+        A finished run does not change, because clients send this request in each of their
+        deliveries.
         """
         run = self.get(run_id)
         if run.live:
@@ -265,7 +267,7 @@ class WorkflowRuns(WorkflowHooks):
         self._end(run, "RUN_CANCELED", now, b"")
 
     def resume(self, message: Message, run_id: str) -> WorkflowRun:
-        """Create a run with the steps before a failed one; 404 if the failed run is not known."""
+        """Create a run with the steps before a failed one; 404 if the failed run is unknown."""
         old = self.run_of(message)
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
@@ -284,11 +286,11 @@ class WorkflowRuns(WorkflowHooks):
         return new
 
     def first_body(self, run: WorkflowRun) -> bytes:
-        """Return the body that a run was started with."""
+        """Return the body with which a run was started."""
         return run.steps[0].body if run.steps else self.first_message(run).body
 
     def first_message(self, run: WorkflowRun) -> Message:
-        """Return the message that started a run; 404 if it is forgotten."""
+        """Return the message that started a run; 404 if it has been forgotten."""
         found = self.engine.messages.get(run.first_message_id)
         if found is None:
             raise not_found("first message of workflow run", run.id)
@@ -323,7 +325,7 @@ class WorkflowRuns(WorkflowHooks):
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
-        # Check the headers now, because at the end of the run there is no request left to reject.
+        # Check the headers now, because there is no request to reject when the run ends.
         _check_step(run.invoker.url, _wire_pairs(run.invoker.headers))
         text = inner if isinstance(inner, str) else ""
         message.body = text.encode("utf-8", "surrogatepass")
@@ -341,7 +343,7 @@ class WorkflowRuns(WorkflowHooks):
             return
         start = run.settings
         given = {name.lower() for name, _ in own.forward}
-        # With the version header, a client would take the callback for a step.
+        # With the version header, a client would mistake the callback for a step.
         skipped = given if step else given | {SDK_VERSION.lower()}
         changes: dict[str, Any] = {
             "forward": own.forward
@@ -354,7 +356,7 @@ class WorkflowRuns(WorkflowHooks):
         if own.failure_callback is None:
             changes["failure_callback_headers"] = start.failure_callback_headers
         if _call_type(message) == "failurecall":
-            # The failure of a failure callback must not call it again.
+            # A failure callback that fails must not cause another failure callback.
             changes["failure_callback"], changes["failure_callback_headers"] = None, []
         if own.retries is None or self._retries_by_default(message):
             changes["retries"] = start.retries
@@ -415,7 +417,7 @@ class WorkflowRuns(WorkflowHooks):
         try:
             self._append(invoker.run_id, invoker.url, invoker.headers, step)
         except QueueError as error:
-            # This run has finished anyway; record the error in its timeline.
+            # This run finishes regardless; record the error in its timeline.
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
@@ -427,7 +429,7 @@ class WorkflowRuns(WorkflowHooks):
                 )
 
     def _release(self, run: WorkflowRun) -> None:
-        """Remove the waiters and early notifications of a run."""
+        """Remove the run's waits for events, and the notifications it has not waited for yet."""
         for event_id, waiting in list(self.waiters.items()):
             self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
             if not self.waiters[event_id]:
@@ -480,7 +482,7 @@ class WorkflowRuns(WorkflowHooks):
         return waiter
 
     def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Wake the runs that wait for an event; with a run id, also a later wait of that run."""
+        """Notify the runs that wait for an event. With a run id, also a later wait of that run."""
         woken = [
             waiter
             for waiter in self.waiters.get(event_id, [])
