@@ -47,7 +47,7 @@ def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
 
 
 def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
-    """Return a number; raise ``ContractError`` for any other value or a number below ``least``."""
+    """Raise ``ContractError`` unless a value is a number of at least ``least``."""
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
     # A comparison with NaN is false, so this condition also rejects NaN.
     if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]

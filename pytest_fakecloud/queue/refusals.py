@@ -88,7 +88,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
         try:
             result = original(self, *given, **named)
         except Exception:
-            # Replace the errors that PyJWT raised for each key that the receiver tried.
+            # Replace the rejections by PyJWT, one for each key that the receiver tried.
             found[before:] = [_refusal(self, named)]
             raise
         del found[before:]

@@ -106,17 +106,13 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:
-    """Return when a flow-control key admits the next message, or an empty string if none waits for
-    it.
-    """
+    """Return when a flow-control key admits the next message; empty if this one is not waiting."""
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:
         return ""
     now = engine.clock.now_us()
-    opens = key.copy().reopens_us(
-        now
-    )  # Use a copy, because reopens_us() may begin the next period.
+    opens = key.copy().reopens_us(now)  # a copy, because reopens_us() may begin the next period
     due = "" if opens is None else f": the key opens {due_text(opens, now)}"
     return f"waits: {message.wait_reason}{due}"
 

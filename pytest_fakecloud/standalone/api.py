@@ -248,8 +248,7 @@ class ControlApp(App):
         return document(self.table.routes)
 
     def state(self, request: Request) -> State:
-        """Return a summary of the cloud: its fakes with their addresses and variables, clock and
-        seed.
+        """Return a summary of the cloud: fakes with addresses and variables, clock, seed.
 
         ``latest`` is the number of the newest journal entry, 0 when the journal is empty.
         """

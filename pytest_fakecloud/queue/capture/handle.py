@@ -45,7 +45,7 @@ _TOLD = 5
 
 
 class CallbackCapture(Destination):
-    """A receiver of callbacks, to be published with as ``callback_url`` and ``failure_url``.
+    """A receiver of callbacks; publish messages with its ``callback_url`` and ``failure_url``.
 
     ``callbacks`` and ``failures`` are lists of ``Callback``; ``wait_for_callback()`` and
     ``wait_for_failure()`` return the next one. Every request is answered with 200 unless an

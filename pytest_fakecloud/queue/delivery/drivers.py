@@ -31,13 +31,13 @@ class Attempts(Found[Attempt]):
 class NotIdle(AssertionError):
     """Raised if a queue still has messages to deliver after the given time has passed.
 
-    Raised by ``run_until_idle(within=...)``, with the timelines of the first undelivered messages.
+    ``run_until_idle(within=...)`` raises it with the timelines of the first undelivered messages.
     """
 
 
 Target = Callable[[], int]
 Plan = Generator[Target, list[Fired], Attempts]
-"""Yields functions that return the time to move the clock to; receives the timers that fired."""
+"""Yields functions that return the time to move to, and receives the timers that fired."""
 
 
 class Driver:

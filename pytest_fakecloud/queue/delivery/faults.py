@@ -184,8 +184,7 @@ class QueueFaults(FaultPlan):
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = Rule(self._table, kind, kind, matchers)
-        # `topic=` could never match: publish requests may name groups, but deliveries only have
-        # URLs.
+        # Reject names of URL groups: publish requests may have them, but deliveries only have URLs.
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, with which the fault could never apply.
@@ -202,7 +201,7 @@ class QueueFaults(FaultPlan):
         table = self._table
 
         def answer() -> Answer:
-            # Build the headers now, because they depend on the time at which the limit is reached.
+            # Build the response for each request, because its headers depend on the current time.
             return table.dumped(table.render(error(limit, table.clock.now_us())))
 
         return self._add(AnswerRule(table, answer, shown, _publishing(matchers)))

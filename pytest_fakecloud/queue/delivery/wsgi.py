@@ -63,7 +63,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
-    """Return the headers of a response; they must be pairs of native strings, as WSGI requires."""
+    """Return a response's headers; raise ``AssertionError`` unless they are pairs of strings."""
     pairs = [(name, value) for name, value in headers]
     for pair in pairs:
         if not all(isinstance(part, str) for part in pair):

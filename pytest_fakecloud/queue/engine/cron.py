@@ -2,9 +2,9 @@
 
 An expression has five fields with a resolution of one minute, in UTC unless it begins with
 ``CRON_TZ=<IANA zone>`` (or ``TZ=``), or is one of ``@hourly @daily @midnight @weekly @monthly
-@yearly @annually`` and `@every <duration>`. Sunday is 0; if both day fields are restricted, either
-may match. The zone prefix is that of the common Go library, whose documented rules fill the gaps
-(*decided here*): a time skipped by a clock change does not run, a repeated time runs twice;
+@yearly @annually`` and `@every <duration>`. Sunday is 0; if both day fields are restricted, one of
+them must match. The zone prefix is that of the common Go library, whose documented rules fill the
+gaps (*decided here*): a time skipped by a clock change does not run, a repeated time runs twice;
 ``5-5/2`` is 5, ``10/20`` is 10-59/20, an asterisk with a step of one is an asterisk; ``@every``
 counts in whole seconds from the schedule's creation. ``?`` means ``*`` in the day fields. Features
 of other cron dialects (seconds, ``L``, ``W``, ``#``, 7 for Sunday) are rejected, as is an

@@ -73,8 +73,7 @@ class History:
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
-        # Check again no later than that: what keeps the message, such as a dead letter, may be
-        # removed.
+        # Check again early, because what keeps the message may be removed, such as its dead letter.
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:

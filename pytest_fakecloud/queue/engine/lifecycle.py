@@ -63,7 +63,7 @@ class Lifecycle:
             return
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        # Within a background run, a client that publishes for hours would look like an endless
+        # With background delivery, a client that publishes for hours would look like an endless
         # chain.
         if source.drive == state.drive and (certain or state.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
@@ -132,7 +132,7 @@ class Lifecycle:
                 [
                     state.messages[one]
                     # Include parked messages: a message that was in flight when an older queue of
-                    # the same name was deleted is only among those.
+                    # the same name was deleted is listed there only.
                     for one in [*queue.active, *queue.waiting, *queue.parked]
                     if one in state.pending and state.messages[one].state != "ACTIVE"
                 ]

@@ -46,8 +46,7 @@ class BrowseRoutes:
         return module.counts(handle)
 
     def page(self, request: Request) -> object:
-        """Return a page of a list: ``items``, the counts ``total`` and ``matching``, and two
-        cursors.
+        """Return a page of a list: ``items``, counts (``total`` and ``matching``), two cursors.
 
         ``?search=`` finds text, ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the
         ``next`` and ``previous`` cursors of another page. Each list has its own filters.
