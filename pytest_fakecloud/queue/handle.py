@@ -278,7 +278,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._check_open()
         load(self, data)
 
-    # -- driving ---------------------------------------------------------------------------------
+    # -- delivering ------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         """Raise ``ContractError`` if the queue is closed."""

@@ -124,7 +124,7 @@ def _found() -> list[Refusal]:
 def _unwatch() -> None:
     while _watched:
         owner, name, original, now = _watched.pop()
-        # Leave a replacement that the application made in the meantime.
+        # Keep a replacement that the application has made since.
         if vars(owner).get(name) is now:
             setattr(owner, name, original)
 

@@ -96,7 +96,7 @@ class Destination(Handle, HTTPServer):
         self._mount.body_limit = BODY_LIMIT
         self.ssl_context = context.tls
 
-    # -- pytest-httpserver on the hub ------------------------------------------------------------
+    # -- methods of pytest-httpserver ------------------------------------------------------------
 
     def start(self) -> None:
         """Do nothing: the server is already running."""

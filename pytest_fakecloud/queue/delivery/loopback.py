@@ -147,7 +147,7 @@ class LoopbackSender:
             return self._manager
 
     def _close_when_idle(self) -> None:
-        # Keep an open connection only during a burst of attempts: it blocks a single-threaded
+        # Keep a connection open only during a burst of attempts: it blocks a single-threaded
         # server and keeps a threaded server from stopping.
         self._used = monotonic()
         if not self._watched:

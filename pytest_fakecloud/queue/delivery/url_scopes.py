@@ -48,7 +48,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Prefix:
-    """Matches the URLs of an origin below a path, which ends at a segment."""
+    """Matches the URLs of an origin at or below a path; only whole path segments match."""
 
     origin: str
     rest: str
