@@ -20,8 +20,8 @@ Item = dict[str, Any]
 
 
 def upserts(journal: Journal) -> Iterator[Item]:
-    """Yield every record that clients upserted, as sent, with its ``namespace`` and its id as a
-    string.
+    """Yield every record that clients upserted, as they sent it, with its ``namespace`` and with
+    its id converted to a string.
     """
     for call in _calls(journal, UPSERTS, reached=True):
         yield from _items(call)
@@ -34,7 +34,9 @@ def queries(journal: Journal) -> Iterator[Item]:
 
 
 def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str]]:
-    """Yield the items that clients sent and the index rejected, each with the reason."""
+    """Yield the items that clients sent but the index did not store or execute, each with the
+    reason.
+    """
     for call in _calls(journal, routes, reached=False):
         why = f"not carried out: {_why_refused(call)}"
         try:
@@ -49,8 +51,8 @@ def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str
 
 
 def _calls(journal: Journal, routes: Iterable[str], *, reached: bool) -> Iterator[Call]:
-    # The status cannot tell: a fault may drop the answer of an executed call, or answer 200 to a
-    # call that was not executed.
+    # The HTTP status does not show whether a call was executed: a fault can drop the response of an
+    # executed call, or return 200 for a call that was not executed.
     names = tuple(routes)
     return (call for call in journal.calls() if call.route in names and call.reached is reached)
 

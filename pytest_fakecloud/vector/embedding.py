@@ -32,7 +32,7 @@ K1 = 1.2
 B = 0.75
 AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
-"""Far more than any service allows. A longer row is a mistake that would only use memory."""
+"""Far longer than any service allows. A longer vector is a mistake and would only use up memory."""
 MOST_ENTRIES = 1 << 20
 INDEX = re.compile(r"-?\d{1,10}")
 SPARSE_PARTS = ("indices", "values")
@@ -49,7 +49,9 @@ MODELS: Mapping[str, int] = {
     "bge-m3": 1024,
     "bm25": 0,
 }
-"""Names of the vendor's models with their dense dimensions; each can be passed as ``embedding``."""
+"""Maps the names of the vendor's models to their dense dimensions; each name can be passed as
+``embedding``.
+"""
 _PUBLISHER = "baai/"
 _REVISION = re.compile(r"-v\d+(-\d+)*$")
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
@@ -83,7 +85,7 @@ def hash_dense(text: str, dimension: int) -> Floats:
         framed = f"<{word}>"
         for start in range(len(framed) - 2):
             _add(total, f"t:{framed[start : start + 3]}", TRIGRAM_WEIGHT * count)
-    if not total.any():  # With few dimensions, hashes can cancel each other out.
+    if not total.any():  # With few dimensions, the signed hashes can cancel each other out.
         total[zlib.crc32(text.encode()) % dimension] = 1
     return (total / np.linalg.norm(total)).astype(np.float32)
 
@@ -108,9 +110,9 @@ def stem(word: str) -> str:
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
-    """Return BM25 weights of the stemmed words; in a query, each word has the weight 1.
+    """Return the stemmed words with their BM25 weights; in a query, every word has the weight 1.
 
-    A text of only stop words keeps them, because a sparse vector cannot be empty.
+    If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
     """
     found = words(text)
     terms = [stem(word) for word in found if word not in STOP_WORDS] or found
@@ -145,14 +147,14 @@ def model_of(name: str) -> str:
 class Embedder:
     """Embeds text with the built-in hashes, a function or a mapping.
 
-    ``setting`` is True or the name of one of the vendor's models (the built-in hashes), a function
-    of a text, or a mapping from text. A function or mapping returns a list of numbers for a dense
-    index; ``{index: weight}``, ``{"indices": …, "values": …}`` or a pair of lists for a sparse
-    index; and ``(dense, sparse)`` or one of the two for a hybrid index, where the built-in hash
-    makes the other. Arrays, tuples and generators are accepted as lists, and objects with
-    ``indices`` and ``values`` as sparse vectors.
+    ``setting`` is True or the name of one of the vendor's models (both use the built-in hashes), a
+    function that takes a text, or a mapping from text to vector. A function or mapping returns a
+    list of numbers for a dense index; ``{index: weight}``, ``{"indices": …, "values": …}`` or a
+    pair of lists for a sparse index; and ``(dense, sparse)`` for a hybrid index. If it returns only
+    one of the two for a hybrid index, the built-in hashes make the other. Arrays, tuples and
+    generators are accepted as lists, and objects with ``indices`` and ``values`` as sparse vectors.
 
-    ``dimension`` is that of the dense vectors; None if the first vector determines it.
+    ``dimension`` is the length of the dense vectors; if it is None, the first vector determines it.
 
     Raises ``ContractError`` for an invalid setting, such as an asynchronous function.
     """
@@ -187,10 +189,10 @@ class Embedder:
         self.sparse_model = (model if keeps_name else "bm25") if kind.has_sparse else ""
 
     def embed(self, text: str, *, query: bool = False) -> tuple[Floats | None, SparseVector | None]:
-        """Return the vectors that the index's kind needs; in a ``query`` all sparse words have
-        equal weight.
+        """Return the vectors that this kind of index needs. In a ``query``, all words of a sparse
+        vector have equal weight.
 
-        Raises ``VectorError`` 422 if the function or mapping has no valid vector for the text.
+        Raises ``VectorError`` 422 if the function or mapping returns no valid vector for the text.
         """
         dense: Floats | None = None
         sparse: SparseVector | None = None
@@ -220,7 +222,8 @@ class Embedder:
             ) from error
         try:
             dense, sparse = self._read(value)
-        except Exception as error:  # A generator runs, and can raise, only here.
+        # A generator's code runs, and can raise, only while its values are read.
+        except Exception as error:
             reason = str(error) if isinstance(error, VectorError) else repr(error)
             raise unprocessable(
                 f"The embedding of the text {text[:80]!r} is not usable: {reason}"
@@ -266,7 +269,7 @@ def _check_function(function: Callable[..., object]) -> None:
         )
     try:
         inspect.signature(function).bind("text")
-    except ValueError:  # Some C functions have no signature.
+    except ValueError:  # Some C functions have no signature to check.
         pass
     except TypeError as error:
         raise ContractError(
@@ -293,14 +296,18 @@ def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
 
 
 def _is_pair(value: object) -> bool:
-    """Return whether a value is a dense and a sparse vector, and not a dense vector of two numbers."""
+    """Return whether a value is a pair of a dense and a sparse vector, rather than a dense vector
+    of two numbers.
+    """
     if not isinstance(value, tuple | list) or len(value) != 2:
         return False
     return all(part is None or is_sequence(part) or is_sparse(part) for part in value)
 
 
 def is_sparse(value: object) -> bool:
-    """Return whether a value has indices and values, or is a mapping of them."""
+    """Return whether a value has the form of a sparse vector: it has indices and values, or is a
+    mapping.
+    """
     return isinstance(value, Mapping) or (hasattr(value, "indices") and hasattr(value, "values"))
 
 
@@ -311,7 +318,9 @@ def _dense(value: Any) -> Floats:
 
 
 def _numbers(values: Iterable[Any], most: int) -> list[Any]:
-    """Convert any kind of number to Python's; other values stay and are rejected later."""
+    """Convert numbers of any numeric type to Python numbers. Other values are kept and rejected
+    later.
+    """
     taken = list(itertools.islice(values, most + 1))
     if len(taken) > most:
         raise unprocessable(f"it has more than {most} numbers")
@@ -347,7 +356,9 @@ def _sparse(value: Any) -> SparseVector:
 
 
 def _index(value: Any) -> Any:
-    """Convert an integer of any type, or a string of one (as names of JSON objects are)."""
+    """Convert an integer of any integer type, or a string that contains one (JSON object names are
+    strings), to ``int``.
+    """
     if isinstance(value, str):
         return int(value) if INDEX.fullmatch(value) else value
     if isinstance(value, float | np.floating) and float(value).is_integer():

@@ -1,8 +1,9 @@
 """Errors of the index, in the service's words where they are known.
 
-The texts of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``, ``UNAUTHORIZED``
-and of the two "only one of" errors are the service's own; clients and suites match them. All others
-are decided here, with status 400 (malformed) or 422 (well-formed, but invalid for this index).
+The messages of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``,
+``UNAUTHORIZED`` and of the two "only one of" errors are the service's own; clients and test suites
+compare them. All other messages are decided here, with status 400 (malformed) or 422 (well-formed,
+but invalid for this index).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from ..core.errors import ServiceError
 
 
 class VectorError(ServiceError):
-    """An answer ``{"error": text, "status": code}``."""
+    """An error response ``{"error": text, "status": code}``."""
 
 
 UNAUTHORIZED = "Unauthorized: Invalid auth token"
@@ -21,22 +22,22 @@ FETCH_WHAT = "Only one of ids or prefix must be provided."
 
 
 def bad_request(message: str) -> VectorError:
-    """A malformed request."""
+    """Return the error for a malformed request."""
     return VectorError(400, message)
 
 
 def unprocessable(message: str) -> VectorError:
-    """A well-formed request that is invalid for this index."""
+    """Return the error for a well-formed request that is invalid for this index."""
     return VectorError(422, message)
 
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
-    """A dense vector of another dimension than the index's."""
+    """Return the error for a dense vector whose dimension is not that of the index."""
     return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
 
 
 def no_embedding_model() -> VectorError:
-    """Text for an index that cannot embed it."""
+    """Return the error for text sent to an index without an embedding model."""
     return VectorError(
         422,
         "Embedding data for this index is not allowed. "
@@ -45,17 +46,19 @@ def no_embedding_model() -> VectorError:
 
 
 def namespace_missing(namespace: str, index: str) -> VectorError:
-    """A namespace to delete or rename that does not exist."""
+    """Return the error for deleting or renaming a namespace that does not exist."""
     return VectorError(404, f"Namespace {namespace} for the index {index} does not exist")
 
 
 def invalid_filter(line: int, column: int, what: str) -> VectorError:
-    """A filter with a syntax error; the column counts from 0."""
+    """Return the error for a filter with a syntax error; columns are counted from 0."""
     return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
 
 
 def cursor_missing(uuid: str) -> VectorError:
-    """A resumable query that never existed, was closed, or was idle for too long."""
+    """Return the error for a resumable query that never existed, was closed, or was idle for too
+    long.
+    """
     return VectorError(
         404,
         f"Resumable query {uuid[:80]!r} does not exist: it was never started, was ended, "
@@ -64,11 +67,11 @@ def cursor_missing(uuid: str) -> VectorError:
 
 
 def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
-    """A value above a limit of the index."""
+    """Return the error for a value above a limit of the index."""
     unit = unit and f" {unit}"
     return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:
-    """The day's quota is used up."""
+    """Return the error for a day's quota that is used up."""
     return VectorError(429, f"Exceeded daily {what} limit: {limit}")

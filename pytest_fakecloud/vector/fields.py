@@ -1,14 +1,15 @@
 """Conversion of JSON values into records, changes and queries, with their size limits.
 
-Invalid values raise ``VectorError``, which names the field, the value and what was expected: 422
-for a field whose value is missing, of a wrong JSON type or not a finite float32; 400 for a body
-that is not a JSON object, for an unknown field, and for an invalid value of the right type or above
-a limit. This module does not know the index's kind or dimension.
+An invalid value raises ``VectorError``, whose message names the field, the value and what was
+expected. The status is 422 for a field whose value is missing, of a wrong JSON type or not a finite
+float32. It is 400 for a body that is not a JSON object, for an unknown field, and for a value of
+the right type that is invalid or above a limit. This module does not know the index's kind or
+dimension.
 
 Decided here: values are not converted (a string is not a list of one string), except ids and
-cursors, which may be numbers (facts); a field of another endpoint is ignored, because clients pass
-whole option objects; a name that no endpoint has is an error, because it is probably misspelled; an
-empty sparse vector is an error, as an empty dense one is.
+cursors, which may be numbers (the service accepts both). A field of another endpoint is ignored,
+because clients pass whole option objects. A field name that no endpoint has is an error, because it
+is probably misspelled. An empty sparse vector is an error, as an empty dense one is.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ DEFAULT_MAX_IDLE = 3600
 
 
 class Include:
-    """The optional parts of a record that an answer contains."""
+    """The optional parts of a record that a response includes."""
 
     __slots__ = ("data", "metadata", "vectors")
 
@@ -87,7 +88,7 @@ class Include:
 
 
 def shown(value: Any) -> str:
-    """Return a short form of a value for error messages."""
+    """Return a value in a short form for error messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -100,12 +101,12 @@ def shown(value: Any) -> str:
 
 
 def wrong(field: str, expected: str, value: Any) -> errors.VectorError:
-    """Return the error for a field of the wrong type."""
+    """Return the error for a field whose value has the wrong type."""
     return errors.unprocessable(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
 def meaningless(field: str, expected: str, value: Any) -> errors.VectorError:
-    """Return the error for a field with an invalid value of the right type."""
+    """Return the error for a field whose value has the right type but is invalid."""
     return errors.bad_request(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
@@ -115,13 +116,14 @@ def missing(field: str, expected: str) -> errors.VectorError:
 
 
 def as_floats(value: Any, field: str = "vector") -> Floats:
-    """Convert a list of numbers to a float32 array; ``VectorError`` for anything else or beyond
-    float32.
+    """Convert a list of numbers to a float32 array. Raises ``VectorError`` for anything else and
+    for numbers beyond float32's range.
     """
     if not isinstance(value, list):
         raise wrong(field, "an array of numbers", value)
     kinds = list(map(type, value))
-    if kinds.count(float) != len(value):  # The fastest check, for by far the most common case.
+    # This fast check suffices for a list of floats, by far the most common case.
+    if kinds.count(float) != len(value):
         for place, kind in enumerate(kinds):
             if kind is not float and kind is not int:
                 raise wrong(f"{field}[{place}]", "a number", value[place])
@@ -134,7 +136,7 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
 
 
 def from_array(value: NDArray[Any], field: str = "vector") -> Floats:
-    """Convert a one-dimensional array to float32, without a detour through Python numbers."""
+    """Convert a one-dimensional array to float32 without converting its elements to Python numbers."""
     if value.ndim != 1 or value.dtype.kind not in "fiu":
         shape = "x".join(map(str, value.shape))
         raise wrong(field, "an array of numbers", f"array of {shape} {value.dtype}")
@@ -183,7 +185,7 @@ class FieldReader:
     # -- bodies ----------------------------------------------------------------------------------
 
     def json(self, body: bytes) -> Any:
-        """Return the JSON value of a body."""
+        """Return the parsed JSON of a body."""
         if not body.strip():
             raise errors.bad_request("The request body is empty, JSON was expected")
         try:
@@ -192,11 +194,12 @@ class FieldReader:
             raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
 
     def fields(self, value: Any, what: str = "The request body") -> Mapping[str, Any]:
-        """Return a JSON object whose names are all known."""
+        """Return the value if it is a JSON object and all its field names are known."""
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
-            import difflib  # The import costs 1 ms, and most requests are correct.
+            # Imported here because it costs 1 ms, and most requests contain no unknown field.
+            import difflib
 
             name = min(value.keys() - KNOWN)
             near = difflib.get_close_matches(_camel(name), KNOWN, n=1, cutoff=0.5)
@@ -207,14 +210,14 @@ class FieldReader:
     # -- single fields ---------------------------------------------------------------------------
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
-        """Return a string, None if absent or null."""
+        """Return a string, or None if it is absent or null."""
         value = fields.get(name)
         if value is None or isinstance(value, str):
             return value
         raise wrong(name, "a string", value)
 
     def required_text(self, fields: Mapping[str, Any], name: str) -> str:
-        """Return a required string."""
+        """Return a string; raise ``VectorError`` if it is absent or null."""
         value = self.text(fields, name)
         if value is None:
             raise missing(name, "a string")
@@ -236,7 +239,7 @@ class FieldReader:
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
-        """Return a boolean, False if absent or null."""
+        """Return a boolean, or False if it is absent or null."""
         value = fields.get(name)
         if value is None:
             return False
@@ -245,7 +248,9 @@ class FieldReader:
         return value
 
     def choice(self, fields: Mapping[str, Any], name: str, choices: type[Choice]) -> Choice | None:
-        """Return one of some words in any case, None if absent or null."""
+        """Return the value if it is one of the allowed words (case-insensitive), or None if it is
+        absent or null.
+        """
         value = fields.get(name)
         if value is None:
             return None
@@ -277,7 +282,9 @@ class FieldReader:
         return [self.id(item, f"ids[{place}]") for place, item in enumerate(value)]
 
     def cursor(self, fields: Mapping[str, Any]) -> int:
-        """Return the position of a scan: absent, empty, or a decimal number as string or number."""
+        """Return the cursor of a scan, given as a number or a decimal string; 0 if it is absent or
+        empty.
+        """
         value = fields.get("cursor")
         if value is None or value == "":
             return 0
@@ -293,7 +300,7 @@ class FieldReader:
         return int(text)
 
     def include(self, fields: Mapping[str, Any]) -> Include:
-        """Return the three include flags."""
+        """Return the flags that select the optional parts of a record."""
         return Include(
             self.flag(fields, "includeVectors"),
             self.flag(fields, "includeMetadata"),
@@ -301,7 +308,7 @@ class FieldReader:
         )
 
     def metadata(self, fields: Mapping[str, Any]) -> Metadata | None:
-        """Return a metadata object within the size limit, None if absent or null."""
+        """Return a metadata object within the size limit, or None if it is absent or null."""
         value = fields.get("metadata")
         if value is None:
             return None
@@ -311,7 +318,7 @@ class FieldReader:
         return value
 
     def data(self, fields: Mapping[str, Any]) -> str | None:
-        """Return a record's text within the size limit, None if absent or null."""
+        """Return a record's text within the size limit, or None if it is absent or null."""
         value = self.text(fields, "data")
         limit = self.limits.data_bytes
         if value is not None and limit is not None and len(value.encode()) > limit:
@@ -319,19 +326,19 @@ class FieldReader:
         return value
 
     def required_data(self, fields: Mapping[str, Any]) -> str:
-        """Return the required text of a record or query."""
+        """Return the text of a record or query; raise ``VectorError`` if it is absent or null."""
         value = self.data(fields)
         if value is None:
             raise missing("data", "a string")
         return value
 
     def vector(self, fields: Mapping[str, Any]) -> Floats | None:
-        """Return a dense vector, None if absent or null."""
+        """Return a dense vector, or None if it is absent or null."""
         value = fields.get("vector")
         return None if value is None else as_floats(value)
 
     def sparse(self, fields: Mapping[str, Any]) -> SparseVector | None:
-        """Return a non-empty sparse vector, None if absent or null."""
+        """Return a non-empty sparse vector, or None if it is absent or null."""
         value = fields.get("sparseVector")
         if value is None:
             return None
@@ -348,7 +355,7 @@ class FieldReader:
     # -- wholes ----------------------------------------------------------------------------------
 
     def record(self, value: Any) -> VectorRecord:
-        """Return a record with its vectors, as ``upsert`` takes it."""
+        """Return a record with its vectors, from an item of an ``upsert`` request."""
         fields = self.fields(value, "A vector")
         return VectorRecord(
             self.id(fields.get("id")),
@@ -359,7 +366,7 @@ class FieldReader:
         )
 
     def change(self, value: Any) -> Change:
-        """Return the change of an ``update``."""
+        """Return the change that an ``update`` request describes."""
         fields = self.fields(value)
         change = Change(
             self.id(fields.get("id")),
@@ -379,7 +386,7 @@ class FieldReader:
         return change
 
     def query(self, fields: Mapping[str, Any]) -> VectorQuery:
-        """Return a query with its vectors (none for a text query)."""
+        """Return a query with its vectors; a text query has none yet."""
         return VectorQuery(
             self.vector(fields),
             self.sparse(fields),
@@ -399,7 +406,7 @@ class FieldReader:
         return value
 
     def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:
-        """Return the components that a text query searches."""
+        """Return which components of a hybrid index a text query searches."""
         return self.choice(fields, "queryMode", QueryMode) or QueryMode.HYBRID
 
     def max_idle_us(self, fields: Mapping[str, Any]) -> int:

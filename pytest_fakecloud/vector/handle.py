@@ -33,10 +33,11 @@ EVERY_PART = Include(True, True, True)
 
 
 class PendingChanges(Found[Item]):
-    """The changes that queries do not see yet; as a ``with`` block, holds those made inside.
+    """The changes that queries do not see yet. Used as a ``with`` block, it holds back the changes
+    made in the block.
 
-    At the end of the block, all pending changes become ready, unless changes were already held
-    before it. The list then contains the changes that were pending until then.
+    At the end of the block, all pending changes become ready, unless changes were already being
+    held before the block. The list then contains the changes that were pending until then.
     """
 
     def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
@@ -59,8 +60,8 @@ class PendingChanges(Found[Item]):
 class VectorIndex(Handle):
     """A fake vector index: dense, sparse or hybrid, with or without an embedding.
 
-    ``settings`` are the keywords of ``VectorSettings``; ``VectorConfig`` describes each. Raises
-    ``ContractError`` for invalid settings.
+    ``settings`` are the keywords of ``VectorSettings``; ``VectorConfig`` describes each of them.
+    Raises ``ContractError`` for invalid settings.
     """
 
     service: ClassVar[str] = "vector"
@@ -103,7 +104,8 @@ class VectorIndex(Handle):
         )
         self._reader = app.reader
         self._embedder = embedder
-        # Before the server starts, so that data that cannot be loaded leaves no server behind.
+        # Load the data before the server starts, so that an error in the data leaves no server
+        # running.
         self._create(config.namespaces)
         super().__init__(context, app, config)
 
@@ -168,11 +170,12 @@ class VectorIndex(Handle):
 
     @action
     def load(self, data: Loadable, *, namespace: str = DEFAULT_NAMESPACE) -> None:
-        """Load records, ready for queries immediately; all of them or, with an error, none.
+        """Load records and make them ready for queries immediately. If any record is invalid, none
+        are loaded.
 
-        ``data`` is a list of records, a mapping from id to vector, text or record, or the path of a
-        ``.jsonl``, ``.json`` or ``.npz`` file. A record with a ``namespace`` is loaded into that
-        one. Raises ``ContractError`` for invalid data.
+        ``data`` is a list of records; a mapping from id to vector, text or record; or the path of a
+        ``.jsonl``, ``.json`` or ``.npz`` file. A record with a ``namespace`` field is loaded into
+        that namespace. Raises ``ContractError`` for invalid data.
         """
         __tracebackhide__ = True
         _check_namespace(namespace)
@@ -188,9 +191,11 @@ class VectorIndex(Handle):
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Found[Item]:
-        """Return the records of a namespace in insertion order, as ``/fetch`` returns them.
+        """Return the records of a namespace in insertion order, in the form that ``/fetch``
+        returns.
 
-        ``limit`` returns only the first records. Empty if the namespace does not exist.
+        ``limit`` is the maximum number of records. The list is empty if the namespace does not
+        exist.
         """
         __tracebackhide__ = True
         _check_namespace(namespace)
@@ -200,13 +205,14 @@ class VectorIndex(Handle):
         return found_of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
     def namespaces(self) -> list[str]:
-        """Return the names of all namespaces, the default one ("") first."""
+        """Return the names of all namespaces, with the default namespace ("") first."""
         return self._engine.namespaces()
 
     def pending(self) -> PendingChanges:
         """Return the changes that queries do not see yet, each with its ``namespace``.
 
-        As a ``with`` block, it holds every change made inside, and makes them ready at its end.
+        Used as a ``with`` block, it holds every change made in the block, and makes all changes
+        ready at the end.
         """
         __tracebackhide__ = True
         return PendingChanges(
@@ -216,19 +222,21 @@ class VectorIndex(Handle):
 
     @action
     def hold_pending(self) -> None:
-        """Keep new changes out of queries and counts; fetch and range see them."""
+        """Hide new changes from queries and counts until ``release_pending()``; fetch and range
+        return them.
+        """
         self._engine.hold_pending()
 
     @action
     def release_pending(self) -> None:
-        """Make all pending changes ready, and stop holding."""
+        """Make all pending changes ready, and stop holding new changes."""
         self._engine.release_pending()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
         """Return whether a record with this metadata matches a filter.
 
-        ``metadata`` None is a record without metadata. Raises ``ContractError`` with the service's
-        text for an invalid filter, and for metadata that has no JSON form.
+        ``metadata`` None stands for a record without metadata. Raises ``ContractError``, with the
+        service's message, for an invalid filter, and for metadata that cannot be written as JSON.
         """
         __tracebackhide__ = True
         if not isinstance(filter, str):
@@ -254,11 +262,12 @@ class VectorIndex(Handle):
         times: int | None = None,
         **where: Unpack[UpsertFields],
     ) -> Found[Item]:
-        """Return the successfully upserted records that match, as clients sent them.
+        """Return the matching records that were upserted successfully, as clients sent them.
 
-        Fails unless there is at least one, or exactly ``times``, and names the closest and how they
-        differ, or why they were rejected. Two vectors match if they are equal in float32. A field
-        can be a value, a string with ``*``, a pattern or a function.
+        Fails unless there is at least one, or exactly ``times``. The message describes the closest
+        records and how they differ, or why records were rejected. Two vectors match if they are
+        equal in float32. A field's condition can be a value, a string with ``*``, a compiled
+        pattern or a function.
         """
         __tracebackhide__ = True
         return expect(
@@ -281,11 +290,12 @@ class VectorIndex(Handle):
     def assert_queried(
         self, *, times: int | None = None, **where: Unpack[QueryFields]
     ) -> Found[Item]:
-        """Return the successful queries that match, with their defaults filled in.
+        """Return the matching queries that were successful, with their defaults filled in.
 
-        Each query of a batch counts. Fails unless there is at least one, or exactly ``times``, and
-        names the closest and how they differ, or why they were rejected. Two vectors match if they
-        are equal in float32. A field can be a value, a string with ``*``, a pattern or a function.
+        Each query of a batch counts. Fails unless there is at least one, or exactly ``times``. The
+        message describes the closest queries and how they differ, or why queries were rejected. Two
+        vectors match if they are equal in float32. A field's condition can be a value, a string
+        with ``*``, a compiled pattern or a function.
         """
         __tracebackhide__ = True
         return expect(

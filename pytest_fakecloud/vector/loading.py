@@ -40,7 +40,7 @@ Raw = dict[str, Any]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_MEMBERS = 1_000_000
 COLUMNS = ("ids", "metadata", "data")
-"""The arrays of an ``.npz`` file that are allowed beside ``vectors``."""
+"""The arrays that an ``.npz`` file may contain besides ``vectors``."""
 SHAPES = (
     "a list of records, a mapping from id to vector, text or record, "
     "or the path of a .jsonl, .json or .npz file"
@@ -54,9 +54,10 @@ def read_records(
     *,
     dimension: int | None = None,
 ) -> list[tuple[str | None, VectorRecord]]:
-    """Yield every record of a source with its namespace, None if it has none.
+    """Yield every record of a source with its namespace, or None if the record names none.
 
-    ``dimension`` is that of all dense vectors; with None, the first one determines it.
+    ``dimension`` is the length that all dense vectors must have; if it is None, the first vector
+    determines it.
     """
     records = []
     for where, value in _values(source):
@@ -100,7 +101,7 @@ def _read(
 
 
 def _plain(raw: Raw) -> Raw:
-    """Return the record as JSON would represent it: lists for tuples and arrays, no other types."""
+    """Return the record with only JSON types: tuples and arrays become lists."""
     if "sparse_vector" in raw:
         if "sparseVector" in raw:
             raise ContractError("a record has sparseVector or sparse_vector, not both")
@@ -115,7 +116,7 @@ def _plain(raw: Raw) -> Raw:
 
 
 def as_json(value: object, what: str) -> Any:
-    """Return a value as JSON would represent it; ``ContractError`` if it has no JSON form."""
+    """Return a value with only JSON types; raise ``ContractError`` if it cannot be written as JSON."""
     try:
         text = orjson.dumps(value, _listed, orjson.OPT_SERIALIZE_NUMPY)
     except (TypeError, ValueError) as error:
@@ -128,7 +129,7 @@ def as_json(value: object, what: str) -> Any:
 
 
 def _listed(value: object) -> object:
-    """Return the JSON form of a value that orjson does not know."""
+    """Return a JSON form of a value whose type orjson does not support."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):
@@ -139,7 +140,7 @@ def _listed(value: object) -> object:
 
 
 def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
-    """Return the path of a NaN or infinity, which JSON writes as null; None if there is none."""
+    """Return the path of a NaN or infinity, which orjson writes as null, or None if there is none."""
     if plain is None:
         number = isinstance(value, float | np.floating) and not math.isfinite(value)
         return (place.lstrip(".") or "it") if number else None
@@ -147,7 +148,7 @@ def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
     if isinstance(value, Mapping) and isinstance(plain, dict):
         steps = ((f".{name}", value.get(name), item) for name, item in plain.items())
     elif isinstance(value, list | tuple | np.ndarray) and isinstance(plain, list):
-        # Most lists are vectors, so skip numbers first.
+        # Most lists are vectors, so skip their numbers without a recursive call.
         numbers = [n for n, item in enumerate(plain) if type(item) is not float]
         steps = ((f"[{number}]", value[number], plain[number]) for number in numbers)
     found = (_not_finite(part, item, place + step) for step, part, item in steps)
@@ -155,8 +156,8 @@ def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
 
 
 def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each record as given, and its position: its number, or its line or row of the file
-    ``name``.
+    """Yield each record as given, with its position for error messages: its number, or its line or
+    row in the file ``name``.
     """
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
@@ -205,7 +206,7 @@ def _one(value: object) -> Raw:
 
 
 def _fields(value: object) -> Raw | None:
-    """Return the fields of a record, None if the value is not a record."""
+    """Return the fields of a record, or None if the value is not a record."""
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type) and not _is_sparse_vector(value):
@@ -214,7 +215,9 @@ def _fields(value: object) -> Raw | None:
 
 
 def _is_sparse_vector(value: object) -> bool:
-    """Return whether a value is a list of indices and one of values, and not a list of numbers."""
+    """Return whether a value is a list of indices and a list of values, rather than a list of
+    numbers.
+    """
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_sequence, value))
     return not isinstance(value, Mapping) and is_sparse(value)
@@ -251,7 +254,8 @@ def _json(text: bytes, where: str) -> Any:
 
 def _arrays(path: Path) -> dict[str, Any]:
     try:
-        # If given a path, numpy leaves the file open when it is not an archive.
+        # Open the file here: if numpy gets a path, it leaves the file open when the file is not an
+        # archive.
         with open_file(path, DATA_BYTES) as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:
@@ -263,8 +267,8 @@ def _arrays(path: Path) -> dict[str, Any]:
     except ContractError:
         raise
     except Exception as error:
-        # A damaged archive can fail in any layer; an .npy file is an array, which is not a context
-        # manager.
+        # A damaged archive can raise errors of any library layer. A ``TypeError`` can also mean an
+        # .npy file: it loads as an array, which is not a context manager.
         raise ContractError(
             f"{path.name!s:.200} is not an .npz file of plain arrays (numpy.savez): {error!s:.300}"
         ) from None

@@ -1,7 +1,7 @@
 """The fields of records, upserts and queries that assertions can match.
 
-An id can be an integer, as clients send it. Two vectors match if they are equal in float32, which
-is how the index stores them. Decided here.
+Decided here: an id can be given as an integer, as clients may send it; two vectors match if they
+are equal in float32, which is how the index stores them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UpsertFields(TypedDict, total=False):
 
 
 class QueryFields(TypedDict, total=False):
-    """Fields of a query that assertions can match, with the service's names and ``top_k``."""
+    """Fields of a query that assertions can match: the service's names, and ``top_k``."""
 
     top_k: Asked[int]
     filter: Asked[str]
@@ -88,12 +88,13 @@ class _Vector(Sort):
         if not isinstance(found, list) or len(found) != len(wanted):
             return False
         try:
-            # Most vectors differ in their first number, and comparing the others costs far more.
+            # Most vectors already differ in their first number, and comparing all numbers costs far
+            # more.
             if found and np.float32(found[0]) != np.float32(wanted[0]):
                 return False
             return bool(np.array_equal(_floats(found), _floats(wanted)))
         except (VectorError, ValueError, TypeError, OverflowError):
-            return False  # A value that a client sent and the index rejected.
+            return False  # ``found`` is a value that a client sent and the index rejected.
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         try:
@@ -133,10 +134,10 @@ _PARTS = {
     "data": Field(TEXT),
 }
 RECORD_FIELDS: Mapping[str, Field] = {"id": Field(_Id(), optional=False), **_PARTS}
-"""Fields of a record of a namespace."""
+"""Fields that a record stored in a namespace can be matched by."""
 
 UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, optional=False)}
-"""Fields of a record that was upserted or is pending."""
+"""Fields that an upserted or pending record can be matched by."""
 
 QUERY_FIELDS: Mapping[str, Field] = {
     "top_k": Field(whole_number(1), _top_k, optional=False),
@@ -154,4 +155,4 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "queryMode": Field(one_of("query mode", QueryMode, fold=True)),
     "maxIdle": Field(whole_number(0)),
 }
-"""Fields of a query, with the service's names and those of the assertion."""
+"""Fields that a query can be matched by: the service's names, and those of the assertion."""

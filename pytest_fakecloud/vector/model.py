@@ -1,4 +1,4 @@
-"""Values of the index: kinds, records, queries, hits."""
+"""The value types of the index: kinds, records, queries, hits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Fusion(StrEnum):
 
 
 class QueryMode(StrEnum):
-    """The components of a hybrid index that a text query searches."""
+    """Which components of a hybrid index a text query searches."""
 
     HYBRID = "HYBRID"
     DENSE = "DENSE"
@@ -77,7 +77,8 @@ class UpdateMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
-    """Values at some of the signed 32-bit dimensions, in the given order and with duplicates.
+    """Values at some of the signed 32-bit dimensions, in the given order; a dimension can be
+    repeated.
 
     ``indices`` and ``values`` have equal length.
     """
@@ -98,7 +99,7 @@ class VectorRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """An update of a record; a part that is None does not change."""
+    """An update of a record; a part that is None stays unchanged."""
 
     id: str
     vector: Floats | None = None
@@ -112,7 +113,7 @@ class Change:
 class VectorQuery:
     """A query: its vectors, the number of hits, and its filter.
 
-    With ``with_vectors`` False, the records of the hits have no vectors, which saves copying them.
+    If ``with_vectors`` is False, the records of the hits have no vectors, which saves copying them.
     """
 
     vector: Floats | None = None
@@ -125,7 +126,7 @@ class VectorQuery:
 
 
 class Hit(NamedTuple):
-    """A hit: a record and its score, a float32."""
+    """A record that a query found, with its float32 score."""
 
     score: np.float32
     record: VectorRecord
@@ -141,7 +142,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceInfo:
-    """The numbers of ready records and of pending changes of a namespace."""
+    """The number of ready records and the number of pending changes of a namespace."""
 
     vector_count: int
     pending_vector_count: int
@@ -149,7 +150,7 @@ class NamespaceInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """The content of ``/info`` with Python names; ``index_size`` is in bytes."""
+    """The content of an ``/info`` response, with Python names; ``index_size`` is in bytes."""
 
     kind: Kind
     similarity: Similarity

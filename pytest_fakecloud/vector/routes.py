@@ -1,13 +1,13 @@
-"""The REST API of the index: each command is a path, followed by the namespace.
+"""The REST API of the index: the path of a request is a command followed by the namespace.
 
-``/upsert`` is the default namespace, ``/upsert/a/b`` the namespace ``a/b``: clients do not escape
-names, so everything after the first slash is the name, with percent escapes decoded once. Every
-command accepts GET, POST, PUT and DELETE, with a body of any content type, because clients and
-documentation use different ones for the same command.
+``/upsert`` refers to the default namespace, ``/upsert/a/b`` to the namespace ``a/b``: clients do
+not escape names, so everything after the first slash is the name, with percent escapes decoded
+once. Every command accepts GET, POST, PUT and DELETE, with a body of any content type, because
+clients and documentation use different methods and types for the same command.
 
-Answers are ``{"result": …}`` or ``{"error": text, "status": code}``, never both. Parts of a record
-that were not requested or do not exist are left out. Numbers are the shortest decimals that give
-the same float32 again.
+A response is ``{"result": …}`` or ``{"error": text, "status": code}``, never both. Parts of a
+record that were not requested or do not exist are omitted. A number is the shortest decimal that
+converts back to the same float32.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WRITING = (
     "delete-namespace/{namespace*}",
     "rename-namespace",
 )
-"""Paths of commands that the read-only token may not send."""
+"""Paths of the commands that the read-only token may not call."""
 _READING = (
     "query/{namespace*}",
     "query-data/{namespace*}",
@@ -71,7 +71,7 @@ _BODY_FACTS = (
     "metadataUpdateMode", "newNamespace", "prefix", "queryMode", "topK", "uuid",
     "weightingStrategy",
 )  # fmt: skip
-"""Fields of a body besides vectors."""
+"""Fields of a request body that the journal records: all except vectors."""
 
 
 def _name(path: str) -> str:
@@ -82,12 +82,13 @@ class VectorApp(App):
     """Translates requests into calls of the engine.
 
     ``credentials`` returns the current token and the current read-only token. ``embedder`` is None
-    for an index without a model. ``range_limit`` is the page size of a range without a limit.
+    for an index without a model. ``range_limit`` is the page size of a range request without a
+    limit.
     """
 
     service = "vector"
     writes: ClassVar[frozenset[str]] = frozenset(map(_name, _WRITING))
-    """Commands that the read-only token may not send."""
+    """Commands that the read-only token may not call."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "command": Field(one_of("command", map(_name, _WRITING + _READING))),
         "namespace": Field(TEXT),
@@ -109,7 +110,7 @@ class VectorApp(App):
         self._range_limit = range_limit
 
     def routes(self) -> list[Route]:
-        """Return a route for each command; the method that serves it has its name."""
+        """Return a route for each command; the method that serves a command has the command's name."""
         return [
             Route(METHODS, f"/{path}", name, _command(getattr(self, name.replace("-", "_"))))
             for path in _WRITING + _READING
@@ -119,7 +120,9 @@ class VectorApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """Return ``"default"`` or ``"read_only"``; the read-only token may not write."""
+        """Return ``"default"`` or ``"read_only"``, the token that was used. The read-only token may
+        not write.
+        """
         given = bearer_token(request.fields.get("authorization"))
         token, read_only = self._credentials()
         if same(given, token):
@@ -131,15 +134,16 @@ class VectorApp(App):
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Return an object with ``error`` (the text) and ``status`` (the code).
+        """Return an object with ``error`` (the message) and ``status`` (the code).
 
-        One client reads only the body, another only the status line.
+        The status is also in the body, because one client reads only the body and another only the
+        status line.
         """
         body = {"error": error.message, "status": error.status}
         return Answer(body, error.status, error.headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return command, namespace, and the fields of the body that are not vectors."""
+        """Return the command, the namespace, and the fields of the body that are not vectors."""
         facts: dict[str, Any] = {
             "command": request.route,
             "namespace": _namespace(request),
@@ -156,7 +160,7 @@ class VectorApp(App):
         return facts
 
     def dump(self, value: object) -> bytes:
-        """Return JSON, with float32 arrays and scores as their shortest decimals."""
+        """Return JSON in which float32 arrays and scores are written as their shortest decimals."""
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
     # -- writing ---------------------------------------------------------------------------------
@@ -169,7 +173,7 @@ class VectorApp(App):
         return SUCCESS
 
     def upsert_data(self, request: Request) -> object:
-        """Upsert a text record or an array of them; the text is stored as ``data``."""
+        """Upsert a text record or an array of them; each text is embedded and stored as ``data``."""
         embedder = self._embedder()
         records = []
         for item in self._items(request):
@@ -190,7 +194,7 @@ class VectorApp(App):
         return {"updated": int(self.engine.update(_namespace(request), change))}
 
     def delete(self, request: Request) -> object:
-        """Delete by exactly one of ids, prefix and filter; a bare array contains ids."""
+        """Delete records by exactly one of ids, prefix and filter; a bare array contains ids."""
         fields = self._fields_or_ids(request)
         given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         if len(given) != 1:
@@ -207,7 +211,7 @@ class VectorApp(App):
         return {"deleted": deleted}
 
     def reset(self, request: Request) -> object:
-        """Empty the namespace, or with ``?all`` every namespace."""
+        """Empty the namespace or, with ``?all``, every namespace."""
         flag = request.query("all")
         if flag is not None and flag.lower() not in ("false", "0"):
             self.engine.reset_all()
@@ -236,7 +240,7 @@ class VectorApp(App):
         ]
 
     def range(self, request: Request) -> object:
-        """Return a page of the records in insertion order; without a body, the first page."""
+        """Return a page of the records in insertion order; without a request body, the first page."""
         fields = self._fields(request) if request.body.strip() else {}
         include = self.reader.include(fields)
         page = self.engine.range(
@@ -251,14 +255,14 @@ class VectorApp(App):
         }
 
     def random(self, request: Request) -> object:
-        """Return a random record with its vectors, null if the namespace is empty."""
+        """Return a random record with its vectors, or null if the namespace is empty."""
         record = self.engine.random(_namespace(request))
         return None if record is None else record_json(record, Include(vectors=True))
 
     # -- querying --------------------------------------------------------------------------------
 
     def query(self, request: Request) -> object:
-        """Return the nearest records of a query, or of each query of an array."""
+        """Return the nearest records for a query, or for each query of an array."""
         return self._queries(request, self._vector_query)
 
     def query_data(self, request: Request) -> object:
@@ -267,7 +271,7 @@ class VectorApp(App):
         return self._queries(request, self._text_query)
 
     def resumable_query(self, request: Request) -> object:
-        """Return the first hits and a uuid to request more."""
+        """Return the first hits, and a uuid with which more can be requested."""
         return self._start(request, self._vector_query)
 
     def resumable_query_data(self, request: Request) -> object:
@@ -276,7 +280,7 @@ class VectorApp(App):
         return self._start(request, self._text_query)
 
     def resumable_query_next(self, request: Request) -> object:
-        """Return the next hits of a resumable query, empty if there are no more."""
+        """Return the next hits of a resumable query; the list is empty if there are no more."""
         fields = self._fields(request)
         uuid = self.reader.required_text(fields, "uuid")
         if fields.get("additionalK") is None:
@@ -313,7 +317,7 @@ class VectorApp(App):
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
-                self._embedder()  # An index without a model accepts text on no path.
+                self._embedder()  # Without a model, text is the same error on every path.
             raise errors.bad_request("A query by data belongs to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 
@@ -337,11 +341,11 @@ class VectorApp(App):
         return info_json(self.engine.info())
 
     def list_namespaces(self, request: Request) -> object:
-        """Return all names, the default one ("") first."""
+        """Return all names, with the default namespace ("") first."""
         return self.engine.namespaces()
 
     def delete_namespace(self, request: Request) -> object:
-        """Delete the namespace of the path."""
+        """Delete the namespace named in the path."""
         self.engine.delete_namespace(_namespace(request))
         return SUCCESS
 
@@ -379,7 +383,7 @@ class VectorApp(App):
         return self.embedder
 
     def _check_known_model(self, records: Sequence[VectorRecord]) -> None:
-        """A text without a vector is meant to be embedded, which ``upsert`` does not do."""
+        """Reject records that have text but no vector if the index has no model."""
         if self.embedder is None and any(
             record.data is not None and not _has_vectors(record) for record in records
         ):
@@ -415,7 +419,7 @@ def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
 
 
 def record_json(record: VectorRecord, include: Include) -> dict[str, Any]:
-    """Return a record as fetch, range and random return it; missing parts are left out."""
+    """Return a record in the form of fetch, range and random; missing parts are omitted."""
     answer: dict[str, Any] = {"id": record.id}
     _add_parts(answer, record, include)
     return answer

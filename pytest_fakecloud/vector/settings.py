@@ -27,11 +27,15 @@ from .model import Kind as VectorKind
 
 E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
-"""A list of records, a mapping from id to vector, text or record, or the path of a file."""
+"""The data to load: a list of records; a mapping from id to vector, text or record; or the path of
+a file.
+"""
 
 
 class VectorSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.vector_index()`` and of the marker; ``VectorConfig`` describes them."""
+    """The keywords of ``Cloud.vector_index()`` and of the marker; ``VectorConfig`` describes each
+    of them.
+    """
 
     dimension: int | None
     similarity: str
@@ -56,12 +60,12 @@ class VectorLimits:
     """Upper limits; None disables a limit.
 
     ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 per vector) and
-    ``prefix_fetch`` (1000 records; more are cut off, without an error) are the vendor's documented
-    limits. ``filter_bytes`` is decided here: the service is known to reject a filter of 11 kB. All
-    others are off by default: ``dimension`` (the vendor's plans: 1536, 3072, 5376), ``top_k``,
-    ``ids_per_call``, ``vectors_per_call``, ``id_bytes``, ``namespaces``, ``resumable_queries``
-    (open at the same time), ``daily_queries`` and ``daily_updates`` (per UTC day of the clock; the
-    free plan has 10,000 of each).
+    ``prefix_fetch`` (1000 records; further records are omitted without an error) are the vendor's
+    documented limits. ``filter_bytes`` is decided here: the service is known to reject a filter of
+    11 kB. All others are off by default: ``dimension`` (in the vendor's plans: 1536, 3072 or 5376),
+    ``top_k``, ``ids_per_call``, ``vectors_per_call``, ``id_bytes``, ``namespaces``,
+    ``resumable_queries`` (open at the same time), ``daily_queries`` and ``daily_updates`` (per UTC
+    day of the fake clock; the free plan has 10,000 of each).
     """
 
     metadata_bytes: int | None = setting(48 * 1024, _LIMIT)
@@ -90,7 +94,7 @@ def _limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorL
 def _is_names(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(isinstance(name, str) for name in value)
-    # An iterator is not checked, because its names can be read only once.
+    # The names of an iterator are not checked, because they can be read only once.
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
@@ -111,10 +115,12 @@ _NAMESPACES: Kind[Iterable[str] | Mapping[str, Loadable]] = Kind(
 
 
 def _word(accepts: Any, words: type[E]) -> Kind[E]:
-    """Accept a member of an enumeration by its name, in any case."""
+    """Return the kind of a setting that accepts a member of an enumeration by its name,
+    case-insensitively.
+    """
 
     def name(value: str) -> str:
-        # The documentation writes "Dot Product" for DOT_PRODUCT.
+        # Accept spaces, because the vendor's documentation writes "Dot Product" for DOT_PRODUCT.
         return value.upper().replace(" ", "_").replace("-", "_")
 
     return Kind(
@@ -127,40 +133,48 @@ def _word(accepts: Any, words: type[E]) -> Kind[E]:
 
 @dataclass(frozen=True, kw_only=True)
 class Approximation:
-    """Ways in which the service may be less than exact; all off by default.
+    """Ways in which the service's results may be inexact; all are off by default.
 
     All randomness is derived from the test's seed.
     """
 
     recall: float = setting(1.0, number(0, 1))
-    """Probability that a true dense neighbour is found; the next one replaces a lost one."""
+    """Probability that each true dense neighbour is found; the next best record replaces one that
+    is not.
+    """
     lose_first: bool = setting(False, SWITCH)
-    """Whether the best hit can be lost, too."""
+    """Whether the best hit can also be missed."""
     filter_budget: int | None = setting(None, optional(whole(1)))
-    """Number of best candidates that a filtered query examines; None: all."""
+    """Number of best candidates that a filtered query examines; None: all of them."""
     shuffle_ties: bool = setting(False, SWITCH)
-    """Whether hits with equal scores are in random order."""
+    """Whether hits with equal scores are returned in random order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VectorConfig(Approximation, HandleConfig):
-    """Settings of a ``VectorIndex``."""
+    """The settings of a ``VectorIndex``."""
 
     dimension: int | None = setting(None, optional(whole(1, MOST_DIMENSIONS)))
-    """Length of a dense vector; None: the first upsert determines it."""
+    """Length of the dense vectors; None: the first upsert determines it."""
     similarity: Similarity = setting("COSINE", _word(str, Similarity))
     """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
     kind: VectorKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], VectorKind))
-    """The kind of vectors; a record of a hybrid index has a dense and a sparse one."""
+    """The kind of vectors: dense, sparse or hybrid. A record of a hybrid index has a dense and a
+    sparse vector.
+    """
     embedding: Any = setting(False, _EMBEDDING)
-    """True hashes words; or the name of a model, a function, or a mapping from text to vector."""
+    """How text is embedded: True for the built-in hashing of words, the name of a model, a
+    function, or a mapping from text to vector.
+    """
     namespaces: Iterable[str] | Mapping[str, Loadable] = setting((), _NAMESPACES)
-    """Names of namespaces to create, or a mapping from name to data as for ``load()``."""
+    """Namespaces to create: their names, or a mapping from name to data in a form that ``load()``
+    accepts.
+    """
     limits: VectorLimits = setting(None, _LIMITS)
-    """Single limits, by the names below."""
+    """Limits to change, by the names listed below."""
     range_limit: int = setting(100, whole(1))
-    """Page size of a range without a limit."""
+    """Page size of a range request without a limit."""
     ready_after_us: int | None = setting(None, optional(duration("us")))
-    """Fake time until queries and counts see a change."""
+    """Fake time after which queries and counts see a change."""
     ready_after_reads: int | None = setting(None, optional(whole(1)))
-    """Number of queries and infos that do not see a change yet."""
+    """Number of query and info calls that do not see a change yet."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
 DAY_US = 86_400_000_000
-# Answers nest metadata in arrays and objects; orjson writes at most 254 levels.
+# Responses nest metadata in arrays and objects, and orjson writes at most 254 levels.
 ENVELOPE_LEVELS = 8
 
 
@@ -42,7 +42,8 @@ def check_metadata(metadata: Metadata, limits: VectorLimits) -> None:
 class Checks:
     """Raises ``VectorError`` for values that are well-formed but invalid for this index.
 
-    ``dimension`` is the index's; None while it has none.
+    The ``dimension`` argument of the methods is the index's current dimension, or None if no vector
+    has determined it yet.
     """
 
     def __init__(self, kind: Kind, limits: VectorLimits) -> None:
@@ -50,7 +51,9 @@ class Checks:
         self.limits = limits
 
     def records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
-        """Check the vectors of all records; return the dimension that the index has with them."""
+        """Check the vectors of all records; return the dimension that the index will have once they
+        are stored.
+        """
         for record in records:
             self._kind(record, "The vector", record.id)
             if self.kind.has_dense and record.vector is None:
@@ -83,15 +86,15 @@ class Checks:
         return self.filter(query.filter)
 
     def filter(self, text: str) -> Predicate | None:
-        """Return the compiled filter, None for an empty one."""
+        """Return the compiled filter, or None if the text is empty."""
         limit = self.limits.filter_bytes
         size = len(text.encode("utf-8", "surrogatepass"))
         if limit is not None and size > limit:
             raise errors.limit_exceeded("Filter size", size, limit, "bytes")
         if not text.strip():
             return None
-        # Compiling its patterns costs the first fake of a run 7 ms, and most queries have no
-        # filter.
+        # Imported here because compiling the module's patterns costs the first fake of a run 7 ms,
+        # and most queries have no filter.
         from ..filter.predicate import compile_filter
 
         return compile_filter(text)
@@ -129,7 +132,7 @@ class Checks:
 
 
 class VectorQuota:
-    """Counts the queries and updates of the current UTC day of the clock."""
+    """Counts queries and updates against daily limits; a day is a UTC day of the fake clock."""
 
     def __init__(self, limits: VectorLimits) -> None:
         self._limits = {"query": limits.daily_queries, "update": limits.daily_updates}
@@ -137,7 +140,9 @@ class VectorQuota:
         self._used: dict[str, int] = {}
 
     def spend(self, what: str, count: int, now_us: int) -> None:
-        """Count ``"query"`` or ``"update"`` requests, or raise ``VectorError`` 429."""
+        """Count a number of ``"query"`` or ``"update"`` requests; raise ``VectorError`` 429 if they
+        exceed the day's limit.
+        """
         limit = self._limits[what]
         if limit is None:
             return
@@ -150,9 +155,9 @@ class VectorQuota:
         self._used[what] = used
 
     def state(self) -> tuple[int, dict[str, int]]:
-        """Return the state for ``restore()``."""
+        """Return the counters, in a form that ``restore()`` accepts."""
         return self._day, dict(self._used)
 
     def restore(self, state: tuple[int, dict[str, int]]) -> None:
-        """Restore a state."""
+        """Restore the counters from what ``state()`` returned."""
         self._day, self._used = state[0], dict(state[1])

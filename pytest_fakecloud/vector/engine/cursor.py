@@ -1,4 +1,4 @@
-"""Resumable queries: the ids that each has returned, and when it was last used."""
+"""Cursors of resumable queries: the ids that each query has returned, and when it was last used."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ..model import VectorQuery
 
 @dataclass(slots=True)
 class Cursor:
-    """One resumable query; ``handed_out`` are the ids that its batches contained.
+    """The state of one resumable query. ``handed_out`` contains the ids that its batches returned.
 
-    ``namespace`` is None once its namespace was deleted, because a new namespace of that name is
-    another.
+    ``namespace`` is None once its namespace has been deleted; a new namespace with the same name is
+    a different one.
 
-    ``context`` is returned to the opener with each batch. Times are in microseconds.
+    ``context`` is stored for the caller of ``open()`` and returned with each batch. Times are in
+    microseconds.
     """
 
     uuid: str
@@ -28,7 +29,7 @@ class Cursor:
 
 
 class Cursors:
-    """All open resumable queries. A query that is idle for longer than its maximum is closed."""
+    """All open resumable queries. A query that has been idle for longer than its limit is closed."""
 
     def __init__(self) -> None:
         self._cursors: dict[str, Cursor] = {}
@@ -44,7 +45,9 @@ class Cursors:
         self._cursors[cursor.uuid] = cursor
 
     def use(self, uuid: str, now_us: int) -> Cursor | None:
-        """Return the open cursor of a uuid, and mark it as used now."""
+        """Return the open cursor with this uuid and mark it as used now; return None if there is
+        none.
+        """
         self.expire(now_us)
         cursor = self._cursors.get(uuid)
         if cursor is not None:
@@ -52,7 +55,7 @@ class Cursors:
         return cursor
 
     def leave(self, namespace: str) -> None:
-        """Detach cursors from a deleted namespace: they have no more records."""
+        """Detach the cursors of a namespace that is being deleted; they return no more records."""
         for cursor in self:
             if cursor.namespace == namespace:
                 cursor.namespace = None

@@ -1,8 +1,7 @@
 """The index: namespaces of records, queries, and all operations on them.
 
-The engine is pure: clock and randomness are passed in, and it does not use HTTP. The shape of
-values is checked before (see ``fields``); what depends on the index is checked here (see
-``checks``).
+The engine is pure: the clock and the randomness are passed in, and it does not use HTTP. ``fields``
+has already checked the shape of values; ``checks`` checks what depends on the index.
 
 Decided here, because no source describes it: a replaced record keeps its position in the insertion
 order; queries see a deletion immediately, even while changes are pending; the first dense vector
@@ -70,7 +69,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class VectorSnapshot:
-    """All data of an index at one time."""
+    """All data of an index at a point in time."""
 
     index: Identity
     dimension: int | None
@@ -100,8 +99,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
 class VectorEngine:
     """A vector index. Thread-safe; every call is atomic.
 
-    With ``dimension`` None, the first dense vector determines the dimension. ``ready_after_us`` and
-    ``ready_after_reads`` keep changes pending for a time or for a number of queries and infos.
+    If ``dimension`` is None, the first dense vector determines the dimension. With
+    ``ready_after_us``, queries see a change only after that many microseconds of fake time; with
+    ``ready_after_reads``, only after that many query and info calls.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class VectorEngine:
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
-        """Insert or replace records, all or none; create the namespace. The last record of an id
-        wins.
+        """Insert or replace records and create the namespace if necessary; store all records or
+        none. If an id occurs twice, the last record is stored.
 
-        Raises ``VectorError`` 422 for a record without the vectors that the index needs, with other
-        vectors, or with another dimension; 429 if the day's quota is used up.
+        Raises ``VectorError`` 422 if a record lacks a vector that the index needs, or has one of
+        the wrong kind or dimension; 429 if the day's quota is used up.
         """
         with self._lock:
             dimension = self._checks.records(records, self.dimension)
@@ -162,8 +162,8 @@ class VectorEngine:
                 self._put(namespace, home, records)
 
     def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
-        """Upsert records by namespace, all or none, ready immediately and without counting for the
-        quota.
+        """Insert or replace records by namespace, all or none. They are ready for queries
+        immediately and do not count against the quota.
         """
         with self._lock:
             dimension = self.dimension
@@ -209,16 +209,16 @@ class VectorEngine:
             return 0 if home is None else sum(home.delete(id) for id in ids)
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
-        """Remove the records whose id has a prefix; return how many existed."""
+        """Remove the records whose id starts with a prefix; return how many existed."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return 0 if home is None else self.delete(namespace, home.ids(prefix))
 
     def delete_matching(self, namespace: str, filter: str) -> int:
-        """Remove the records whose newest metadata matches a filter; return how many existed.
+        """Remove the records whose newest metadata matches a filter; return how many matched.
 
-        Raises ``VectorError`` 400 for an invalid filter, and for an empty one, which would remove
-        all.
+        Raises ``VectorError`` 400 for an invalid filter and for an empty one, which would remove
+        every record.
         """
         predicate = self.predicate(filter)
         if predicate is None:
@@ -233,8 +233,8 @@ class VectorEngine:
             return self.delete(namespace, found)
 
     def reset(self, namespace: str) -> None:
-        """Empty a namespace, visible immediately; the namespace stays. A missing one is not an
-        error.
+        """Empty a namespace without deleting it; queries see this immediately. Does nothing if the
+        namespace does not exist.
         """
         with self._lock:
             if namespace in self._namespaces:
@@ -254,7 +254,7 @@ class VectorEngine:
             self._namespaces.setdefault(namespace, self._home(namespace))
 
     def namespaces(self) -> list[str]:
-        """Return the names in the order of creation, the default one ("") first."""
+        """Return the names in order of creation, with the default namespace ("") first."""
         with self._lock:
             return list(self._namespaces)
 
@@ -269,9 +269,11 @@ class VectorEngine:
             self._cursors.leave(namespace)
 
     def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
-        """Rename a namespace; return False if the new name exists and must not be deleted.
+        """Rename a namespace. Return False if the new name is taken and ``delete_existing`` is
+        False.
 
-        Raises ``VectorError`` 404 if the namespace does not exist, 400 from or to the default one.
+        Raises ``VectorError`` 404 if the namespace does not exist, 400 if the old or new name is
+        that of the default namespace.
         """
         with self._lock:
             self._check_named(namespace, "renamed")
@@ -294,20 +296,20 @@ class VectorEngine:
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, namespace: str, ids: Sequence[str]) -> list[VectorRecord | None]:
-        """Return the records in the order of the ids, None for missing ones."""
+        """Return the records in the order of the ids, with None for each missing record."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return [None if home is None else home.get(id) for id in ids]
 
     def fetch_prefix(self, namespace: str, prefix: str) -> list[VectorRecord]:
-        """Return records whose id has a prefix, in insertion order, at most
+        """Return the records whose id starts with a prefix, in insertion order, at most
         ``limits.prefix_fetch``.
         """
         return self.range(namespace, 0, self.limits.prefix_fetch, prefix).records
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
-        """Return a page of records in insertion order, from a slot on; without a limit, all of
-        them.
+        """Return a page of records in insertion order, starting at a slot; without a limit, return
+        all the remaining records.
         """
         with self._lock:
             home = self._namespaces.get(namespace)
@@ -328,7 +330,7 @@ class VectorEngine:
             return len(self._namespaces.get(namespace, ()))
 
     def random(self, namespace: str) -> VectorRecord | None:
-        """Return a record chosen by the seeded randomness; None in an empty namespace."""
+        """Return a record chosen by the seeded random generator, or None if the namespace is empty."""
         with self._lock:
             home = self._namespaces.get(namespace)
             if home is None or not len(home):
@@ -336,13 +338,15 @@ class VectorEngine:
             return home.nth(self._picks.randrange(len(home)))
 
     def info(self) -> IndexInfo:
-        """Return the counts of the index and of each namespace; counts as a read."""
+        """Return the counts of the index and of each namespace. Counts as a read for
+        ``ready_after_reads``.
+        """
         with self._lock:
             self._readiness.count_read()
             return self.describe()
 
     def describe(self) -> IndexInfo:
-        """Return ``info()`` without counting as a read."""
+        """Return the same as ``info()``, without counting as a read."""
         with self._lock:
             homes = self._namespaces
             return IndexInfo(
@@ -358,13 +362,15 @@ class VectorEngine:
     # -- querying --------------------------------------------------------------------------------
 
     def predicate(self, filter: str) -> Predicate | None:
-        """Return the compiled filter, None for an empty one. Raises ``VectorError`` 400 for an
-        invalid one.
+        """Return the compiled filter, or None if the text is empty. Raises ``VectorError`` 400 for
+        an invalid filter.
         """
         return self._checks.filter(filter)
 
     def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
-        """Return the nearest records of each query, best first; none for a missing namespace."""
+        """Return the nearest records for each query, best first; no records if the namespace does
+        not exist.
+        """
         with self._lock:
             questions = [
                 Question(
@@ -378,8 +384,8 @@ class VectorEngine:
     def start_query(
         self, namespace: str, query: VectorQuery, max_idle_us: int, context: object = None
     ) -> tuple[str, list[Hit]]:
-        """Open a resumable query; return its uuid and first hits, both empty for a missing
-        namespace.
+        """Open a resumable query; return its uuid and its first hits. If the namespace does not
+        exist, both are empty.
 
         ``context`` is returned with each batch.
         """
@@ -399,9 +405,9 @@ class VectorEngine:
             return uuid, hits
 
     def next_hits(self, uuid: str, count: int) -> tuple[list[Hit], object]:
-        """Return the next hits of a resumable query, and its context. An empty uuid has no hits.
+        """Return the next hits of a resumable query and its context. An empty uuid returns no hits.
 
-        Raises ``VectorError`` 404 for a query that is not open.
+        Raises ``VectorError`` 404 if there is no open query with this uuid.
         """
         with self._lock:
             if not uuid:
@@ -414,7 +420,7 @@ class VectorEngine:
     def end_query(self, uuid: str) -> None:
         """Close a resumable query; an empty uuid is accepted.
 
-        Raises ``VectorError`` 404 for a query that is not open.
+        Raises ``VectorError`` 404 if there is no open query with this uuid.
         """
         with self._lock:
             if uuid and not self._cursors.end(uuid, self._clock.now_us()):
@@ -447,22 +453,22 @@ class VectorEngine:
     # -- pending changes -------------------------------------------------------------------------
 
     def hold_pending(self) -> None:
-        """Keep all new and all pending changes out of queries and counts."""
+        """Hide all new and pending changes from queries and counts until ``release_pending()``."""
         with self._lock:
             self._readiness.held = True
 
     def release_pending(self) -> None:
-        """Make all pending changes ready; new changes follow the settings again."""
+        """Make all pending changes ready. New changes become ready according to the settings again."""
         with self._lock:
             self._readiness.release_all()
 
     @property
     def holding(self) -> bool:
-        """Return whether ``hold_pending()`` keeps changes back."""
+        """Return whether ``hold_pending()`` is in effect."""
         return self._readiness.held
 
     def pending(self) -> list[tuple[str, VectorRecord]]:
-        """Return namespace and record of every pending change."""
+        """Return the namespace and the record of every pending change."""
         with self._lock:
             return [
                 (name, record)
@@ -486,7 +492,7 @@ class VectorEngine:
     # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> VectorSnapshot:
-        """Return an independent copy of all data."""
+        """Return an independent copy of all data of the index."""
         with self._lock:
             return VectorSnapshot(
                 self.identity,
@@ -499,9 +505,10 @@ class VectorEngine:
             )
 
     def restore(self, snapshot: VectorSnapshot) -> None:
-        """Restore the data of a snapshot, which can be used again.
+        """Restore the data of a snapshot, which can be restored again later.
 
-        Raises ``ContractError`` for the snapshot of a different index, whose vectors may not fit.
+        Raises ``ContractError`` if the snapshot is of an index with different properties, because
+        its vectors may not fit.
         """
         if snapshot.index != self.identity:
             raise ContractError(
@@ -523,7 +530,7 @@ class VectorEngine:
     # -- namespaces by name ----------------------------------------------------------------------
 
     def _home(self, namespace: str) -> Namespace:
-        """Return the namespace, or a new one that is not in the index yet."""
+        """Return the namespace, or a new one that has not been added to the index yet."""
         home = self._namespaces.get(namespace)
         if home is not None:
             return home

@@ -1,8 +1,9 @@
 """Fusion of the dense and the sparse ranking of a hybrid query.
 
-RRF adds 1 / (60 + rank) with ranks from 0; DBSF adds (s - (m - 3d)) / 6d, where m is the mean and d
-the sample standard deviation of the component's scores, or 0.5 for a single candidate or without
-spread. Both add in float32, which the vendor's published numbers require.
+RRF adds 1 / (60 + rank), where ranks start at 0. DBSF adds (s - (m - 3d)) / 6d, where m is the mean
+and d the sample standard deviation of the component's scores; if there is only one candidate or all
+scores are equal, it adds 0.5. Both add in float32: only then do the results equal the vendor's
+published numbers.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ RANK_CONSTANT = 60
 
 
 def reciprocal_ranks(ranking: Ranking) -> Floats:
-    """Return 1 / (60 + rank) for each row, rank from 0."""
+    """Return 1 / (60 + rank) for each row, where ranks start at 0."""
     ranks = np.arange(len(ranking.rows)) + RANK_CONSTANT
     return (1 / ranks).astype(np.float32)
 
 
 def normalised(ranking: Ranking) -> Floats:
-    """Return scores relative to three standard deviations below and above their mean."""
+    """Return each score's position between three standard deviations below the mean (0) and three
+    above it (1).
+    """
     scores = ranking.scores
     if len(scores) < 2:
         return np.full(len(scores), 0.5, np.float32)
@@ -43,7 +46,7 @@ def fuse(
     depth: int,
     order: Callable[[Rows], Rows] | None = None,
 ) -> Ranking:
-    """Return the ``depth`` best rows of several rankings combined; ties in row order."""
+    """Combine several rankings and return the ``depth`` best rows; equal scores are in row order."""
     weigh = reciprocal_ranks if fusion is Fusion.RRF else normalised
     rows = np.unique(np.concatenate([ranking.rows for ranking in rankings]))
     total = np.zeros(len(rows), np.float32)

@@ -8,17 +8,19 @@ from numpy.typing import NDArray
 from ..model import Floats, Rows
 
 FIRST_CAPACITY = 16
-# Between these norms, a float32 product neither overflows nor loses relative precision.
+# If all norms are between these bounds, a float32 product neither overflows nor loses relative
+# precision.
 SMALLEST_TAME_NORM = 1e-15
 LARGEST_TAME_NORM = 1e15
 
 
 class Matrix:
-    """Rows of one dimension; the capacity doubles, so appending takes amortised constant time.
+    """Rows of equal dimension. The capacity doubles when it is full, so appending takes amortised
+    constant time.
 
     ``values`` has shape (count, dimension); ``norms`` (float64), ``inverse_norms`` (0 for the zero
-    vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` bounds all norms;
-    ``tame`` is False if float32 products of some row may be imprecise.
+    vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` is at least as
+    large as every norm; ``tame`` is False if float32 products with some row may be imprecise.
     """
 
     def __init__(self, dimension: int) -> None:

@@ -1,11 +1,11 @@
 """A namespace: its rows in insertion order, and the records that queries see.
 
-A row keeps its position when its record is replaced, so equal scores stay in the order of first
-insertion. Every row has a slot, a number that is never reused: cursors are slots and survive
-deletions. Deleted rows stay as holes until half of all rows are holes.
+A row keeps its position when its record is replaced, so records with equal scores stay in the order
+of first insertion. Every row has a slot, a number that is never reused; cursors are slots, so they
+stay valid after deletions. Deleted rows remain as holes until half of all rows are holes.
 
-A *pending* change is staged beside its row: fetch and scans return the staged record, queries the
-one that was ready before (or none).
+A *pending* change is stored separately from its row. Fetch and scans return the pending record;
+queries return the record that was ready before, if any.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ENTRY_BYTES = 8
 
 
 class Namespace:
-    """The records of one namespace; all methods expect checked values.
+    """The records of one namespace. All methods expect values that have already been checked.
 
-    ``dimension`` is that of its dense vectors, None if it has none (yet).
+    ``dimension`` is the length of its dense vectors, or None if it has none yet.
     """
 
     def __init__(self, dimension: int | None) -> None:
@@ -70,19 +70,19 @@ class Namespace:
         return self._hidden_rows
 
     def info(self) -> NamespaceInfo:
-        """Return the counts of ready and pending records; a pending replacement counts in both."""
+        """Return the numbers of ready and of pending records; a pending replacement counts in both."""
         return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
         """Return the approximate size of the vectors in bytes.
 
-        Decided here: ids, metadata and data are not counted.
+        Decided here: ids, metadata and data are not included.
         """
         dimension = self.matrix.dimension if self.matrix is not None else 0
         return len(self) * (4 * dimension + ROW_BYTES) + ENTRY_BYTES * self.sparse_index.entries
 
     def get(self, id: str) -> VectorRecord | None:
-        """Return the newest record of an id, pending or not."""
+        """Return the newest record with this id, pending or not, or None."""
         row = self._rows.get(id)
         return None if row is None else self._newest(row)
 
@@ -96,7 +96,7 @@ class Namespace:
         )
 
     def id(self, row: int) -> str | None:
-        """Return the id of a row, None for a hole."""
+        """Return the id of a row, or None if the row is a hole."""
         return self._ids[row]
 
     def metadata(self, row: int) -> Metadata | None:
@@ -104,16 +104,16 @@ class Namespace:
         return self._metadata[row]
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
-        """Yield slots and newest records from a slot on, in insertion order."""
+        """Yield the slot and the newest record of each row in insertion order, starting at a slot."""
         for row in self._live_rows(slot, prefix):
             yield self._slots[row], self._newest(row)
 
     def ids(self, prefix: str = "") -> list[str]:
-        """Return the ids with a prefix, in insertion order."""
+        """Return the ids that start with a prefix, in insertion order."""
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
 
     def nth(self, position: int) -> VectorRecord:
-        """Return the newest record at a position of the insertion order, 0 <= position < len."""
+        """Return the newest record at a position in the insertion order, 0 <= position < len."""
         if len(self._rows) == len(self._ids):
             return self._newest(position)
         live = [row for row, id in enumerate(self._ids) if id is not None]
@@ -131,7 +131,9 @@ class Namespace:
     # -- changing --------------------------------------------------------------------------------
 
     def put(self, record: VectorRecord, *, ready: bool = True) -> None:
-        """Insert a record or replace the one with its id; stage it unless it is ``ready``."""
+        """Insert a record, or replace the record with the same id. Unless ``ready``, keep the
+        change pending.
+        """
         row = self._rows.get(record.id)
         if row is None:
             row = self._append(record.id)
@@ -142,7 +144,7 @@ class Namespace:
             self.staged[row] = record
 
     def release(self, records: Iterable[VectorRecord]) -> None:
-        """Make staged records ready, except those that were replaced or deleted since."""
+        """Make pending records ready, except those that have been replaced or deleted since."""
         for record in records:
             row = self._rows.get(record.id)
             if row is not None and self.staged.get(row) is record:

@@ -1,4 +1,4 @@
-"""When changes become ready for queries: immediately, on request, after a time, or after some
+"""When queries see a change: immediately, on request, after some fake time, or after a number of
 reads.
 """
 
@@ -17,8 +17,8 @@ from ..model import VectorRecord
 class Batch:
     """Changes of one namespace that become ready together.
 
-    ``due_us`` is the fake time at which they do, ``reads`` the number of queries or infos before;
-    None if the batch does not wait for that.
+    ``due_us`` is the fake time at which they become ready, ``reads`` the number of reads that will
+    still not see them; None disables that condition.
     """
 
     namespace: str
@@ -29,10 +29,11 @@ class Batch:
 
 
 class Readiness:
-    """Decides when changes are ready, and calls ``release(batch)`` for pending ones.
+    """Decides when changes become ready, and calls ``release(batch)`` when they do.
 
-    ``delay_us`` and ``reads`` are the index's settings, None if unset; with both, the first one
-    wins. While ``held``, nothing becomes ready. ``lock`` is the engine's, which all its calls hold.
+    ``delay_us`` and ``reads`` are the index's settings, None if unset; if both are set, whichever
+    comes first applies. While ``held`` is True, nothing becomes ready. ``lock`` is the engine's
+    lock; the engine holds it when it calls these methods.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class Readiness:
         return not self.held and self._delay_us is None and self._reads is None
 
     def wait_for(self, namespace: str, records: list[VectorRecord]) -> None:
-        """Add staged changes."""
+        """Add changes that are not ready yet."""
         due_us = None if self._delay_us is None else self._clock.now_us() + self._delay_us
         batch = Batch(namespace, records, due_us, self._reads)
         self.batches.append(batch)
         self._plan(batch)
 
     def count_read(self) -> None:
-        """Count a query or an info, and release the batches that have waited for enough of them."""
+        """Count a query or info call, and release the batches that have waited for enough of them."""
         if self.held:
             return
         for batch in list(self.batches):
@@ -75,13 +76,13 @@ class Readiness:
                     batch.reads -= 1
 
     def release_all(self) -> None:
-        """Release all batches, and stop holding."""
+        """Release all batches and stop holding changes."""
         self.held = False
         for batch in list(self.batches):
             self._finish(batch)
 
     def cancel(self) -> None:
-        """Cancel all timers."""
+        """Cancel all timers; the batches stay pending."""
         for batch in self.batches:
             if batch.timer is not None:
                 batch.timer.cancel()
@@ -91,7 +92,7 @@ class Readiness:
         return [replace(batch, timer=None) for batch in self.batches]
 
     def restore(self, batches: list[Batch], held: bool) -> None:
-        """Replace the waiting batches."""
+        """Replace the pending batches, and start their timers."""
         self.cancel()
         self.held = held
         self.batches = [replace(batch, timer=None) for batch in batches]
@@ -109,8 +110,8 @@ class Readiness:
             )
 
     def _fall_due(self, batch: Batch) -> None:
-        # The clock calls this from any thread. All other methods are called by an engine that holds
-        # its lock.
+        # Takes the lock, because the clock calls this method from any thread. The engine already
+        # holds the lock when it calls the other methods.
         with self._lock:
             if not self.held:
                 self._finish(batch)

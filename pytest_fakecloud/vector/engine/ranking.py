@@ -1,8 +1,9 @@
-"""From questions to hits: rank the components, apply filters, fuse the rankings.
+"""From queries to hits: rank the dense and sparse components, apply filters, fuse the rankings.
 
-Decided here: a plain hybrid query fuses the 1000 best of each component (at least top_k; the
-service is known to examine more than top_k); a dense score is clamped to 0..1 when it is returned,
-after ranking by the unclamped one; sparse and fused scores are returned as they are.
+Decided here: a hybrid query without a filter fuses the 1000 best rows of each component (or top_k,
+if that is more; the service is known to examine more than top_k). A dense score is clamped to 0..1
+when it is returned, after ranking by the unclamped score. Sparse and fused scores are returned
+unchanged.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
 HYBRID_DEPTH = 1000
-SPARE = 32  # Extra rows, because a lossy ranking is expected to lose some.
+# Number of extra rows to rank, because `recall` below 1 is expected to drop some rows.
+SPARE = 32
 
 
 class Question(NamedTuple):
     """A query with its compiled filter.
 
-    ``exclude`` are ids that earlier batches returned; ``depth`` is the number of rows of each
-    component of a fused query.
+    ``exclude`` contains the ids that earlier batches returned; ``depth`` is the number of rows that
+    each component contributes to a fused query.
     """
 
     query: VectorQuery
@@ -56,7 +58,7 @@ class Question(NamedTuple):
 
     @property
     def fused(self) -> bool:
-        """Whether both components take part."""
+        """Whether the dense and the sparse ranking are both used."""
         return self.query.vector is not None and self.query.sparse is not None
 
     @property
@@ -66,7 +68,7 @@ class Question(NamedTuple):
 
 
 class Ranker:
-    """Answers questions about a namespace, exactly or as approximately as the settings say."""
+    """Answers queries on a namespace, exactly or as approximately as the settings say."""
 
     def __init__(
         self, similarity: Similarity, approximation: Approximation, random: RandomStream
@@ -76,7 +78,7 @@ class Ranker:
         self._random = random
 
     def answer(self, namespace: Namespace, questions: Sequence[Question]) -> list[list[Hit]]:
-        """Return the hits of each question, best first.
+        """Return the hits of each query, best first.
 
         All dense vectors must have the namespace's dimension.
         """
@@ -188,7 +190,9 @@ class Ranker:
         return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
-        """Return the positions that are found, of ``count`` positions from ``first`` on."""
+        """Return the positions of a ranking that ``recall`` keeps, out of ``count`` positions from
+        ``first`` on.
+        """
         safe = 0 if self.approximation.lose_first else 1
         return [
             place

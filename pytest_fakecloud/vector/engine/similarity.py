@@ -1,9 +1,9 @@
-"""Dense ranking: a float32 product selects candidates, float64 ranks them.
+"""Dense ranking: a float32 matrix product selects candidates, and float64 scores rank them.
 
 The scores are the vendor's: COSINE (1 + cos) / 2, DOT_PRODUCT (1 + dot) / 2, EUCLIDEAN 1 / (1 +
-squared distance), computed in float64 and rounded to float32, so that a vector's similarity to
-itself is exactly 1. The float32 product only excludes rows that cannot be among the best: every row
-within its worst-case rounding error of the threshold is scored exactly.
+squared distance). They are computed in float64 and rounded to float32, so a vector's similarity to
+itself is exactly 1. The float32 product is used only to exclude rows that cannot be among the best:
+every row within the worst-case rounding error of the threshold is scored exactly.
 
 Decided here: the zero vector has cosine 0 with every vector (score 0.5).
 """
@@ -24,29 +24,30 @@ Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
 
 UNIT = 2.0**-24  # Half the distance from 1 to the next float32.
-BLOCK = 64  # Rows per block maximum in `threshold`; the rows of a block are this many blocks apart.
-EXACT_CHUNK = 1 << 20  # Numbers per float64 chunk of exact scoring.
-BATCH = 32  # Queries per matrix product.
-# Up to this many numbers, one thread is as fast as several that wait for each other, and ten times
-# as fast if other processes keep the cores busy, as parallel test runs do.
+BLOCK = 64  # Rows per block in `threshold()`; they are evenly spaced, not adjacent.
+EXACT_CHUNK = 1 << 20  # Numbers that exact scoring converts to float64 at a time.
+BATCH = 32  # Queries that share one matrix product.
+# Up to this many numbers, a single thread is as fast as several threads that wait for each other.
+# It is ten times as fast if other processes keep the cores busy, as in parallel test runs.
 ONE_THREAD = 1 << 22
-SMALL_PRODUCT = 1 << 13  # Numbers of a product that no BLAS library splits among threads.
+SMALL_PRODUCT = 1 << 13  # Up to this many numbers, no BLAS library splits a product among threads.
 LARGEST = float(np.finfo(np.float32).max)
-FIRST_LOOK = 256  # Rows that a filtered search examines first.
+FIRST_LOOK = 256  # Rows that a filtered search tests against the filter first.
 
 
 class Ranking(NamedTuple):
-    """Rows with their float32 scores, best first; both have the same length."""
+    """Row numbers and their float32 scores, best first; both arrays have the same length."""
 
     rows: Rows
     scores: Floats
 
 
 class Search(NamedTuple):
-    """One dense question: the vector, the number of rows, and a condition.
+    """A dense search: the vector, the number of rows to return, and a condition.
 
-    ``accept`` None accepts every row. ``order`` replaces the row number as the tie-break (smallest
-    first) if given; ``budget`` is the number of best rows that ``accept`` may be called for.
+    If ``accept`` is None, every row is accepted. ``order`` replaces the row number as the
+    tie-break, smallest first. ``budget`` limits how many of the best rows ``accept`` may be called
+    for.
     """
 
     vector: Floats
@@ -59,7 +60,7 @@ class Search(NamedTuple):
 def rank_dense(
     matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
 ) -> list[Ranking]:
-    """Return the best rows of each search, by score, then in row order.
+    """Return the best rows for each search, by score, then in row order.
 
     ``hidden`` rows are never returned.
     """
@@ -73,7 +74,7 @@ def rank_dense(
 
 def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
     """Yield the float32 products of all rows with each search's vector."""
-    # Exact scoring replaces a row of infinities or NaN, so overflow is harmless here.
+    # Ignore overflow: exact scoring replaces any row of infinities or NaN.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(batch) == 1:
             return [_product(matrix.values, batch[0].vector)]
@@ -82,8 +83,8 @@ def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
 
 
 def _product(values: Floats, vector: Floats) -> Floats:
-    # BLAS libraries split even a small matrix-vector product among threads. Many small products,
-    # which numpy computes one after the other, are not split.
+    # Compute many small products, which numpy does one after the other: BLAS libraries split even a
+    # small matrix-vector product among threads.
     count, dimension = values.shape
     step = SMALL_PRODUCT // dimension
     if values.size > ONE_THREAD or not step:
@@ -121,7 +122,9 @@ def _rank(
 def best_first(
     rows: Rows, scores: Floats, depth: int, order: Callable[[Rows], Rows] | None = None
 ) -> Ranking:
-    """Return the ``depth`` best rows by descending score; equal scores in row (or the given) order."""
+    """Return the ``depth`` best rows by descending score. Equal scores are in row order, or in the
+    given order.
+    """
     tiebreak = rows if order is None else order(rows)
     best = np.lexsort((tiebreak, -scores))[:depth]
     return Ranking(rows[best], scores[best])
@@ -130,19 +133,24 @@ def best_first(
 def _keys(
     matrix: Matrix, similarity: Similarity, dots: Floats, norm: float
 ) -> tuple[Floats, float]:
-    """Return a float32 key per row that increases with the score, and the key's maximum error."""
+    """Return a float32 key for each row that increases with its score, and the maximum error of the
+    keys.
+    """
     relative = (matrix.dimension + 8) * UNIT
     if similarity is Similarity.COSINE:
         return dots * matrix.inverse_norms, relative * norm
     if similarity is Similarity.DOT_PRODUCT:
-        # In the batched form, `dots` is a row of the product that is not used afterwards.
+        # `dots` may be a row of a batched product; it can be returned as it is, because nothing
+        # else uses it afterwards.
         return dots, relative * norm * matrix.largest_norm
     largest = matrix.largest_norm
     return 2 * dots - matrix.squares, relative * (2 * norm * largest + 2 * largest * largest)
 
 
 def _slack(similarity: Similarity, error: float, norm: float, least: float) -> float:
-    """Return how far below the threshold the key of a row can be that ties after rounding."""
+    """Return how far below the threshold a row's key can be if its rounded score still equals that
+    of the last row.
+    """
     if similarity is Similarity.COSINE:
         rounding = 8 * UNIT * norm
     elif similarity is Similarity.DOT_PRODUCT:
@@ -170,7 +178,7 @@ def _candidates(
 def _accepted_candidates(
     keys: NDArray[np.floating], depth: int, accept: Accept, slack: Callable[[float], float]
 ) -> Rows:
-    """Check the best rows first, and more rows only while too few were accepted."""
+    """Test the best rows first, and further rows only if too few were accepted."""
     look = max(FIRST_LOOK, 4 * depth)
     asked = np.inf
     accepted: Rows = np.empty(0, np.intp)
@@ -196,16 +204,17 @@ def _accepted(rows: Rows, accept: Accept) -> Rows:
 
 
 def threshold(keys: NDArray[np.floating], depth: int) -> float:
-    """Return the ``depth``-th largest key; minus infinity if there are fewer.
+    """Return the ``depth``-th largest key, or minus infinity if there are fewer keys.
 
-    Block maxima come first, because ``np.partition`` alone takes 1,050 us for ten of a million keys
-    and this 620 us; for ten of 10,000 keys both take 7 us.
+    The maxima of blocks are compared first: for ten of a million keys this takes 620 us, while
+    ``np.partition`` alone takes 1,050 us; for ten of 10,000 keys both take 7 us.
     """
     count = len(keys)
     if depth >= count:
         return -np.inf if depth > count or count == 0 else float(keys.min())
     if depth * BLOCK * 4 <= count:
-        # The depth-th largest block maximum cannot exceed the result, and few keys reach it.
+        # The depth-th largest block maximum cannot exceed the result, and few keys are as large as
+        # it.
         whole = count - count % BLOCK
         maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
         keys = keys[keys >= _largest(maxima, depth)]
@@ -215,7 +224,7 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
 
 
 def _largest(keys: NDArray[np.floating], depth: int) -> np.floating:
-    """Return the ``depth``-th largest of keys, which are reordered."""
+    """Return the ``depth``-th largest of the keys; reorders them in place."""
     place = len(keys) - depth
     keys.partition(place)
     found: np.floating = keys[place]
@@ -225,7 +234,7 @@ def _largest(keys: NDArray[np.floating], depth: int) -> np.floating:
 def _exact(
     matrix: Matrix, similarity: Similarity, query: Doubles, norm: float, rows: Rows
 ) -> Floats:
-    """Return float64 scores of the rows, rounded to float32."""
+    """Return the float64 scores of the rows, rounded to float32."""
     step = max(1, EXACT_CHUNK // matrix.dimension)
     if len(rows) <= step:
         return _score(matrix, similarity, query, norm, rows).astype(np.float32)
@@ -243,7 +252,8 @@ def _score(
     if similarity is Similarity.EUCLIDEAN:
         distances = vectors - query
         return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
-    # Not a matrix product: equal rows must have equal scores, wherever they are in the matrix.
+    # Not computed as a matrix product, because equal rows must have equal scores wherever they are
+    # in the matrix.
     dots = np.einsum("ij,j->i", vectors, query)
     if similarity is Similarity.DOT_PRODUCT:
         return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
@@ -254,12 +264,12 @@ def _score(
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
-    """Return scores of the rows in float32 arithmetic, as the components of a fused query have
-    them.
+    """Return the scores of the rows in float32 arithmetic, as the service uses them for the
+    components of a fused query.
     """
     vectors = matrix.values[rows]
     half, one = np.float32(0.5), np.float32(1)
-    # Products beyond float32's range are infinite or NaN here; the caller replaces them.
+    # Products beyond float32's range become infinite or NaN here; the caller replaces them.
     with np.errstate(over="ignore", invalid="ignore"):
         if similarity is Similarity.EUCLIDEAN:
             distances = vectors - vector

@@ -1,10 +1,10 @@
 """Sparse vectors: an inverted index, inner products over shared dimensions, IDF weights.
 
-Arithmetic is float32 in the order that the vendor's published numbers require: the IDF rounded to
-float32, then (query value x IDF) x stored value, summed in the order of the query.
+The vendor's published numbers are reproduced only by float32 arithmetic in this order: the IDF
+rounded to float32, then (query value x IDF) x stored value, summed in the order of the query.
 
-Decided here: values of a repeated dimension are added for scoring; a value of 0 does not count as
-an entry of its dimension, neither for matching nor for IDF.
+Decided here: for scoring, the values of a repeated dimension are added up; a value of 0 does not
+count as an entry of its dimension, neither for matching nor for IDF.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..model import (
 
 
 def merged(vector: SparseVector) -> dict[int, float]:
-    """Return the non-zero values by dimension, duplicates added in float32."""
+    """Return the non-zero values by dimension; values of a repeated dimension are added in float32."""
     entries: dict[int, float] = {}
     with np.errstate(over="ignore"):
         for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
@@ -32,7 +32,7 @@ def merged(vector: SparseVector) -> dict[int, float]:
 
 
 class Posting:
-    """The rows that have a value in one dimension."""
+    """The rows that have a value in one dimension, and those values."""
 
     __slots__ = ("_arrays", "values")
 
@@ -58,7 +58,9 @@ class Posting:
         return twin
 
     def arrays(self) -> tuple[Rows, Floats]:
-        """Return rows and values as arrays of equal length; built on first use after a change."""
+        """Return rows and values as arrays of equal length. The arrays are cached until the next
+        change.
+        """
         if self._arrays is None:
             count = len(self.values)
             self._arrays = (
@@ -91,7 +93,7 @@ class SparseIndex:
             self.entries += 1
 
     def remove(self, row: int, vector: SparseVector) -> None:
-        """Remove a row; ``vector`` is the one it was added with."""
+        """Remove a row; ``vector`` must be the vector that it was added with."""
         self.count -= 1
         for dimension in merged(vector):
             posting = self.postings[dimension]
@@ -101,7 +103,7 @@ class SparseIndex:
                 del self.postings[dimension]
 
     def idf(self, dimension: int) -> np.float32:
-        """Return ln((N - n + 0.5) / (n + 0.5) + 1), where n of N rows have the dimension."""
+        """Return ln((N - n + 0.5) / (n + 0.5) + 1), where n of the N rows have the dimension."""
         posting = self.postings.get(dimension)
         having = len(posting.values) if posting else 0
         return np.float32(math.log((self.count - having + 0.5) / (having + 0.5) + 1))
@@ -109,7 +111,8 @@ class SparseIndex:
     def scores(
         self, query: SparseVector, rows: int, weighting: Weighting | None
     ) -> tuple[Rows, Floats]:
-        """Return the rows that share a dimension with the query, ascending, and their scores.
+        """Return the rows that share a dimension with the query, in ascending order, and their
+        scores.
 
         ``rows`` is the total number of rows.
         """

@@ -1,14 +1,14 @@
 """Metadata filters compiled to predicates over a record's metadata.
 
-A missing field never matches, not even ``!=`` or ``NOT IN``; ``HAS FIELD`` is true for a null,
-``HAS NOT FIELD`` if any parent is missing. ``<``, ``<=``, ``>`` and ``>=`` compare numbers (``a <
-'x'`` is valid and matches nothing), GLOB matches strings (case-sensitive, the whole value),
-CONTAINS searches arrays; other types never match. Booleans equal 1/0. A path that is valid in the
-grammar but names nothing (``industries#-1]``) matches nothing.
+A missing field never matches, not even ``!=`` or ``NOT IN``. ``HAS FIELD`` is true for a null, and
+``HAS NOT FIELD`` is true if any parent is missing. ``<``, ``<=``, ``>`` and ``>=`` compare numbers
+(``a < 'x'`` is valid and matches nothing), GLOB matches strings (case-sensitive, the whole value),
+CONTAINS searches arrays; values of other types never match. Booleans equal 1 and 0. A path that the
+grammar accepts but that cannot refer to anything (``industries#-1]``) matches nothing.
 
 Decided here: ``!=`` and ``NOT IN`` are true for a string, number or boolean of another type than
-the literal, and never for null, arrays and objects; a ``[`` that GLOB never closes is an ordinary
-character.
+the literal, and never for null, arrays and objects. A ``[`` without a closing bracket in a GLOB
+pattern is an ordinary character.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .syntax import (
 )
 
 Predicate = Callable[[Any], bool]
-"""Takes a record's metadata, or None if it has none."""
+"""A predicate takes a record's metadata, or None if the record has none."""
 Getter = Callable[[Any], Any]
 
 STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
@@ -49,22 +49,24 @@ COMPARISONS: Final = {
 
 
 class _Missing:
-    """The value of a missing field."""
+    """The type of ``MISSING``, which stands for the value of a missing field."""
 
 
 MISSING: Final = _Missing()
 _STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
-"""Budget steps for the test of one record; a pattern also spends one per character of the string."""
+"""Budget steps used by each test of a value, and by matching a pattern per character of the string."""
 
 
 @lru_cache(maxsize=256)
 def compile_filter(text: str) -> Predicate:
-    """Return the predicate of a non-empty filter; ``VectorError`` 400 if it cannot be parsed."""
+    """Return the predicate for a non-empty filter; raise ``VectorError`` 400 if it cannot be
+    parsed.
+    """
     return predicate(parse(text))
 
 
 def predicate(expression: Expression) -> Predicate:
-    """Return the predicate of a parsed filter."""
+    """Return the predicate for a parsed filter."""
     if isinstance(expression, And):
         terms = tuple(map(predicate, expression.terms))
         return lambda metadata: all(term(metadata) for term in terms)
@@ -87,7 +89,9 @@ def predicate(expression: Expression) -> Predicate:
 
 
 def getter(path: str) -> Getter | None:
-    """Return a function that follows a path through objects and arrays; None for an invalid path."""
+    """Return a function that follows a path through objects and arrays, or None if the path is
+    invalid.
+    """
     steps = _steps(path)
     if steps is None:
         return None
@@ -124,7 +128,7 @@ def _steps(path: str) -> list[str | int] | None:
         elif from_start is not None:
             steps.append(_index(from_start))
         else:
-            # "#-0" would be one past the end, where there is never an element.
+            # "#-0" refers to the position after the last element, where nothing can be.
             steps.append(-_index(from_end) or HUGE_INDEX)
         at = match.end()
     return steps
@@ -149,7 +153,7 @@ def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
         present = not expression.negated
         return lambda value: (value is not MISSING) is present
     if isinstance(expression, In):
-        # Sets compare by value: 1 == 1.0 == True, so booleans equal 1/0.
+        # Sets compare by value: 1 == 1.0 == True. So booleans equal 1 and 0, as they should.
         literals = frozenset(expression.literals)
         if expression.negated:
             return lambda value: _is_scalar(value) and value not in literals
@@ -219,7 +223,9 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _tokens(pattern: str) -> list[str]:
-    """Return a regular expression for each single character of the pattern; ``*`` stays as it is."""
+    """Return a regular expression for each character or bracket of the pattern; ``*`` stays as it
+    is.
+    """
     tokens = []
     at = 0
     while at < len(pattern):

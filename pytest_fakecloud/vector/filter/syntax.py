@@ -112,7 +112,7 @@ Expression = Compare | In | Glob | Contains | HasField | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of the filter: its kind, its text, and its character offset."""
+    """A token of the filter: its kind, its text, and its offset in characters."""
 
     kind: str
     text: str
@@ -120,14 +120,14 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """The upper-cased keyword, or an empty string."""
+        """The keyword in upper case, or an empty string if the token is not a keyword."""
         word = self.text.upper()
         return word if self.kind == "path" and word in KEYWORDS else ""
 
 
 def parse(text: str) -> Expression:
-    """Return the syntax tree of a filter; ``VectorError`` 400 with line and column for an invalid
-    one.
+    """Return the syntax tree of a filter; raise ``VectorError`` 400 with the line and column of an
+    error.
     """
     return _Parser(text).parse()
 
@@ -228,7 +228,9 @@ class _Parser:
         return self._test()
 
     def _tests_a_field(self) -> bool:
-        """Return whether an operator follows: then even a keyword is a field name."""
+        """Return whether an operator follows. If so, the current word is a field name, even if it
+        is a keyword.
+        """
         _, operator, *rest = (*self.tokens[self.index :][:3], self.tokens[-1])
         if operator.keyword == "NOT":
             return rest[0].keyword in SEARCHES
