@@ -1,4 +1,4 @@
-"""Views, waits and assertions of a broker. Nothing here changes the broker."""
+"""Views, waits and assertions of a broker. Nothing in this module changes the broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 
 
 class BrokerAssertions:
-    """The part of ``Broker`` that reads, waits and asserts."""
+    """The part of ``Broker`` that inspects topics and groups, waits for records and asserts."""
 
     _engine: BrokerEngine
     _time: Timekeeper
@@ -42,7 +42,7 @@ class BrokerAssertions:
         return self._engine.topics()
 
     def topic(self, name: str) -> TopicView:
-        """Return a topic with its records and the ends of its logs.
+        """Return a topic with its records and its start and end offsets.
 
         Raises ``ContractError`` for an unknown topic.
         """
@@ -53,10 +53,12 @@ class BrokerAssertions:
             return self._engine.topic_view(name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
-        """Return the records of a topic in (partition, offset) order, filtered by their fields.
+        """Return the records of a topic in (partition, offset) order, optionally filtered by their
+        fields.
 
-        A function as a field's value is a predicate. Raises ``ContractError`` for an unknown field,
-        and for a value that the field can never have.
+        A function given for a field is called with the field's value and returns whether the record
+        matches. Raises ``ContractError`` for an unknown field, and for a value that the field can
+        never have.
         """
         __tracebackhide__ = True
         records = self.topic(topic).records
@@ -67,7 +69,7 @@ class BrokerAssertions:
         return found_of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
-        """Return a group with its members, assignment, committed offsets, positions and lag."""
+        """Return a group with its members, their partitions, committed offsets, positions and lag."""
         __tracebackhide__ = True
         string("group", name)
         self._time.settle()
@@ -89,12 +91,13 @@ class BrokerAssertions:
         times: int | None = None,
         **where: Unpack[RecordFields],
     ) -> Found[Record]:
-        """Return the matching records that clients produced; at least one, or exactly ``times``.
+        """Return the matching records that clients produced. Fails unless there is at least one, or
+        exactly ``times``.
 
-        ``value`` is a string, or any other object to compare with the value parsed as JSON;
-        ``headers`` must be among the record's; the key of a record without one is ``""``. A field
-        can also be a string with ``*``, a pattern or a function. Records that the test itself
-        produced do not count.
+        ``value`` is a string, or any other object, which is compared with the record's value parsed
+        as JSON. The record's headers must include ``headers``. The key of a record without a key is
+        ``""``. A field's condition can also be a string with ``*``, a compiled pattern or a
+        function. Records that the test itself produced do not count.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -116,7 +119,8 @@ class BrokerAssertions:
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
         count = self.topics().get(topic)
-        # A cluster may list a new topic only after a moment.
+        # The topic can be missing for a moment, because a cluster does not list a new topic
+        # immediately.
         return RECORD_FIELDS if count is None else record_fields(count)
 
     def assert_not_produced(
@@ -127,7 +131,7 @@ class BrokerAssertions:
         self.assert_produced(topic, value, times=0, **where)
 
     def _came_to_nothing(self) -> list[str]:
-        """Describe the last produce calls that were not executed."""
+        """Describe the last produce calls that were rejected or not executed."""
         refused = [
             call
             for call in self.journal.calls()
@@ -147,8 +151,8 @@ class BrokerAssertions:
     ) -> Found[TopicPartitionOffset]:
         """Return the group's committed offsets that match; fail if there are none.
 
-        With ``times``, count the commits that were made (by clients or automatically) instead of
-        reading the current offsets. Raises ``ContractError`` for an unknown topic.
+        With ``times``, count all commits that were made (by clients or automatically) instead of
+        only the current offsets. Raises ``ContractError`` for an unknown topic.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -185,7 +189,8 @@ class BrokerAssertions:
     ) -> None:
         """Fail if the group has ever made a matching commit; see ``assert_committed()``.
 
-        Raises ``ContractError`` for a group that never existed, because then nothing was tested.
+        Raises ``ContractError`` for a group that never existed, because the assertion could not
+        fail then.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -199,7 +204,9 @@ class BrokerAssertions:
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
-        """Return the group if it has committed all records; fail with the lag of each partition."""
+        """Return the group if it has committed all records; otherwise fail and list the lag of each
+        partition.
+        """
         __tracebackhide__ = True
         view = self.group(group)
         if view.state == "Dead":
@@ -235,11 +242,11 @@ class BrokerAssertions:
         timeout: float = 5.0,
         **where: Unpack[ListedFields],
     ) -> Record:
-        """Return the first matching record of a topic, and wait until there is one.
+        """Wait until a topic contains a matching record, and return the first one.
 
-        ``where`` are fields of the record. ``timeout`` is in wall-clock seconds; after it,
-        ``AssertionError`` lists the records of the topic. Raises ``ContractError`` for a predicate
-        that raises.
+        ``where`` are fields of the record. ``timeout`` is in wall-clock seconds; when it has
+        passed, the ``AssertionError`` lists the records of the topic. Raises ``ContractError`` if a
+        predicate raises.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -260,7 +267,7 @@ class BrokerAssertions:
             )
         if found is None:
             records = self.records(topic)
-            # This finds a record that arrived at the last moment.
+            # Look once more, to find a record that arrived at the last moment.
             found = expect(
                 f"a record in topic {topic!r} within {timeout} s",
                 records,
@@ -272,7 +279,7 @@ class BrokerAssertions:
 
 
 def _by_name(headers: Any) -> Any:
-    """Return headers by name, given as pairs or in the API's form."""
+    """Return headers by name. They are given as pairs or in the API's form."""
     if not isinstance(headers, list | tuple):
         return headers
     pairs = header_list(headers)

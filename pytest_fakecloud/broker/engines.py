@@ -1,4 +1,4 @@
-"""The two engines of a broker, and the choice between them."""
+"""The two engines of a broker, and the function that chooses between them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
 """A broker engine, in memory or on a real cluster. Both have the same methods.
 
-Timeouts are in milliseconds and limit the call; every method can raise ``BrokerError``. An
-operation that an engine does not support raises ``ContractError``.
+Timeouts are in milliseconds and limit how long a call waits. Every method can raise
+``BrokerError``. An operation that an engine does not support raises ``ContractError``.
 """
 
 
 def make_engine(clock: Timekeeper, ids: Ids, config: BrokerConfig) -> BrokerEngine:
-    """Return the engine for a real cluster, or without ``engine=`` the in-memory engine.
+    """Return the in-memory engine or, if the setting ``engine`` is given, the engine for a real
+    cluster.
 
-    Raises ``ContractError`` for an address that is not ``kafka://host:port``, and without
-    confluent-kafka.
+    Raises ``ContractError`` for an address that is not ``kafka://host:port``, and if
+    confluent-kafka is not installed.
     """
     url, name = config.engine, config.name or "broker"
     if url is None:

@@ -1,8 +1,8 @@
-"""Errors of the broker: one kind, status and text for each situation.
+"""Errors of the broker: a kind, an HTTP status and a message for each situation.
 
 The vendor documents the envelope ``{error, status}`` and three causes (illegal argument,
-unauthorized access, invalid API call). Kinds, statuses and texts are decided here, after Kafka's
-causes. The broker's ``errors`` setting replaces a status or a text by its kind.
+unauthorized access, invalid API call). Kinds, statuses and messages are decided here and follow
+Kafka's error codes. The broker's ``errors`` setting replaces the status or the message of a kind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class BrokerError(ServiceError):
-    """An error answer of the broker: ``kind`` (a key of ``STATUSES``), its status, and the text."""
+    """An error response of the broker: its ``kind`` (a key of ``STATUSES``), its status, and its
+    message.
+    """
 
     def __init__(
         self, kind: str, message: str, *, headers: tuple[tuple[str, str], ...] = ()
@@ -53,9 +55,10 @@ class BrokerError(ServiceError):
 
 @contextmanager
 def as_misuse() -> Iterator[None]:
-    """Raise ``ContractError`` with the text of any ``BrokerError`` inside.
+    """Convert a ``BrokerError`` raised in the ``with`` block to a ``ContractError`` with the same
+    message.
 
-    A request that the service would reject is a mistake of the test if the test itself makes it.
+    If the test itself makes a request that the service would reject, that is a mistake in the test.
     """
     try:
         yield
@@ -64,12 +67,12 @@ def as_misuse() -> Iterator[None]:
 
 
 def illegal_argument(message: str) -> BrokerError:
-    """A request that is invalid for every broker."""
+    """Return the error for a request that is invalid for every broker."""
     return BrokerError("illegal_argument", message)
 
 
 def check_timeout(timeout_ms: int, most_ms: int) -> None:
-    """Raise ``BrokerError`` for a negative timeout, and for one that can only be a mistake."""
+    """Raise ``BrokerError`` if a timeout is negative, or so long that it can only be a mistake."""
     if not 0 <= timeout_ms <= most_ms:
         raise illegal_argument(f"Invalid timeout {timeout_ms}: expected 0 to {most_ms} ms")
 
@@ -80,7 +83,9 @@ def can_name_a_topic(name: str) -> bool:
 
 
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
-    """A topic that does not exist (topics are never created by use), or an invalid name."""
+    """Return the error for a topic that does not exist (using a topic never creates it) or an
+    invalid name.
+    """
     if not can_name_a_topic(topic):
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
@@ -90,7 +95,7 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
-    """A partition that the topic does not have."""
+    """Return the error for a partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
         f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
@@ -99,7 +104,7 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 def invalid_topic(topic: str) -> BrokerError:
-    """An invalid topic name."""
+    """Return the error for an invalid topic name."""
     if len(topic) > 249:
         return BrokerError(
             "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
@@ -112,7 +117,7 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
-    """A message above the topic's size limit."""
+    """Return the error for a message above the topic's size limit."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -120,7 +125,7 @@ def record_too_large(size: int, limit: int) -> BrokerError:
 
 
 def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
-    """An offset outside the partition's log."""
+    """Return the error for an offset outside the partition's log."""
     return BrokerError(
         "offset_out_of_range",
         f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",
@@ -128,7 +133,7 @@ def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) 
 
 
 def no_offset(topic: str, partition: int) -> BrokerError:
-    """No committed offset, and the reset policy ``none``."""
+    """Return the error for a partition without a committed offset if the reset policy is ``none``."""
     return BrokerError(
         "no_offset",
         f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
@@ -137,7 +142,7 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(group: str, instance: str) -> BrokerError:
-    """An unknown instance: never created, closed, or deleted."""
+    """Return the error for an unknown instance: never created, closed, or deleted."""
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -146,12 +151,12 @@ def unknown_instance(group: str, instance: str) -> BrokerError:
 
 
 def unknown_group(group: str) -> BrokerError:
-    """A group that has neither members nor committed offsets."""
+    """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
-    """More consumer instances than partitions."""
+    """Return the error for more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -160,7 +165,7 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
-    """A commit for a partition of another instance."""
+    """Return the error for a commit to a partition of another instance."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -169,7 +174,7 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
-    """A commit between the revocation and the next assignment."""
+    """Return the error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -177,7 +182,7 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
-    """A commit by an instance whose session has expired."""
+    """Return the error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -186,7 +191,7 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def concurrent_consume(group: str, instance: str) -> BrokerError:
-    """A second consume on an instance that is already consuming."""
+    """Return the error for a second consume request on an instance that is already consuming."""
     return BrokerError(
         "concurrent_consume",
         f"Instance {instance!r} of group {group!r} is already serving another consume request",
@@ -197,7 +202,7 @@ def concurrent_consume(group: str, instance: str) -> BrokerError:
 
 
 def choice(name: str, value: object, *known: object) -> None:
-    """Reject a value that is not one of the known ones, and list them."""
+    """Raise an error that lists the known values unless the value is one of them."""
     if value not in known:
         raise ContractError(
             f"{name}={value!r} is unknown: pass one of {', '.join(map(repr, known))}"
@@ -212,7 +217,7 @@ def whole(
     *,
     optional: bool = False,
 ) -> None:
-    """Reject a value that is not an integer within the bounds; ``optional`` accepts None."""
+    """Raise an error unless the value is an integer within the bounds; ``optional`` accepts None."""
     if value is None and optional:
         return
     if (
@@ -229,7 +234,7 @@ def whole(
 
 
 def string(name: str, value: object, *, optional: bool = False) -> None:
-    """Reject a value that is not a string; ``optional`` accepts None."""
+    """Raise an error unless the value is a string; ``optional`` accepts None."""
     if not isinstance(value, str) and not (value is None and optional):
         raise ContractError(
             f"{name} must be a string{', or None' if optional else ''}, got {value!r}"
@@ -237,7 +242,7 @@ def string(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:
-    """Return the strings of a list; reject a single string and any other value."""
+    """Return the strings of a list; raise an error for a single string or any other value."""
     if isinstance(value, str):
         raise ContractError(f"{name}={value!r} is a single string: pass a list of strings")
     if isinstance(value, Iterable) and not isinstance(value, Mapping):

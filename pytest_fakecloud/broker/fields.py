@@ -12,7 +12,7 @@ _SHOWN = 60
 
 
 class Source(int):
-    """A JSON number with its source text (``1.10``)."""
+    """A JSON number that keeps its source text (``1.10``)."""
 
     text: str
 
@@ -26,12 +26,14 @@ class Source(int):
 
 
 def where_in(body: object, index: int) -> str:
-    """Return how errors name an item of a body: its index in an array, nothing for a single item."""
+    """Return how error messages refer to an item of a body: by its index in an array, or not at all
+    if it is the only item.
+    """
     return f"[{index}]." if isinstance(body, list) else ""
 
 
 def object_of(value: object, where: str) -> dict[str, object]:
-    """Return a JSON object; ``BrokerError`` for anything else."""
+    """Return a JSON object; raise ``BrokerError`` for anything else."""
     if not isinstance(value, dict):
         place = f"{where.rstrip('.')} must be" if where else "The request body must be"
         raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
@@ -41,7 +43,9 @@ def object_of(value: object, where: str) -> dict[str, object]:
 def long_of(
     fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
 ) -> int | None:
-    """Return a 64-bit integer field, None if absent; ``BrokerError`` for anything else."""
+    """Return a 64-bit integer field, or None if it is absent; raise ``BrokerError`` for anything
+    else.
+    """
     value = fields.get(name)
     if value is None:
         return None
@@ -57,17 +61,19 @@ def long_of(
 
 
 def digits(text: str, name: str, expected: str) -> int:
-    """Return a number of decimal digits from a path or query; ``BrokerError`` for anything else."""
+    """Return a number written in decimal digits in a path or query; raise ``BrokerError`` for
+    anything else.
+    """
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
         raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
     return int(text)
 
 
 def shown(value: object) -> str:
-    """Return a JSON value as errors quote it: in ASCII, shortened if it is long."""
+    """Return a JSON value in the form used in error messages: ASCII, and shortened if it is long."""
     text = ""
-    # Piece by piece, because a value that could be parsed may be nested too deeply to be written as
-    # a whole.
+    # Write it piece by piece, because a value that could be parsed may be nested too deeply to be
+    # written as a whole.
     for piece in _pieces(value):
         text += piece
         if len(text) > _SHOWN:

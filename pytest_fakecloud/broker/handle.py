@@ -54,14 +54,14 @@ class AioBroker(Protocol):
         timeout: float = 5.0,
         **where: Unpack[ListedFields],
     ) -> Record:
-        """Awaitable ``Broker.wait_for_record()``."""
+        """Awaitable version of ``Broker.wait_for_record()``."""
         ...
 
 
 class Broker(BrokerAssertions, Handle):
     """A fake log broker with topics, partitions and consumer groups, and its REST API.
 
-    ``settings`` are the keywords of ``BrokerSettings``; ``BrokerConfig`` describes each.
+    ``settings`` are the keywords of ``BrokerSettings``; ``BrokerConfig`` describes each of them.
     """
 
     service: ClassVar[str] = "broker"
@@ -99,7 +99,7 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers with the credentials, for requests."""
+        """Request headers with the credentials."""
         return {"Authorization": _basic(self.username, self.token)}
 
     def _env_variables(self) -> dict[str, str]:
@@ -113,7 +113,8 @@ class Broker(BrokerAssertions, Handle):
         }
 
     def client(self, **options: Any) -> httpx.Client:
-        """Return an ``httpx.Client`` with URL and credentials: the vendor has no Python client.
+        """Return an ``httpx.Client`` with the URL and the credentials, because the vendor has no
+        Python client.
 
         ``options`` are passed to ``httpx.Client``. Closing the fake closes the client. Raises
         ``ContractError`` if httpx is not installed.
@@ -124,7 +125,7 @@ class Broker(BrokerAssertions, Handle):
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
-        """Return an ``httpx.AsyncClient`` with URL and credentials."""
+        """Return an ``httpx.AsyncClient`` with the URL and the credentials."""
         __tracebackhide__ = True
         client: httpx.AsyncClient = self._official(self._make_async_client, options)
         return client
@@ -141,7 +142,7 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def aio(self) -> AioBroker:
-        """Awaitable methods: ``await broker.aio.wait_for_record(...)``."""
+        """The waiting methods in awaitable form: ``await broker.aio.wait_for_record(...)``."""
         return cast("AioBroker", Twin(self, ["wait_for_record"]))
 
     # -- arranging -------------------------------------------------------------------------------
@@ -159,8 +160,8 @@ class Broker(BrokerAssertions, Handle):
     ) -> TopicView:
         """Create a topic; ``first_offset`` is the first offset of each partition's log.
 
-        Omitted arguments have the broker's defaults. Raises ``ContractError`` for an invalid name,
-        an existing topic, and numbers out of bounds.
+        Omitted arguments default to the broker's settings. Raises ``ContractError`` for an invalid
+        name, an existing topic, and numbers out of range.
         """
         __tracebackhide__ = True
         self._add_topic(
@@ -181,7 +182,8 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and the offsets of all groups; its consumers rebalance.
+        """Delete a topic with its records and all groups' offsets in it. Groups that consume it
+        rebalance.
 
         Raises ``ContractError`` for an unknown topic.
         """
@@ -193,7 +195,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
-        """Add partitions to a topic and return their new number. Its groups rebalance."""
+        """Add partitions to a topic and return the new partition count. Groups that consume the
+        topic rebalance.
+        """
         __tracebackhide__ = True
         string("topic", topic)
         self._time.settle()
@@ -208,7 +212,9 @@ class Broker(BrokerAssertions, Handle):
         *,
         retention_bytes: int | None = None,
     ) -> None:
-        """Set how long, and how many bytes per partition, a topic keeps records; None: forever."""
+        """Set how long a topic keeps records, and how many bytes per partition; None means no
+        limit.
+        """
         __tracebackhide__ = True
         string("topic", topic)
         with as_misuse():
@@ -253,11 +259,11 @@ class Broker(BrokerAssertions, Handle):
         timestamp: int | datetime | str | None = None,
         headers: Headers | None = None,
     ) -> Metadata | list[Metadata]:
-        """Produce a record to a topic, or several: a list as value is a batch.
+        """Produce one record to a topic or, if the value is a list, a batch of records.
 
         Values that are not strings are stored as JSON; items of a batch can be ``ProducerRecord``.
-        ``timestamp`` is in milliseconds or an ISO time. Returns ``Metadata``, or a list of them for
-        a batch. ``assert_produced()`` does not count these records.
+        ``timestamp`` is in milliseconds or an ISO time. Returns ``Metadata``, or a list of
+        ``Metadata`` for a batch. ``assert_produced()`` does not count these records.
         """
         __tracebackhide__ = True
         self._time.settle()
@@ -277,9 +283,9 @@ class Broker(BrokerAssertions, Handle):
         """Load records: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
 
         A message is a mapping with ``value`` and any of ``topic``, ``key``, ``partition``,
-        ``timestamp`` and ``headers``. A ``Path``, or a string, contains one message as JSON per
-        line. Missing topics are created with the partitions that they need. All of it is loaded or,
-        with an error, nothing.
+        ``timestamp`` and ``headers``. A file given as ``Path``, or a string, contains one message
+        as JSON per line. Missing topics are created with the partitions that they need. If any
+        record is invalid, none are loaded.
         """
         __tracebackhide__ = True
         messages = list(messages_in(data))
@@ -293,7 +299,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
-        """Delete the records below an offset, in one partition or in all; return their number."""
+        """Delete the records below an offset, in one partition or in all; return how many were
+        deleted.
+        """
         __tracebackhide__ = True
         string("topic", topic)
         whole("before", before, 0)
@@ -303,9 +311,10 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Set a group's committed offset, whichever instance owns the partition; create the group.
+        """Set a group's committed offset, whichever instance owns the partition; create the group
+        if necessary.
 
-        Later commits of clients, and automatic commits after further deliveries, replace it.
+        Later commits of clients replace it, and so do automatic commits after further deliveries.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -320,7 +329,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def crash(self, group: str, instance: str) -> None:
-        """Let an instance disappear without a commit or a leave; its session keeps its partitions."""
+        """Make an instance disappear without committing or leaving; it keeps its partitions until
+        its session expires.
+        """
         __tracebackhide__ = True
         _check_instance(group, instance)
         self._time.settle()
@@ -329,7 +340,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def expire(self, group: str, instance: str) -> None:
-        """End an instance's session now: its partitions go to others, and a late commit fails."""
+        """End an instance's session immediately: its partitions are reassigned, and a late commit
+        is rejected.
+        """
         __tracebackhide__ = True
         _check_instance(group, instance)
         self._time.settle()
@@ -338,7 +351,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def rebalance(self, group: str) -> GroupView:
-        """Let a group assign its partitions again; positions return to the committed offsets.
+        """Make a group assign its partitions again; positions return to the committed offsets.
 
         As in every rebalance, members with auto-commit first commit the records that they received.
         """
@@ -357,10 +370,11 @@ class Broker(BrokerAssertions, Handle):
         *,
         auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
     ) -> GroupView:
-        """Let an instance join a group without consuming; it becomes idle like any other instance.
+        """Make an instance join a group without consuming; like any other instance, it is closed
+        when idle.
 
-        ``auto_offset_reset`` determines where it starts in a partition without a committed offset,
-        like the header of that name in a consume request.
+        ``auto_offset_reset`` determines where the instance starts in a partition without a
+        committed offset, like the header of that name in a consume request.
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
@@ -376,7 +390,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def leave(self, group: str, instance: str) -> GroupView:
-        """Let an instance leave its group, as delete-consumer does."""
+        """Make an instance leave its group, as a delete-consumer request does."""
         __tracebackhide__ = True
         _check_instance(group, instance)
         self._time.settle()
@@ -390,9 +404,9 @@ class Broker(BrokerAssertions, Handle):
     ) -> Found[Record]:
         """Deliver a group's last records again, as if their commits had been lost.
 
-        ``topic`` and ``partition`` restrict the records. In a partition without an owner, the next
-        owner also receives every record that was delivered and never committed. Returns the records
-        that will be delivered again.
+        ``topic`` and ``partition`` restrict which records. In a partition without an owner, the
+        next owner also receives every record that was delivered but never committed. Returns the
+        records that will be delivered again.
         """
         __tracebackhide__ = True
         self._time.settle()
@@ -405,7 +419,8 @@ class Broker(BrokerAssertions, Handle):
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Within the block, mix the records of different partitions in seeded random order.
+        """Within the ``with`` block, mix the records of different partitions in seeded random
+        order.
 
         The order within each partition is kept.
         """
@@ -414,7 +429,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
-        """Let the next client batch of more than ``keep`` messages fail with 503 after that many."""
+        """Make the next client batch of more than ``keep`` messages fail with 503 after ``keep``
+        messages are stored.
+        """
         __tracebackhide__ = True
         whole("partial_produce's keep", keep, 0)
         whole("partial_produce's times", times, 1, 1_000_000)

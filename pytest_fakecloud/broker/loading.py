@@ -1,4 +1,4 @@
-"""The forms in which tests write records: values, mappings, JSON lines."""
+"""The forms in which tests can write records: values, mappings, JSON lines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ from .model import INT64_MAX, Header, ProducerRecord
 Loadable = (
     Mapping[str, Iterable[object]] | Iterable[ProducerRecord | Mapping[str, object]] | str | Path
 )
-"""``{topic: [value or message, ...]}``, messages that name their topic, or JSON lines."""
+"""Data to load: ``{topic: [value or message, ...]}``, messages that name their topic, or JSON
+lines.
+"""
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str] | Mapping[str, str]]
-"""A mapping, pairs of name and value, or mappings with ``key`` and ``value`` as in the API."""
+"""Headers: a mapping, pairs of name and value, or mappings with ``key`` and ``value`` as in the
+API.
+"""
 
 
 class RecordFields(TypedDict, total=False):
     """Fields of a record that assertions can match, besides its topic and its value.
 
-    ``headers`` are a value for each name, or a pattern or function of it.
+    ``headers`` is a mapping from header name to a value, a pattern or a function.
     """
 
     key: Asked[str]
@@ -37,13 +41,13 @@ class RecordFields(TypedDict, total=False):
 
 
 class ListedFields(RecordFields, total=False):
-    """Fields of a record that lists can be filtered by."""
+    """Fields by which a list of records can be filtered."""
 
     value: object
 
 
 def text(value: Any) -> str:
-    """Return a record's value: a string as it is, anything else as JSON."""
+    """Return a record's value as stored: a string unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -55,14 +59,14 @@ def text(value: Any) -> str:
 
 
 def timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
-    """Return milliseconds since the epoch, from milliseconds or a time."""
+    """Return milliseconds since the epoch, given milliseconds or a time."""
     if timestamp is None or isinstance(timestamp, int):
         return timestamp
     return instant_us(timestamp) // 1000
 
 
 def header_list(headers: Headers | None) -> tuple[Header, ...]:
-    """Return headers given in any of the forms of ``Headers``."""
+    """Return the headers given in any form that ``Headers`` allows."""
     if headers is None:
         return ()
     try:
@@ -86,7 +90,7 @@ def _header(item: Any) -> Header:
 
 
 def checked(message: ProducerRecord) -> ProducerRecord:
-    """Return the message; ``ContractError`` if a part has an invalid type."""
+    """Return the message; raise ``ContractError`` if one of its parts has an invalid type."""
     string("topic", message.topic)
     string("value", message.value)
     string("key", message.key, optional=True)
@@ -100,7 +104,7 @@ def checked(message: ProducerRecord) -> ProducerRecord:
 
 
 def messages_in(data: Any) -> Iterator[ProducerRecord]:
-    """Yield the messages in any of the forms that ``Broker.load()`` accepts."""
+    """Yield the messages from data in any form that ``Broker.load()`` accepts."""
     if isinstance(data, Path):
         data = _text_of(data)
     if isinstance(data, str):
@@ -115,7 +119,7 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
 
 
 def _text_of(path: Path) -> str:
-    from ..files import DATA_BYTES, read_file  # Imported here, because few brokers load a file.
+    from ..files import DATA_BYTES, read_file  # Imported here because few brokers load a file.
 
     try:
         return read_file(path, DATA_BYTES).decode("utf-8")

@@ -1,4 +1,4 @@
-"""Values of a broker: messages, records, positions, consumers, views of topics and groups."""
+"""Value types of a broker: messages, records, positions, consumers, views of topics and groups."""
 
 from __future__ import annotations
 
@@ -39,20 +39,22 @@ EventKind = Literal[
     "return",
     "revoked",
 ]
-"""The kinds of events of consumer groups in the journal."""
+"""The kinds of consumer-group events that are recorded in the journal."""
 INT64_MAX = 2**63 - 1
-"""The largest offset, and the largest timestamp."""
+"""The largest offset and the largest timestamp."""
 
 
 class Header(NamedTuple):
-    """One header of a message; names can repeat and keep their order."""
+    """One header of a message. A message can have several headers of the same name; their order is
+    kept.
+    """
 
     key: str
     value: str
 
 
 class ProducerRecord(NamedTuple):
-    """A record to produce. ``partition`` and ``timestamp`` (ms) are chosen by the broker if None."""
+    """A record to produce. If ``partition`` or ``timestamp`` (ms) is None, the broker chooses it."""
 
     topic: str
     value: str
@@ -63,7 +65,7 @@ class ProducerRecord(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """The position of a produced message; ``timestamp`` in milliseconds since the epoch."""
+    """The position of a produced message; ``timestamp`` is in milliseconds since the epoch."""
 
     topic: str
     partition: int
@@ -72,7 +74,9 @@ class Metadata(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record of the log. ``key`` is None if the producer set none (the API returns ``""``)."""
+    """A record of the log. ``key`` is None if the record was produced without a key (the API
+    returns ``""``).
+    """
 
     topic: str
     partition: int
@@ -87,7 +91,7 @@ class Record(NamedTuple):
         return json.loads(self.value)
 
     def header(self, name: str) -> str | None:
-        """The last header with exactly this name, like Kafka's ``lastHeader``; None if absent."""
+        """Return the last header with exactly this name, like Kafka's ``lastHeader``, or None."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
@@ -116,14 +120,14 @@ RECORD_FIELDS: Mapping[str, Field] = {
     "value": Field(DOCUMENT, optional=False),
     "headers": Field(PAIRS, optional=False),
 }
-"""Fields of a record that filters can match: its value as a string or as JSON, its headers by name.
+"""Fields by which records can be filtered: the value as a string or as JSON, the headers by name.
 
-The key of a record without one matches ``""``, which is what the API returns.
+``""`` matches the key of a record without a key, because that is what the API returns.
 """
 
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
-    """Return the fields that filters can match for a topic with this number of partitions."""
+    """Return the fields by which the records of a topic with this many partitions can be filtered."""
     return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), optional=False)}
 
 
@@ -132,11 +136,11 @@ OFFSET_FIELDS: Mapping[str, Field] = {
     "partition": Field(whole_number(0), optional=False),
     "offset": Field(whole_number(0), optional=False),
 }
-"""Fields of an offset that filters can match."""
+"""Fields by which committed offsets can be filtered."""
 
 
 class TopicOptions(TypedDict, total=False):
-    """Options of a new topic for an engine; None, or a missing key, means the plan's default."""
+    """Options of a new topic; None, or a missing key, means the plan's default."""
 
     retention_ms: int | None
     retention_bytes: int | None
@@ -145,7 +149,7 @@ class TopicOptions(TypedDict, total=False):
 
 
 class GroupAssignments(NamedTuple):
-    """A group as ``/consumers`` lists it: instance name to topic to partitions."""
+    """A group as ``/consumers`` lists it: its partitions by instance name and topic."""
 
     name: str
     instances: dict[str, dict[str, list[int]]]
@@ -157,17 +161,18 @@ CONSUMER_HEADERS = (
     "auto-offset-reset",
     "session-timeout-ms",
 )
-"""The consumer configuration headers without their prefix, in lower case."""
+"""Names of the consumer configuration headers, without their prefix and in lower case."""
 
 AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The configuration of an instance, from the headers of its first consume request or defaults.
+    """The configuration of an instance, from the headers of its first consume request or by
+    default.
 
-    Defaults are the vendor's: auto-commit on, every 5000 ms, reset to latest, session 120000 ms. An
-    interval of 0 is allowed, as in the Java client: commit as often as possible.
+    Defaults are the vendor's: auto-commit on, every 5000 ms, reset to latest, session timeout
+    120000 ms. An interval of 0 is allowed, as in the Java client: commit as often as possible.
     """
 
     auto_commit: bool = True
@@ -179,7 +184,7 @@ class ConsumerConfig:
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
     """Return the configuration for raw header values (keys of ``CONSUMER_HEADERS``).
 
-    Raises ``BrokerError``, which names the header, its value and what is expected.
+    Raises ``BrokerError``, whose message names the header, its value and what is expected.
     """
     auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
     if auto_commit not in ("true", "false"):
@@ -217,7 +222,9 @@ def _bad_header(name: str, value: str, expected: str) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic: its records in (partition, offset) order, and the ends of each partition's log."""
+    """A topic: its records in (partition, offset) order, and the start and end offset of each
+    partition.
+    """
 
     name: str
     partitions: int
@@ -233,9 +240,9 @@ MEMBER_STATES = ("joining", "active", "closed", "crashed", "expired")
 class MemberView:
     """A consumer instance.
 
-    ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``; ``position`` is
-    the next offset to deliver (None: no offset and reset policy ``none``); ``delivered`` is the
-    offset that an empty commit would store.
+    ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``. ``position`` is
+    the next offset to deliver (None if there is no offset and the reset policy is ``none``).
+    ``delivered`` is the offset that a commit without offsets would store.
     """
 
     name: str
@@ -252,7 +259,7 @@ MEMBER_FIELDS: Mapping[str, Field] = {
     "state": Field(one_of("state of a member", MEMBER_STATES), optional=False),
     "topics": Field(TOPIC, several=True),
 }
-"""Fields of a group's member that filters can match."""
+"""Fields by which a group's members can be filtered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +267,9 @@ class GroupView:
     """A consumer group.
 
     ``state`` is Kafka's (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for a group that
-    does not exist). ``lag`` counts, for each partition that the group reads or has committed, the
-    records after its committed offset; without one, the records from where its owner started, or
-    all.
+    does not exist). ``lag`` is the number of records after the committed offset, for each partition
+    that the group reads or has committed. In a partition without a committed offset, it counts the
+    records from where the owner started, or all records.
     """
 
     name: str
@@ -281,7 +288,7 @@ class GroupView:
 
 
 def found_members(members: Iterable[MemberView]) -> Found[MemberView]:
-    """Return members as a list with ``where()``."""
+    """Return the members as a list that can be filtered with ``where()``."""
     return found_of(members, MEMBER_FIELDS, "member")
 
 

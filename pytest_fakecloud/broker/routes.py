@@ -1,7 +1,7 @@
 """The broker's REST API: thirteen routes, parsed strictly and answered as JSON.
 
-Bodies are JSON whatever their Content-Type, a GET can have a body, and a trailing slash is accepted
-(the vendor's documentation and public clients do all three).
+A body is parsed as JSON whatever its Content-Type, a GET can have a body, and a trailing slash is
+accepted, because the vendor's documentation and public clients use all three.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from .webhook import message_headers
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
-# An unterminated string extends to the end of the body; otherwise each quote in it would start
-# another one.
+# An unterminated string extends to the end of the body. Otherwise the pattern would start another
+# string at each quote in it.
 _STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
 _TRAILING_COMMA = re.compile(rb",\s*[\]}]")
 _NOTHING: Any = object()
 
 
 class BrokerApp(App):
-    """Routes over a broker engine; ``credentials()`` returns user name and password."""
+    """The routes of a broker engine; ``credentials()`` returns the user name and the password."""
 
     service = "broker"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -72,7 +72,7 @@ class BrokerApp(App):
         ]
 
     def routes(self) -> list[Route]:
-        """Return all endpoints; fault and journal names are the first path segment."""
+        """Return all endpoints; faults and the journal use the first path segment as their name."""
         return [
             Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
             Route("GET POST", "/produce/{topic}", "produce", self.produce),
@@ -100,14 +100,14 @@ class BrokerApp(App):
     # -- producing -------------------------------------------------------------------------------
 
     def produce_path(self, request: Request) -> object:
-        """GET /produce/T/M: one metadata object."""
+        """Serve GET /produce/T/M: return one metadata object."""
         message = ProducerRecord(
             _segment(request, "topic"), _segment(request, "message"), request.query("key")
         )
         return _metadata_json(self.engine.produce([message])[0])
 
     def produce(self, request: Request) -> object:
-        """GET and POST /produce and /produce/T: a list of metadata, in request order."""
+        """Serve GET and POST /produce and /produce/T: return a list of metadata, in request order."""
         body = self._json(request)
         if body is _NOTHING:
             raise illegal_argument(
@@ -126,7 +126,7 @@ class BrokerApp(App):
         return [_metadata_json(place) for place in self.engine.produce(messages)]
 
     def webhook(self, request: Request) -> object:
-        """GET and POST /webhook: the raw body and the custom headers become a message."""
+        """Serve GET and POST /webhook: produce a message from the raw body and the custom headers."""
         topic = request.query("topic")
         if not topic:
             raise illegal_argument("The query parameter topic is missing")
@@ -179,7 +179,7 @@ class BrokerApp(App):
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
-        """GET and POST /fetch: records from the given offsets."""
+        """Serve GET and POST /fetch: return records from the given offsets on."""
         body = self._json(request)
         fields = object_of({} if body is _NOTHING else body, "")
         positions = []
@@ -205,11 +205,11 @@ class BrokerApp(App):
         return [record_json(record) for record in self.engine.fetch(positions, timeout)]
 
     def consume_path(self, request: Request) -> object:
-        """GET /consume/G/I/T."""
+        """Serve GET /consume/G/I/T."""
         return self._consume(request, [_segment(request, "topic")], {})
 
     def consume(self, request: Request) -> object:
-        """GET and POST /consume/G/I with a topic or topics."""
+        """Serve GET and POST /consume/G/I with a topic or topics."""
         body = self._json(request)
         fields = object_of({} if body is _NOTHING else body, "")
         topics = []
@@ -244,7 +244,9 @@ class BrokerApp(App):
         return found
 
     def commit(self, request: Request) -> object:
-        """GET and POST /commit/G/I: an offset, an array of them, or nothing."""
+        """Serve GET and POST /commit/G/I: commit an offset, an array of offsets, or all delivered
+        ones.
+        """
         body = self._json(request)
         items = [] if body is _NOTHING or body is None else body
         offsets = [
@@ -256,18 +258,18 @@ class BrokerApp(App):
         return SUCCESS
 
     def delete(self, request: Request) -> object:
-        """POST and DELETE /delete-consumer/G/I."""
+        """Serve POST and DELETE /delete-consumer/G/I."""
         self.engine.delete_consumer(_segment(request, "group"), _segment(request, "instance"))
         return SUCCESS
 
     # -- metadata --------------------------------------------------------------------------------
 
     def topics(self, request: Request) -> object:
-        """GET /topics: partition counts by name."""
+        """Serve GET /topics: return partition counts by name."""
         return self.engine.topics()
 
     def consumers(self, request: Request) -> object:
-        """GET /consumers: groups, their instances, and what is assigned to them."""
+        """Serve GET /consumers: return groups, their instances, and the instances' partitions."""
         return [
             {
                 "name": group.name,
@@ -286,7 +288,7 @@ class BrokerApp(App):
         ]
 
     def committed(self, request: Request) -> object:
-        """GET and POST /committed/G/I."""
+        """Serve GET and POST /committed/G/I."""
         partitions = self._partitions(request)
         timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(
@@ -296,7 +298,7 @@ class BrokerApp(App):
         )
 
     def offsets(self, request: Request) -> object:
-        """GET and POST /offsets/X, where X is milliseconds, ``earliest`` or ``latest``."""
+        """Serve GET and POST /offsets/X, where X is milliseconds, ``earliest`` or ``latest``."""
         text = _segment(request, "at")
         at: int | Literal["earliest", "latest"]
         if text == "earliest":
@@ -374,7 +376,9 @@ class BrokerApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """HTTP Basic for all routes; the webhook also accepts ``user`` and ``pass`` in the query."""
+        """Check HTTP Basic credentials; the webhook also accepts ``user`` and ``pass`` in the
+        query.
+        """
         username, password = self.credentials()
         given = basic_credentials(request.fields.get("authorization"))
         if given is not None and same(given[0], username) and same(given[1], password):
@@ -390,7 +394,7 @@ class BrokerApp(App):
         )
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Return ``{error, status}``, with the replacements of the ``errors`` setting."""
+        """Return ``{error, status}``, with any replacement from the ``errors`` setting."""
         status, text = error.status, error.message
         if isinstance(error, BrokerError):
             other = (self.engine.settings.errors or {}).get(error.kind)
@@ -401,11 +405,11 @@ class BrokerApp(App):
         return Answer({"error": text, "status": status}, status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """Answer a path that the API does not have."""
+        """Return the response to a path that the API does not have."""
         raise BrokerError("unknown_path", f"Invalid API call: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Answer a method that the path does not accept."""
+        """Return the response to a method that the path does not accept."""
         methods = ", ".join(sorted(allowed))
         raise BrokerError(
             "wrong_method",
@@ -414,7 +418,9 @@ class BrokerApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return ``topic`` (all that path, query and body name), ``group`` and ``instance``."""
+        """Return ``topic`` (all topics named in the path, query and body), ``group`` and
+        ``instance``.
+        """
         facts: dict[str, Any] = {
             name: _segment(request, name)
             for name in ("group", "instance")
@@ -431,7 +437,7 @@ class BrokerApp(App):
 
 
 def record_json(record: Record) -> dict[str, object]:
-    """Return a record as the API returns it: a missing key is ``""``."""
+    """Return a record in the API's form, with ``""`` for a missing key."""
     topic, partition, offset, timestamp, key, value, headers = record
     return {
         "topic": topic,

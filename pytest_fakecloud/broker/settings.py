@@ -27,7 +27,9 @@ from .errors import STATUSES
 
 
 class BrokerSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.broker()`` and of the marker; ``BrokerConfig`` describes them."""
+    """The keywords of ``Cloud.broker()`` and of the marker; ``BrokerConfig`` describes each of
+    them.
+    """
 
     topics: Mapping[str, int | Mapping[str, Any]] | None
     retention: Duration | None
@@ -72,11 +74,11 @@ _AMOUNT = optional(whole(0))
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """Limits of a plan; None means no limit. Sizes in bytes, retention in milliseconds.
+    """Limits of a plan; None means no limit. Sizes are in bytes, retention in milliseconds.
 
     The presets have the figures of the vendor's documented plans. ``messages_per_day`` counts
-    produced messages per UTC day of the clock; ``storage_bytes`` counts keys, values and headers of
-    all partitions, ``retention_bytes`` those of each partition.
+    produced messages per UTC day of the fake clock; ``storage_bytes`` counts keys, values and
+    headers of all partitions, ``retention_bytes`` those of each partition.
     """
 
     max_message_bytes: int = setting(1024 * 1024, whole(1))
@@ -113,7 +115,7 @@ def _is_answer(value: object) -> bool:
 
 
 def _is_sendable(value: str) -> bool:
-    """Return whether a client can send a credential: half a surrogate pair has no UTF-8 form."""
+    """Return whether a client can send a credential: a lone surrogate cannot be encoded as UTF-8."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -141,7 +143,7 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(HandleConfig):
-    """Settings of a ``Broker``.
+    """The settings of a ``Broker``.
 
     Most of them choose a behaviour that the vendor's documentation leaves open. Their defaults are
     decided here, most of them after Kafka's Java client or its REST proxies.
@@ -156,7 +158,9 @@ class BrokerConfig(HandleConfig):
             )
         ),
     )
-    """Topics to create: number of partitions by name, or the arguments of ``create_topic()``."""
+    """Topics to create: partition counts by name, or for each name the arguments of
+    ``create_topic()``.
+    """
     retention_ms: int | None = setting(None, optional(duration("ms")))
     """How long records are kept unless the topic has its own retention; None: forever."""
     retention_bytes: int | None = setting(None, _AMOUNT)
@@ -174,75 +178,87 @@ class BrokerConfig(HandleConfig):
     )
     """Password for HTTP Basic authentication; random by default."""
     limits: BrokerLimits = setting(None, _LIMITS)
-    """A plan (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``) or a ``BrokerLimits``."""
+    """The plan whose limits apply (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``), or a
+    ``BrokerLimits``.
+    """
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
-    """Prefixes of the consumer configuration headers; the first one found is used."""
+    """Prefixes of the consumer configuration headers; if a request has several, the first prefix in
+    this list wins.
+    """
     idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
-    """Close an instance after this long without a consume request; None: never."""
+    """Time without a consume request after which an instance is closed; None: never."""
     session_timeout_ms: int = setting("120s", duration("ms", 1))
-    """How long a crashed instance keeps its partitions, unless its header sets another timeout."""
+    """How long a crashed instance keeps its partitions, unless a header of its request sets another
+    timeout.
+    """
     heartbeats: Literal["background", "consume"] = setting(
         "background", choice("background", "consume")
     )
-    """Keeps a session alive: the server's consumer, or only the client's consume requests."""
+    """What keeps a session alive: the server's consumer, or only the client's consume requests."""
     join_delay_ms: int = setting(0, duration("ms"))
     """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
     """How long committed offsets are kept after the group's last member has left."""
     max_timeout_ms: int = setting("600s", duration("ms"))
-    """Maximum timeout of a long poll; a longer one is rejected, because it can only be a mistake."""
+    """Maximum timeout of a long poll. A longer one is rejected, because it can only be a mistake."""
     max_poll_records: int = setting(500, whole(1))
-    """Maximum number of records in one consume answer."""
+    """Maximum number of records in one consume response."""
     max_partition_bytes: int = setting(1024 * 1024, whole(1))
-    """Maximum bytes from one partition in one answer; at least one record is returned."""
+    """Maximum bytes from one partition in one response; at least one record is returned."""
     interleave: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Order of the partitions in an answer: one after the other, or seeded random."""
+    """Order of the partitions in a response: one after the other, or mixed in seeded random order."""
     fetch_single_topic: bool = setting(False, SWITCH)
     """Whether a fetch returns records of only one topic, as the JS client describes."""
     fetch_beyond_end: Literal["error", "wait"] = setting("error", choice("error", "wait"))
-    """Whether a fetch beyond the end of the log is an error, or waits for the offset."""
+    """Whether a fetch beyond the end of the log is an error or waits for the offset."""
     delete_leaves: bool = setting(True, SWITCH)
     """Whether delete-consumer leaves the group immediately, or only after the session timeout."""
     resubscribe: Literal["rebalance", "ignore"] = setting(
         "rebalance", choice("rebalance", "ignore")
     )
-    """Effect of a later consume request with other topics."""
+    """What a later consume request with other topics does."""
     concurrent_consume: Literal["wait", "error"] = setting("wait", choice("wait", "error"))
     """Whether a second consume request on a busy instance waits or is rejected."""
     instance_limit: Literal["cluster", "group"] | None = setting(
         "cluster", optional(choice("cluster", "group"))
     )
-    """Which instances are limited by the total number of partitions; None: no limit."""
+    """Which instances count towards the limit, which is the total number of partitions; None: no
+    limit.
+    """
     commit_by_unknown: Literal["error", "store"] = setting("error", choice("error", "store"))
     """Whether a commit by an unknown instance is rejected, or stored for the group."""
     unknown_group: Literal["error", "uncommitted"] = setting(
         "error", choice("error", "uncommitted")
     )
-    """Answer of ``/committed`` for a group that does not exist."""
+    """How ``/committed`` responds for a group that does not exist."""
     never_committed: int = setting(-1, whole())
     """Offset that ``/committed`` returns if nothing was committed."""
     no_such_time: int = setting(-1, whole())
-    """Offset that ``/offsets`` returns if no record is that recent."""
+    """Offset that ``/offsets`` returns if no record is at or after the given time."""
     keyless: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Partition of keyless messages: the next one for each request, or a seeded random one."""
+    """Partition of messages without a key: the next one for each request, or a seeded random one."""
     empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
-    """Whether key ``""`` is a key (and hashed), or the same as no key."""
+    """Whether ``""`` is a key like any other (and hashed), or the same as no key."""
     batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
-    """Whether a batch with an invalid message appends nothing, or all messages before it."""
+    """Whether a batch with an invalid message appends nothing, or all messages before the invalid
+    one.
+    """
     coerce_scalars: bool = setting(False, SWITCH)
     """Whether a number or boolean as a value is converted to its JSON source text."""
     webhook_answer: Literal["list", "object"] = setting("list", choice("list", "object"))
-    """Whether ``/webhook`` returns a list with one metadata object, or the object."""
+    """Whether ``/webhook`` returns a list with one metadata object, or only the object."""
     webhook_drop: Sequence[str] = setting((), texts())
-    """Additional header names (``*`` at the end is a wildcard) that never become message headers."""
+    """Additional request headers that never become message headers (``*`` at the end is a
+    wildcard).
+    """
     webhook_keep: Sequence[str] = setting((), texts())
-    """Names of standard headers that become message headers anyway."""
+    """Standard headers that become message headers although they are normally dropped."""
     errors: Mapping[str, int | tuple[int, str]] | None = setting(None, optional(_ERRORS))
-    """Replacement statuses, or (status, text), by kind of error."""
+    """Replacements by kind of error: a status, or a pair of status and message."""
     engine: str | None = setting(None, optional(text()))
-    """URL of a real cluster (``"kafka://host:port,…"``); None: in memory."""
+    """URL of a real cluster to use (``"kafka://host:port,…"``); None: the in-memory engine."""
     isolation: Literal["prefix", "none"] = setting("prefix", choice("prefix", "none"))
-    """The fake's share of a real cluster: names with a prefix, or everything."""
+    """The fake's share of a real cluster: only names with a prefix of its own, or everything."""
 
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":

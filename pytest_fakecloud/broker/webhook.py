@@ -1,8 +1,8 @@
-"""The headers of a webhook call that become message headers: those that are not part of HTTP.
+"""The headers of a webhook request that become message headers: those that are not part of HTTP.
 
-The vendor writes "custom headers" without a list. Decided here, ignoring case: the permanent HTTP
-field names of the IANA registry, hop-by-hop fields, and headers that browsers and proxies add are
-dropped.
+The vendor's documentation says "custom headers" and does not list them. Decided here: the permanent
+HTTP field names of the IANA registry, hop-by-hop fields, and headers that browsers and proxies add
+are dropped, ignoring case.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from .model import Header
 
 ALWAYS_DROPPED = frozenset({"authorization", "cookie", "host", "content-length"})
-"""Dropped even if a setting keeps them: they contain secrets or describe the transport."""
+"""Headers that are dropped even if a setting keeps them: they contain secrets or describe the
+transport.
+"""
 
 # fmt: off
 STANDARD = frozenset({
@@ -62,10 +64,11 @@ _PREFIXES = ("sec-", "x-forwarded-")
 def message_headers(
     headers: Iterable[tuple[str, str]], *, drop: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> tuple[Header, ...]:
-    """Return the custom headers among raw request headers, in their order, spelling and number.
+    """Return the custom headers among raw request headers, with their order, spelling and
+    repetitions.
 
-    ``drop`` lists additional names to leave out, ``keep`` standard ones to include; both ignore
-    case and accept ``*`` at the end as a wildcard.
+    ``drop`` lists additional names to omit, ``keep`` standard names to include; both ignore case
+    and accept ``*`` at the end as a wildcard.
     """
     kept = []
     for name, value in headers:
@@ -74,7 +77,7 @@ def message_headers(
             continue
         standard = lower in STANDARD or lower.startswith(_PREFIXES)
         if not standard or _listed(lower, keep):
-            # The request contains bytes; decode them as UTF-8 if possible.
+            # The header is given as bytes; decode it as UTF-8 if possible.
             kept.append(Header(_text(name), _text(value)))
     return tuple(kept)
 

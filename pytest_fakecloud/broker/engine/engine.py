@@ -1,11 +1,11 @@
 """The in-memory broker: topics, producing, fetching, consuming with groups, offsets.
 
-Sources: the specification for the operations and their defaults; Kafka's Java client for
-partitioning, range assignment, resets and commits; behaviour that neither describes is decided here
-and listed in ``settings.BrokerConfig``. Also decided here:
+Sources: the vendor's API specification for the operations and their defaults; Kafka's Java client
+for partitioning, range assignment, resets and commits; behaviour that neither describes is decided
+here and listed in ``settings.BrokerConfig``. Also decided here:
 
-- Retention removes single records (Kafka removes whole segments), whenever a log is read.
-- A string that is not valid Unicode (a lone surrogate in JSON) is stored with ``?`` in its place, as by
+- Retention removes single records (Kafka removes whole segments). It is applied whenever a log is read.
+- A string that is not valid Unicode (a lone surrogate in JSON) is stored with ``?`` instead, as by
   Java's encoder.
 - ``CompletingRebalance`` takes no time, so a group is never in that state.
 - A commit after a rebalance is checked against the current owner of the partition, because callers
@@ -54,14 +54,14 @@ T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
 _LONGEST_SLEEP = 3600.0
-"""Every platform can sleep for this many seconds."""
+"""The longest time in seconds that ``sleep()`` accepts on every platform."""
 MOST_PARTITIONS = 100_000
-"""A larger number can only be a mistake, and would fill the memory."""
+"""A larger number of partitions can only be a mistake, and would fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """All topics and groups at one time."""
+    """All topics and groups at a point in time."""
 
     topics: list[Topic]
     groups: Any
@@ -69,10 +69,10 @@ class BrokerSnapshot:
 
 
 class MemoryEngine:
-    """A broker in memory. Calls can come from any thread; waiting calls wait on the clock.
+    """A broker in memory. Thread-safe; waiting calls wait on the fake clock.
 
-    ``tell`` is called, without any lock held, for each event of a group: its kind, a readable line,
-    the time in microseconds, and details.
+    ``tell`` is called for each event of a group, without any lock held, with the event's kind, a
+    readable description, the time in microseconds, and details.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class MemoryEngine:
     # -- topics ----------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic. Retention and message size limit default to the plan's.
+        """Create a topic. Retention and message size limit default to those of the plan.
 
-        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of bounds.
+        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
         """
         topic = self._new_topic(name, partitions, **options)
         with self.locked() as now:
@@ -128,7 +128,9 @@ class MemoryEngine:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> Topic:
-        """Return a topic that is not in the broker yet; ``ContractError`` for invalid arguments."""
+        """Return a new topic that has not been added to the broker yet; raise ``ContractError`` for
+        invalid arguments.
+        """
         limits = self.settings.limits
         string("a topic's name", name)
         if not errors.can_name_a_topic(name):
@@ -147,10 +149,11 @@ class MemoryEngine:
         )
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create missing topics and append the test's messages: all of it or nothing.
+        """Create missing topics and append the test's messages; if anything is invalid, change
+        nothing.
 
-        ``topics`` are numbers of partitions by name; existing topics keep theirs. Raises
-        ``ContractError`` like ``create_topic()``, ``BrokerError`` like ``produce()``.
+        ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
+        Raises ``ContractError`` like ``create_topic()`` and ``BrokerError`` like ``produce()``.
         """
         with self.locked() as now_us:
             made = {
@@ -170,7 +173,8 @@ class MemoryEngine:
                 self.groups.created(name, now_us)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and the offsets of all groups; its consumers rebalance.
+        """Delete a topic with its records and all groups' offsets in it. Groups that consume it
+        rebalance.
 
         Raises ``BrokerError`` for an unknown topic.
         """
@@ -181,10 +185,10 @@ class MemoryEngine:
             self.groups.deleted(name, now)
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Add partitions to a topic and return their new number.
+        """Add partitions to a topic and return the new partition count.
 
-        Groups that read the topic rebalance; keys may map to other partitions afterwards, as in
-        Kafka.
+        Groups that consume the topic rebalance. As in Kafka, keys may map to other partitions
+        afterwards.
         """
         whole("add_partitions' count", count, 1, MOST_PARTITIONS)
         with self.locked() as now:
@@ -208,7 +212,9 @@ class MemoryEngine:
             topic.retain(now // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset, in one partition or all; return their number."""
+        """Delete the records below an offset, in one partition or in all; return how many were
+        deleted.
+        """
         with self.locked() as now:
             logs = (
                 self.table.topic(name, now).logs
@@ -232,10 +238,10 @@ class MemoryEngine:
     ) -> list[Metadata]:
         """Append messages and return their positions in request order.
 
-        All are checked before any is appended. ``by_client`` distinguishes the application's
-        records from those of the test, which do not count for the plan. Raises ``BrokerError`` for
-        unknown topics and partitions, messages that are too large, negative timestamps and used-up
-        plans.
+        All messages are checked before any is appended. ``by_client`` distinguishes the
+        application's records from those of the test, which do not count against the plan's limits.
+        Raises ``BrokerError`` for unknown topics and partitions, messages that are too large,
+        negative timestamps, and a plan that is used up.
         """
         with self.locked() as now_us:
             error: errors.BrokerError | None = None
@@ -255,10 +261,11 @@ class MemoryEngine:
     def _append(
         self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
     ) -> tuple[list[Metadata], errors.BrokerError | None]:
-        """Return the positions of appended messages, and the error of the first that was not.
+        """Append messages. Return their positions and, if not all were appended, the error of the
+        first that was not.
 
-        Raises that error if nothing has been appended: clients' batches can be appended ``"in
-        order"``, the test's are all or nothing.
+        Raises that error if nothing has been appended. With the setting ``"in order"``, a client's
+        batch can be appended in part; the test's batches are appended completely or not at all.
         """
         whole_batch = not by_client or self.settings.batches == "atomic"
         places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
@@ -281,8 +288,8 @@ class MemoryEngine:
         return sum(log.size for topic in self._topics.values() for log in topic.logs)
 
     def fail_batches(self, keep: int, times: int) -> None:
-        """Let the next ``times`` client batches of more than ``keep`` messages fail after that
-        many.
+        """Make the next ``times`` client batches of more than ``keep`` messages fail after ``keep``
+        messages.
         """
         with self.locked():
             self._partial += [keep] * times
@@ -290,10 +297,11 @@ class MemoryEngine:
     # -- reading without a group -----------------------------------------------------------------
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read records from positions on, at most 1 MiB from each; wait for the first.
+        """Read records from each position on, at most 1 MiB per position; wait until there is at
+        least one.
 
         Returns ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for
-        offsets outside the log, and for one partition with two offsets.
+        offsets outside the log, and if one partition is given with two offsets.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         wanted = distinct_positions(positions)
@@ -340,7 +348,9 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return the first offset at or after a time in ms, or an end of the log, in request order."""
+        """Return offsets in request order: the first one at or after a time in ms, or the start or
+        end of the log.
+        """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = []
         with self.locked() as now:
@@ -374,10 +384,11 @@ class MemoryEngine:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """Take the next records for an instance, which the first call creates from ``headers``.
+        """Return the next records for an instance, which the first call creates with the
+        configuration in ``headers``.
 
-        Waits for the first record; returns ``[]`` at the timeout, or earlier after a rebalance, a
-        deletion or the end of the server. Two calls on one instance take turns.
+        Waits for the first record. Returns ``[]`` at the timeout, or earlier after a rebalance, a
+        deletion or when the server closes. Two calls on the same instance take turns.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         coordinator = self.groups
@@ -418,7 +429,9 @@ class MemoryEngine:
         return self.delivery.take(group, member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Store offsets as given, or without any, those last delivered to the instance."""
+        """Commit the given offsets or, if none are given, those of the records last delivered to
+        the instance.
+        """
         wanted = distinct_positions(offsets)
         with self.locked() as now:
             self.commits.commit(group, instance, wanted, now)
@@ -440,7 +453,7 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets of the group in request order; the instance need not exist."""
+        """Return the group's committed offsets in request order; the instance need not exist."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         with self.locked() as now:
             return self.commits.committed(group, partitions, now)
@@ -448,7 +461,9 @@ class MemoryEngine:
     # -- what a tester makes happen --------------------------------------------------------------
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        """Set a group's committed offset, whichever instance owns the partition; create the group."""
+        """Set a group's committed offset, whichever instance owns the partition; create the group
+        if necessary.
+        """
         with self.locked() as now:
             self.table.partition(offset.topic, offset.partition, now)
             self.commits.set_by_test(group, offset, now)
@@ -456,7 +471,9 @@ class MemoryEngine:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Let an instance join without a client; it becomes idle like any other."""
+        """Make an instance join a group without a client's request; like any other, it is closed
+        when idle.
+        """
         with self.locked() as now:
             headers = {"auto-offset-reset": auto_offset_reset}
             at, member = self.groups.enter(group, instance, topics, headers, now)
@@ -464,17 +481,17 @@ class MemoryEngine:
             self.groups.finish(at, member, None, now)
 
     def crash(self, group: str, instance: str) -> None:
-        """Let an instance disappear without a commit or a leave."""
+        """Make an instance disappear without committing or leaving its group."""
         with self.locked() as now:
             self.groups.crash(group, instance, now)
 
     def expire(self, group: str, instance: str) -> None:
-        """End an instance's session now."""
+        """End an instance's session immediately."""
         with self.locked() as now:
             self.groups.expire(group, instance, now)
 
     def rebalance(self, group: str) -> None:
-        """Let a group assign its partitions again; ``ContractError`` for an unknown group."""
+        """Make a group assign its partitions again; raise ``ContractError`` for an unknown group."""
         with self.locked() as now:
             self.groups.rebalance(self._known_group(group), "the test asked for it", now)
 
@@ -512,7 +529,9 @@ class MemoryEngine:
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Within the block, mix the records of different partitions in seeded random order."""
+        """Within the ``with`` block, mix the records of different partitions in seeded random
+        order.
+        """
         delivery = self.delivery
         before, delivery.random_interleave = delivery.random_interleave, True
         try:
@@ -528,7 +547,9 @@ class MemoryEngine:
             return topic_view(self.table.topic(name, now))
 
     def group_view(self, name: str) -> GroupView:
-        """Return the current state of a group; ``Dead`` if it does not exist."""
+        """Return the current state of a group; the state of a group that does not exist is
+        ``Dead``.
+        """
         with self.locked():
             return group_view(name, self.table.groups.get(name), self.table.topics)
 
@@ -538,7 +559,9 @@ class MemoryEngine:
             return sorted(self.table.groups)
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        """Return the records of a topic that clients produced, and those that the test produced."""
+        """Return two lists of a topic's records: those that clients produced and those that the
+        test produced.
+        """
         with self.locked() as now:
             logs = self.table.topic(topic, now).logs
             return (
@@ -547,8 +570,8 @@ class MemoryEngine:
             )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` whenever a topic changes; return its result, or None after wall-clock
-        seconds.
+        """Call ``look`` whenever a topic changes, until it returns a result. Return None after that
+        many wall-clock seconds.
         """
         signal = self._clock.signal()
         watched: list[PartitionLog] = []
@@ -558,7 +581,8 @@ class MemoryEngine:
             while True:
                 version = signal.version
                 with self.locked() as now:
-                    # Partitions may be new, and after a restore all are.
+                    # Watch the logs anew each time: there may be new partitions, and a restore
+                    # replaces all logs.
                     watched = list(self.table.topic(topic, now).logs)
                     for log in watched:
                         log.watchers.add(signal)
@@ -577,7 +601,7 @@ class MemoryEngine:
 
     @property
     def waiting(self) -> list[Signal]:
-        """Return the signal of each waiting call; calls on one instance share a signal."""
+        """Return the signals of the waiting calls; calls on one instance share a signal."""
         return self._waiting
 
     def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
@@ -586,8 +610,8 @@ class MemoryEngine:
         self._waiting.append(signal)
         try:
             while not self._closed:
-                # With a running clock, there may be no other thread to fire a timer that changes a
-                # group while this call waits, so it also wakes for timers.
+                # Also wake up for timers: with a running clock, there may be no other thread to
+                # fire a timer that changes a group while this call waits.
                 until = self._next_change(deadline)
 
                 def look(until: int = until) -> T | None:
@@ -611,13 +635,13 @@ class MemoryEngine:
         return deadline if due is None else min(due, deadline)
 
     def interrupt(self) -> None:
-        """End every waiting call now, with an empty result."""
+        """Make every waiting call return now, with an empty result."""
         with self.locked():
             self._epoch += 1
             self.table.woken.update(self._waiting)
 
     def close(self) -> None:
-        """End every waiting call, now and in future."""
+        """Make every waiting call return, now and in future."""
         self._closed = True
         self.interrupt()
 
@@ -633,7 +657,7 @@ class MemoryEngine:
             )
 
     def restore(self, snapshot: BrokerSnapshot) -> None:
-        """Restore a copy; waiting calls end with an empty result, timers continue with their
+        """Restore a copy. Waiting calls return an empty result, and timers continue with their
         remaining time.
 
         Raises ``ContractError`` for a copy of a real cluster's data.
@@ -654,7 +678,7 @@ class MemoryEngine:
     # -- locking ---------------------------------------------------------------------------------
 
     def tell_to(self, tell: Tell) -> None:
-        """Set the function that receives the events of groups."""
+        """Set the function that is called with the events of groups."""
         self._guard.tell = tell
 
     def locked(self) -> Guard:
@@ -674,7 +698,9 @@ class MemoryEngine:
 
 
 def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
-    """Return the positions without duplicates; ``BrokerError`` if offsets conflict."""
+    """Return the positions without duplicates; raise ``BrokerError`` if a partition has two
+    offsets.
+    """
     found: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:
         tp = TopicPartition(topic, partition)

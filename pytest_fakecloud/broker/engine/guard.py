@@ -1,4 +1,4 @@
-"""The lock of an engine, which reports events and wakes waiting calls after its release."""
+"""The engine's lock. After it is released, events are reported and waiting calls are woken."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from .groups.members import Happening
 from .groups.table import GroupTable
 
 Tell = Callable[..., object]
-"""Called for each event of a group: its kind, a readable line, ``at_us``, and details."""
+"""Called for each event of a group with its kind, a readable description, the time in microseconds,
+and details.
+"""
 
 
 class Guard:
-    """The engine's lock; a class, because a generator's overhead shows in every call."""
+    """The engine's lock. It is a class because a generator-based context manager would slow down
+    every call.
+    """
 
     __slots__ = ("_clock", "_lock", "_table", "tell")
 

@@ -1,8 +1,9 @@
 """The log: one partition's records as columns, and the topic that contains the partitions.
 
-With columns instead of record objects, a million records use little memory, appending a thousand
-messages extends a few lists, and a consume takes a few slices. Offsets are implicit (the first
-column entry has a known one), because records are never removed from the middle.
+Records are stored as columns instead of objects, so that a million records use little memory,
+appending a thousand messages extends only a few lists, and a consume request takes only a few
+slices. Offsets are not stored: records are never removed from the middle, so the offset of the
+first column entry determines all others.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from ...core.timers import Signal
 from ..model import Header, Record
 from .partitioning import partition_for_key
 
-# Trimmed entries stay at the front of the columns until moving the rest pays off.
+# Trimmed entries stay at the front of the columns until there are enough of them to make moving the
+# rest worthwhile.
 _WORTH_COMPACTING = 1024
 
 
 class PartitionLog:
     """The records of one partition.
 
-    ``start`` is the offset of the oldest record, ``end`` the offset of the next one. ``watchers``
-    are the signals to notify after an append.
+    ``start`` is the offset of the oldest record, ``end`` the offset that the next record will get.
+    ``watchers`` are the signals to notify after an append.
     """
 
     __slots__ = (
@@ -53,9 +55,11 @@ class PartitionLog:
         self._before_bytes = 0
         self._timestamps = array("q")
         self._peaks = array("q")
-        """The largest timestamp so far; sorted even if timestamps are not."""
+        """For each record, the largest timestamp up to and including it. Unlike the timestamps,
+        these are sorted.
+        """
         self._ends = array("q")
-        """Bytes of all records up to and including this one."""
+        """For each record, the total bytes of all records up to and including it."""
         self._keys: list[str | None] = []
         self._values: list[str] = []
         self._headers: list[tuple[Header, ...]] = []
@@ -63,17 +67,17 @@ class PartitionLog:
 
     @property
     def start(self) -> int:
-        """The offset of the oldest record (``end`` if there is none)."""
+        """The offset of the oldest record, or ``end`` if there are no records."""
         return self._base + self._head
 
     @property
     def end(self) -> int:
-        """The offset of the next record."""
+        """The offset that the next record will get."""
         return self._base + len(self._values)
 
     @property
     def size(self) -> int:
-        """Bytes of keys, values and headers."""
+        """Total bytes of keys, values and headers."""
         return self._bytes_until(len(self._values)) - self._bytes_until(self._head)
 
     def __len__(self) -> int:
@@ -94,7 +98,7 @@ class PartitionLog:
         *,
         by_client: bool,
     ) -> int:
-        """Append records given as columns of equal length; return the offset of the first."""
+        """Append records, given as columns of equal length; return the offset of the first."""
         first = self.end
         peak = self._peaks[-1] if len(self) else timestamps[0]
         self._timestamps.extend(timestamps)
@@ -111,13 +115,13 @@ class PartitionLog:
         return first
 
     def trim(self, before: int) -> int:
-        """Delete the records below an offset (at most all); return their number."""
+        """Delete the records below an offset; return how many were deleted."""
         gone = min(before, self.end) - self.start
         if gone <= 0:
             return 0
         self._head += gone
-        # The peaks after the cut may come from deleted records, so rebuild them up to the first
-        # that is correct again; all later ones are.
+        # The peaks after the cut may come from deleted records. Recompute them up to the first one
+        # that is still correct; all later ones are correct, too.
         peaks, peak = self._peaks, None
         for index in range(self._head, len(peaks)):
             timestamp = self._timestamps[index]
@@ -130,14 +134,14 @@ class PartitionLog:
         return gone
 
     def expire(self, cutoff_ms: int) -> int:
-        """Delete the oldest records until one is at least as recent as the cutoff."""
+        """Delete the oldest records up to the first one that is not older than the cutoff."""
         head = self._head
         if head == len(self._values) or self._peaks[head] >= cutoff_ms:
             return 0
         return self.trim(self._base + bisect_left(self._peaks, cutoff_ms, head))
 
     def shrink(self, max_bytes: int) -> int:
-        """Delete the oldest records until the rest fits; always keep the newest one."""
+        """Delete the oldest records until the rest fits, but always keep the newest record."""
         count = len(self._values)
         if count - self._head <= 1 or self.size <= max_bytes:
             return 0
@@ -166,9 +170,9 @@ class PartitionLog:
     def read(
         self, offset: int, max_records: int | None = None, max_bytes: int | None = None
     ) -> list[Record]:
-        """Read records from an offset inside the log on.
+        """Read records, starting at an offset inside the log.
 
-        Returns at least one if there is one, then as many as the limits allow.
+        Returns at least one record if there are any, and as many as the limits allow.
         """
         low = offset - self._base
         high = len(self._values)
@@ -180,7 +184,7 @@ class PartitionLog:
         return self._records(low, high)
 
     def records(self, *, by_client: bool | None = None) -> list[Record]:
-        """Return all records, or only those that a client (or only the test) produced."""
+        """Return all records, or only those that a client (True) or the test (False) produced."""
         records = self._records(self._head, len(self._values))
         if by_client is None:
             return records
@@ -188,15 +192,15 @@ class PartitionLog:
         return [r for r, origin in zip(records, origins, strict=True) if bool(origin) == by_client]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """Return the first offset, in log order, with a timestamp at or after a time; None if there
-        is none.
+        """Return the first offset, in log order, whose timestamp is at or after a time, or None if
+        there is none.
         """
         index = bisect_left(self._peaks, timestamp_ms, self._head)
         return None if index == len(self._peaks) else self._base + index
 
     def _records(self, low: int, high: int) -> list[Record]:
-        # tuple.__new__ skips the keyword handling of Record(...), which costs more than everything
-        # else.
+        # `tuple.__new__` avoids the keyword handling of `Record(...)`, which costs more than
+        # everything else here.
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),
@@ -225,7 +229,7 @@ class PartitionLog:
 
 
 class Topic:
-    """A named set of partitions and its limits; sizes in bytes, retention in milliseconds."""
+    """A named set of partitions and its limits. Sizes are in bytes, retention in milliseconds."""
 
     __slots__ = (
         "logs",
@@ -252,14 +256,14 @@ class Topic:
         self.retention_bytes = retention_bytes
         self.max_message_bytes = max_message_bytes
         self.turn = 0
-        """Number of keyless batches so far."""
+        """Number of batches without keys so far."""
 
     def partition_for(self, key: str) -> int:
         """Return the partition of a key, by Kafka's Java hash of its UTF-8 bytes."""
         return partition_for_key(key.encode(), len(self.logs))
 
     def retain(self, now_ms: int) -> None:
-        """Delete records beyond the retention settings."""
+        """Delete the records that are older or larger in total than the retention settings allow."""
         if self.retention_ms is not None:
             for log in self.logs:
                 log.expire(now_ms - self.retention_ms)

@@ -1,4 +1,4 @@
-"""Checks and positions of a request's messages, before any is appended."""
+"""Checks a request's messages and determines their positions, before any message is appended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
 Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
-"""Timestamps, keys, values, headers and sizes of the records for one partition."""
+"""Columns of the records for one partition: timestamps, keys, values, headers and sizes."""
 
 
 class Placement:
-    """Chooses partitions, offsets and timestamps, and checks each message on the way."""
+    """Chooses the partition, offset and timestamp of each message, and checks the message."""
 
     def __init__(
         self, topics: Mapping[str, Topic], settings: BrokerConfig, stream: RandomStream
@@ -28,9 +28,9 @@ class Placement:
         self, messages: Sequence[ProducerRecord], now_ms: int, *, whole: bool
     ) -> tuple[list[Metadata], dict[PartitionLog, Columns], errors.BrokerError | None]:
         """Return the messages' positions, the columns to append, and the error of the first invalid
-        one.
+        message.
 
-        With ``whole``, one invalid message rejects all.
+        With ``whole``, a single invalid message rejects the whole request.
         """
         topics = self._topics
         empty_is_absent = self._settings.empty_key == "absent"
@@ -44,7 +44,7 @@ class Placement:
             if topic is None:
                 problem = errors.missing_topic(name, sorted(topics))
                 break
-            # An ASCII string, by far the most common, has as many bytes as characters.
+            # Fast path: an ASCII string, by far the most common, has as many bytes as characters.
             if value.isascii():
                 size = len(value)
             else:
@@ -70,7 +70,8 @@ class Placement:
             elif key is not None:
                 partition = topic.partition_for(key)
             else:
-                # One partition for all keyless messages of a request: sticky per batch.
+                # All messages without a key in a request go to the same partition, as with Kafka's
+                # sticky partitioner.
                 partition = keyless.get(name, -1)
                 if partition < 0:
                     partition = keyless[name] = self._keyless_partition(topic)

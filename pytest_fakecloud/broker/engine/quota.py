@@ -12,9 +12,10 @@ _DAY_US = 86_400 * _SECOND_US
 
 
 class BrokerQuota:
-    """Counts produced messages in whole seconds and UTC days of the clock.
+    """Counts produced messages per second and per UTC day of the fake clock.
 
-    The service does not document its windows; these are decided here.
+    The service does not document when its periods start; whole seconds and UTC days are decided
+    here.
     """
 
     def __init__(self, limits: BrokerLimits) -> None:
@@ -30,10 +31,11 @@ class BrokerQuota:
         self._counts: dict[str, tuple[int, int]] = {}
 
     def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
-        """Count messages that will be appended; ``BrokerError`` (429) if the plan is used up.
+        """Count messages before they are appended; raise ``BrokerError`` (429) if the plan is used
+        up.
 
-        ``size`` is their bytes, ``stored`` returns the bytes stored so far. Counts nothing on an
-        error.
+        ``size`` is the messages' bytes, ``stored`` returns the bytes stored so far. If it raises,
+        nothing is counted.
         """
         counts = {}
         for span, limit, name in self._windows:

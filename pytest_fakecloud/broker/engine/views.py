@@ -1,4 +1,4 @@
-"""Views of topics and groups for tests: plain values of one time."""
+"""Views of topics and groups for tests: plain values that describe a point in time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topic_view(topic: Topic) -> TopicView:
 
 
 def group_view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
-    """Return the current state of a group; a missing one is ``Dead`` and empty."""
+    """Return the current state of a group; a group that does not exist is ``Dead`` and empty."""
     if group is None:
         return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
     members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))

@@ -1,1 +1,1 @@
-"""The same broker over a real Kafka cluster (extra ``kafka``)."""
+"""The engine that runs the broker's operations on a real Kafka cluster (extra ``kafka``)."""

@@ -1,4 +1,4 @@
-"""The cluster of a Kafka engine: its address, its topics, and admin operations."""
+"""The cluster behind a Kafka engine: its address, its topics, and admin operations."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from confluent_kafka import admin as _admin
 from ...core.errors import ContractError
 from ..errors import STATUSES, BrokerError
 
-# The types that come with the library omit half of this module.
+# The type stubs bundled with the library cover only half of this module.
 _api: Any = _admin
 
 REQUEST_TIMEOUT = 5.0
-"""Seconds that an admin request may take, unless the address sets another timeout."""
+"""Time limit of an admin request in seconds, unless the address sets another one."""
 _MORE = 1.0
-"""Additional seconds for an answer that librdkafka itself returns in time."""
+"""Additional seconds to wait, because librdkafka itself reports a timeout."""
 _CONFLICTS = {
     KafkaError.ILLEGAL_GENERATION: "rebalance_in_progress",
     KafkaError.REBALANCE_IN_PROGRESS: "rebalance_in_progress",
@@ -48,14 +48,16 @@ _REFUSALS = {
 
 
 class Unavailable(BrokerError):
-    """The real cluster does not answer: 503 in the service's envelope, until it answers again."""
+    """The real cluster does not respond. Requests return 503 in the service's envelope until it
+    does.
+    """
 
     def __init__(self, reason: object) -> None:
         super().__init__("not_enough_replicas", f"The cluster is not available: {reason}")
 
 
 def translated(error: Any) -> BrokerError:
-    """Return the error for a client that corresponds to an error of librdkafka."""
+    """Return the client error that corresponds to an error of librdkafka."""
     if isinstance(error, KafkaException):
         error = error.args[0]
     if not isinstance(error, KafkaError):
@@ -67,14 +69,16 @@ def translated(error: Any) -> BrokerError:
 
 
 def real_only(what: str) -> ContractError:
-    """Return the error for operations of the in-memory engine only."""
+    """Return the error for an operation that only the in-memory engine supports."""
     return ContractError(
         f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
     )
 
 
 def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
-    """Return an ``error_cb`` for a client that reports when it has lost every broker."""
+    """Return an ``error_cb`` that calls ``tell`` when a client has lost its connection to every
+    broker.
+    """
 
     def note(error: Any) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -84,7 +88,9 @@ def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
 
 
 def silent() -> logging.Logger:
-    """Return a logger for librdkafka, whose own writes every lost connection to stderr."""
+    """Return a logger that discards librdkafka's messages, which would write every lost connection
+    to stderr.
+    """
     logger = logging.getLogger("pytest_fakecloud.kafka")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
@@ -93,12 +99,12 @@ def silent() -> logging.Logger:
 
 
 class Address:
-    """``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``, parsed.
+    """A parsed address: ``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``.
 
-    Settings are librdkafka's and apply to every client; ``prefix`` (of topics and groups, shared
-    with other processes on purpose), ``static`` (whether instances are static members, default
-    true) and ``request.timeout`` (seconds until a cluster counts as unavailable, default 5) are
-    ours. Raises ``ContractError``.
+    Settings are librdkafka's and apply to every client, except three of our own: ``prefix`` (of
+    topics and groups, for sharing them with other processes on purpose), ``static`` (whether
+    instances are static members, default true) and ``request.timeout`` (seconds until a cluster
+    counts as unavailable, default 5). Raises ``ContractError`` for an invalid address.
     """
 
     def __init__(self, url: str) -> None:
@@ -118,8 +124,9 @@ class Address:
         base: dict[str, Any] = {
             "bootstrap.servers": hosts,
             "log_level": 0,
-            # By default, librdkafka may notice only after ten seconds that a cluster is back, and
-            # it starts the first connection to a known broker a tenth of a second late.
+            # Reconnect quickly: by default, librdkafka may notice only after ten seconds that a
+            # cluster is back, and it delays the first connection to a known broker by a tenth of a
+            # second.
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 1000,
         }
@@ -134,7 +141,7 @@ class Address:
         self._settings = settings
 
     def settings(self, what: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of one client; those of the address take precedence."""
+        """Return the settings for a client; those in the address take precedence."""
         return {**self._base, **what, **self._settings, "logger": silent()}
 
 
@@ -158,7 +165,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 class Cluster:
-    """Operations on a cluster with our timeouts and errors; all names are the cluster's."""
+    """Operations on a cluster with our timeouts and errors. All names are those on the cluster."""
 
     def __init__(self, address: Address) -> None:
         self._timeout = address.timeout
@@ -172,7 +179,7 @@ class Cluster:
             ) from None
 
     def topics(self) -> dict[str, int]:
-        """Return the numbers of partitions by name, without the cluster's internal topics.
+        """Return the partition counts by topic name, without the cluster's internal topics.
 
         Requests all topics, because requesting one by name might create it.
         """
@@ -184,12 +191,13 @@ class Cluster:
         }
 
     def interrupt(self) -> None:
-        """End every call that waits for an answer now, as if the cluster were unavailable."""
+        """Make every waiting call fail now, as if the cluster were unavailable."""
         ended, self._ended = self._ended, Future()
         ended.set_result(None)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        # The library's call cannot be interrupted, so it runs in a thread that is not joined.
+        # The library's call cannot be interrupted, so it runs in a thread that nothing waits for at
+        # exit.
         answer: Future[Any] = Future()
 
         def run() -> None:
@@ -211,7 +219,7 @@ class Cluster:
             raise translated(error) from None
 
     def answers(self, seconds: float) -> bool:
-        """Return whether the cluster answers within so many seconds."""
+        """Return whether the cluster responds within a number of seconds."""
         try:
             self._admin.list_topics(timeout=min(seconds, self._timeout))
         except KafkaException:
@@ -219,8 +227,8 @@ class Cluster:
         return True
 
     def offsets(self, wanted: Mapping[tuple[str, int], str | int]) -> dict[tuple[str, int], int]:
-        """Return offsets of partitions: ``"earliest"``, ``"latest"``, or of a time in ms (-1:
-        none).
+        """Return offsets of partitions: the ``"earliest"``, the ``"latest"``, or the first at a
+        time in ms (-1 if there is none).
         """
         if not wanted:
             return {}
@@ -248,7 +256,9 @@ class Cluster:
         }
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit for a group without being a member; rejected while the group has members."""
+        """Commit for a group without being a member; the cluster rejects this while the group has
+        members.
+        """
         places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         asked = self._admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, places)], request_timeout=self._timeout
@@ -264,14 +274,14 @@ class Cluster:
         self._result(asked[name])
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Increase the number of partitions of a topic to ``total``."""
+        """Increase the partition count of a topic to ``total``."""
         asked = self._admin.create_partitions(
             [_api.NewPartitions(name, total)], request_timeout=self._timeout
         )
         self._result(asked[name])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        """Delete the records below an offset of each partition."""
+        """Delete the records below the given offset of each partition."""
         asked = self._admin.delete_records(
             [TopicPartition(*tp, offset) for tp, offset in before.items()],
             request_timeout=self._timeout,
@@ -280,7 +290,7 @@ class Cluster:
             self._result(future)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:
-        """Delete topics and groups that exist."""
+        """Delete topics and groups; those that do not exist are ignored."""
         asked: list[Future[Any]] = []
         if topics:
             asked += self._admin.delete_topics(topics, request_timeout=self._timeout).values()

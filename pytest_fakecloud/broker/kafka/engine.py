@@ -1,7 +1,7 @@
 """The broker's operations on a real Kafka cluster.
 
-It has the same REST API as the in-memory engine: routes, credentials, faults, journal and error
-texts are the fake's; logs, groups and time are the cluster's. ``topics`` manages topics,
+It has the same REST API as the in-memory engine: the fake provides routes, credentials, faults,
+journal and error messages; the cluster provides logs, groups and time. ``topics`` manages topics,
 ``producing`` writes, ``fetching`` and ``groups`` read.
 """
 
@@ -45,11 +45,11 @@ from .producing import KafkaProducing
 from .topics import KafkaTopics
 
 _GOODBYE = 0.7
-"""Seconds for the cluster to answer when a fake closes."""
+"""Seconds to wait for a response of the cluster when a fake closes."""
 _LEFT = 0.3
-"""Seconds for instances to end when the cluster is unavailable."""
+"""Seconds to wait for instances to end when the cluster is unavailable."""
 _STEP = 0.05
-"""Seconds between two polls of a wait."""
+"""Seconds between two polls of a waiting call."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +59,7 @@ T = TypeVar("T")
 def _public(
     method: Callable[Concatenate[KafkaEngine, P], R],
 ) -> Callable[Concatenate[KafkaEngine, P], R]:
-    """Replace names in the cluster's errors with those of the fake."""
+    """Decorate a method so that its errors contain the fake's names instead of the cluster's."""
 
     @functools.wraps(method)
     def operation(self: KafkaEngine, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,7 +75,9 @@ def _public(
 
 
 class KafkaCopy:
-    """Topics, records and committed offsets of a fake at one time; None if not taken."""
+    """Topics, records and committed offsets of a fake at a point in time; ``topics`` is None if
+    they were not copied.
+    """
 
     def __init__(
         self,
@@ -89,13 +91,12 @@ class KafkaCopy:
 
 
 class KafkaEngine:
-    """A broker whose logs and groups are a cluster's.
+    """A broker whose logs and groups are on a real cluster.
 
-    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``).
-    ``isolation="prefix"`` adds a prefix of the fake to topics and groups, ``"none"`` shows
-    everything. Calls can come from any thread. Raises ``ContractError`` for an invalid address, a
-    cluster that does not answer, settings of the in-memory engine, and a clock that is not the wall
-    clock.
+    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``). With
+    ``isolation="prefix"``, the fake adds a prefix of its own to topics and groups; ``"none"`` gives
+    access to everything. Thread-safe. Raises ``ContractError`` for an invalid address, a cluster
+    that does not respond, settings of the in-memory engine, and a clock that is not the wall clock.
     """
 
     def __init__(
@@ -141,20 +142,22 @@ class KafkaEngine:
 
     @property
     def prefix(self) -> str:
-        """The prefix of the real names of topics and groups."""
+        """The prefix that the fake's topics and groups have on the cluster."""
         return self._topics.prefix
 
     def shown(self, text: str) -> str:
-        """Return a message of the cluster without the prefix."""
+        """Return a message of the cluster with the prefix removed from names."""
         return self._topics.public(text)
 
     @_public
     def topics(self) -> dict[str, int]:
-        """Return the current numbers of partitions by topic name."""
+        """Return the current partition counts by topic name."""
         return self._topics.counts()
 
     def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic; ``ContractError`` for an invalid name, an existing one, invalid numbers."""
+        """Create a topic; raise ``ContractError`` for an invalid or existing name and for invalid
+        numbers.
+        """
         self._topics.create(name, partitions, **options)
 
     def delete_topic(self, name: str) -> None:
@@ -162,24 +165,26 @@ class KafkaEngine:
         self._topics.delete(name)
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Add partitions to a topic and return their new number."""
+        """Add partitions to a topic and return the new partition count."""
         return self._topics.add_partitions(name, count)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset, in one partition or all; return their number."""
+        """Delete the records below an offset, in one partition or in all; return how many were
+        deleted.
+        """
         return self._topics.delete_records(name, partition, before)
 
     def set_retention(
         self, name: str, *, retention_ms: object, retention_bytes: object
     ) -> NoReturn:
-        """Not supported by a real cluster: set the retention when the topic is created."""
+        """Raise ``ContractError``: on a real cluster, retention is set when the topic is created."""
         raise real_only("set_retention() of a topic that exists")
 
     @_public
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create missing topics and append the test's messages.
 
-        After an error, new topics are deleted again; records that the cluster has already stored in
+        After an error, new topics are deleted again. Records that the cluster has already stored in
         existing topics stay, because a cluster cannot remove single records.
         """
         known = self.topics()
@@ -203,14 +208,16 @@ class KafkaEngine:
     ) -> list[Metadata]:
         """Append messages and return their positions in request order.
 
-        All are checked before any is sent. Raises ``BrokerError`` like the in-memory engine, and
-        503 if the cluster does not confirm all of them.
+        All messages are checked before any is sent. Raises ``BrokerError`` like the in-memory
+        engine, and 503 if the cluster does not confirm all of them.
         """
         return self._producing.produce(messages, by_client=by_client)
 
     @_public
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        """Return the records of a topic that others produced, and those that the test produced."""
+        """Return two lists of a topic's records: those that others produced and those that the test
+        produced.
+        """
         own: list[Record] = []
         others: list[Record] = []
         for record in self._fetching.records(topic):
@@ -219,14 +226,16 @@ class KafkaEngine:
         return others, own
 
     def fail_batches(self, keep: int, times: int) -> NoReturn:
-        """Not supported by a real cluster."""
+        """Raise ``ContractError``: not supported by a real cluster."""
         raise real_only("partial_produce()")
 
     # -- reading without a group -----------------------------------------------------------------
 
     @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read records from positions on, at most 1 MiB from each; wait for the first."""
+        """Read records from each position on, at most 1 MiB per position; wait until there is at
+        least one.
+        """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.fetch(distinct_positions(positions), timeout_ms)
 
@@ -237,13 +246,15 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return the first offset at or after a time in ms, or an end of the log, in request order."""
+        """Return offsets in request order: the first one at or after a time in ms, or the start or
+        end of the log.
+        """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.offsets(at, partitions)
 
     @_public
     def topic_view(self, name: str) -> TopicView:
-        """Return a topic with its records and the ends of its logs, read from the cluster."""
+        """Return a topic with its records and its start and end offsets, read from the cluster."""
         starts, ends = self._topics.bounds(name)
         return TopicView(
             name,
@@ -254,7 +265,7 @@ class KafkaEngine:
         )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` every 50 ms; return its result, or None after so many seconds."""
+        """Call ``look`` every 50 ms until it returns a result. Return None after that many seconds."""
         until = monotonic() + seconds
         pause = threading.Event()
         while True:
@@ -274,14 +285,18 @@ class KafkaEngine:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """Take the next records for an instance, which the first call creates from ``headers``."""
+        """Return the next records for an instance, which the first call creates with the
+        configuration in ``headers``.
+        """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = self._groups.consume(group, instance, topics, timeout_ms, headers)
         return [self._fetching.record(message) for message in found]
 
     @_public
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Store offsets as given, or without any, those last delivered to the instance."""
+        """Commit the given offsets or, if none are given, those of the records last delivered to
+        the instance.
+        """
         self._groups.commit(group, instance, distinct_positions(offsets))
 
     @_public
@@ -294,7 +309,7 @@ class KafkaEngine:
         """Stop an instance and remove it from its group.
 
         A static member (``static=true`` in the address) keeps its partitions until its session
-        ends.
+        expires.
         """
         self._groups.delete(group, instance)
 
@@ -310,13 +325,15 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets of the group in request order; the instance need not exist."""
+        """Return the group's committed offsets in request order; the instance need not exist."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._groups.committed(group, partitions)
 
     @_public
     def group_view(self, name: str) -> GroupView:
-        """Return what this server knows of a group: its own members, and all commits."""
+        """Return what this fake knows about a group: the members that are its own instances, and
+        all commits.
+        """
         members = self._groups.members(name)
         committed = self._groups.all_committed(name)
         lag = self._lag(members, committed)
@@ -365,7 +382,7 @@ class KafkaEngine:
         return lag
 
     def group_names(self) -> list[str]:
-        """Return the groups that were used here to consume or commit."""
+        """Return the groups that this fake has used to consume or commit."""
         return self._groups.names()
 
     # -- what a tester makes happen --------------------------------------------------------------
@@ -373,42 +390,50 @@ class KafkaEngine:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Let an instance join without a client; it becomes idle like any other."""
+        """Make an instance join a group without a client's request; like any other, it is closed
+        when idle.
+        """
         self.consume(group, instance, topics, 0, {"auto-offset-reset": auto_offset_reset})
 
     def crash(self, group: str, instance: str) -> NoReturn:
-        """Not supported by a real cluster: its client always leaves."""
+        """Raise ``ContractError``: not supported by a real cluster, because a Kafka client always
+        leaves its group.
+        """
         raise real_only("crash() of an instance")
 
     def expire(self, group: str, instance: str) -> NoReturn:
-        """Not supported by a real cluster, which ends sessions itself."""
+        """Raise ``ContractError``: not supported by a real cluster, which ends sessions itself."""
         raise real_only("expire() of a session")
 
     def rebalance(self, group: str) -> NoReturn:
-        """Not supported by a real cluster: use join() or leave() instead."""
+        """Raise ``ContractError``: not supported by a real cluster; join() and leave() cause a
+        rebalance.
+        """
         raise real_only("rebalance() without a reason")
 
     def redeliver(self, group: str, *which: object) -> NoReturn:
-        """Not supported by a real cluster, where only members decide what they read."""
+        """Raise ``ContractError``: not supported by a real cluster, where only members decide what
+        they read.
+        """
         raise real_only("redeliver()")
 
     def reorder(self) -> NoReturn:
-        """Not supported by a real cluster."""
+        """Raise ``ContractError``: not supported by a real cluster."""
         raise real_only("reorder()")
 
     # -- waiting ---------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> list[Signal]:
-        """Return the signal of each waiting call."""
+        """Return the signals of the waiting calls."""
         return self._waits.waiting
 
     def tell_to(self, tell: Any) -> None:
-        """Set the function that receives the events of groups."""
+        """Set the function that is called with the events of groups."""
         self._groups.tell = tell
 
     def interrupt(self) -> None:
-        """End every waiting call now, with an empty result."""
+        """Make every waiting call return now, with an empty result."""
         self._waits.interrupt()
 
     # -- copies ----------------------------------------------------------------------------------
@@ -417,7 +442,7 @@ class KafkaEngine:
         """Return a copy of the fake's topics, records and committed offsets.
 
         The first copy, which a fake takes as its baseline, does not contain data of others. Raises
-        ``ContractError`` for logs whose offsets could not be created again.
+        ``ContractError`` for logs whose offsets could not be recreated.
         """
         first, self._first_copy = self._first_copy, False
         if self._topics.kept:
@@ -445,7 +470,8 @@ class KafkaEngine:
         return KafkaCopy(topics, messages, {g: self._groups.all_committed(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
-        """Restore a copy, in new topics and groups with the same names; instances end.
+        """Restore a copy into new topics and groups, which have the same names for clients;
+        instances end.
 
         Raises ``ContractError`` if there is nothing to restore, and for a copy of the in-memory
         engine's data.
@@ -462,7 +488,7 @@ class KafkaEngine:
 
     @_public
     def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
-        self.topics()  # An unavailable cluster changes nothing here.
+        self.topics()  # Raises, before anything is changed, if the cluster is unavailable.
         self._groups.stop_all()(self._patience)
         self._delete_own()
         self._topics.rename()
@@ -485,7 +511,9 @@ class KafkaEngine:
             self._cluster.delete(topics, groups)
 
     def close(self) -> None:
-        """End instances and waiting calls, and delete the fake's own topics and groups."""
+        """End instances and waiting calls, and delete the topics and groups that belong to the
+        fake.
+        """
         if self.closed:
             return
         self.closed = True
@@ -494,7 +522,7 @@ class KafkaEngine:
         self._producing.interrupt()
         self._cluster.interrupt()
         join = self._groups.stop_all()
-        # If the cluster is unavailable, its topics and groups cannot be deleted.
+        # Check first, because an unavailable cluster cannot delete topics and groups.
         there = self._cluster.answers(_GOODBYE)
         join(self._patience if there else _LEFT)
         self._producing.close()

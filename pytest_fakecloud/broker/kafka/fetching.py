@@ -1,4 +1,6 @@
-"""Reading from a real cluster without a group: records from an offset on, offsets, whole topics."""
+"""Reading from a real cluster without a group: records from an offset on, offsets, and whole
+topics.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,23 @@ _STEP = 0.05
 
 
 class Waits:
-    """The waiting calls: ``waiting`` has the signal of each, ``epoch`` is incremented to end them."""
+    """The waiting calls. ``waiting`` contains their signals; incrementing ``epoch`` ends them."""
 
     def __init__(self) -> None:
         self.waiting: list[Signal] = []
         self.epoch = 0
 
     def interrupt(self) -> None:
-        """End every waiting call now, with an empty result."""
+        """Make every waiting call return now, with an empty result."""
         self.epoch += 1
         for signal in list(self.waiting):
             signal.notify()
 
 
 class KafkaFetching:
-    """Reads with a new client for each call, which is faster than moving an existing one."""
+    """Reads records and offsets. Uses a new client for each call, which is faster than
+    repositioning an existing one.
+    """
 
     def __init__(
         self,
@@ -61,7 +65,9 @@ class KafkaFetching:
         self._waits = waits
 
     def fetch(self, wanted: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Return records from distinct positions on, at most 1 MiB from each; wait for the first."""
+        """Return records from distinct positions on, at most 1 MiB per position; wait until there
+        is at least one.
+        """
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         signal = self._clock.signal()
@@ -77,7 +83,7 @@ class KafkaFetching:
     def _reachable(
         self, wanted: Sequence[TopicPartitionOffset], until: float
     ) -> list[TopicPartitionOffset]:
-        """Return the positions that the logs have; wait for those beyond the end."""
+        """Return the positions that exist in the logs; wait for those beyond the end."""
         pause, epoch = threading.Event(), self._waits.epoch
         while True:
             found = []
@@ -123,7 +129,8 @@ class KafkaFetching:
         parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
         sizes = dict.fromkeys(parts, 0)
         open_ends = set(parts)
-        # Even a fetch that may not wait returns the available records, which takes one round trip.
+        # A fetch with a timeout of 0 also returns the available records, which takes one round
+        # trip.
         until = monotonic() + max(
             timeout_ms / 1000, self._address.timeout if timeout_ms == 0 else 0
         )
@@ -151,12 +158,12 @@ class KafkaFetching:
             if not open_ends:
                 if timeout_ms == 0 or any(parts.values()):
                     break
-                # Nothing is available: the first record that arrives ends the wait.
+                # No records are available yet: return as soon as the first one arrives.
                 open_ends = set(parts)
         return [record for part in parts.values() for record in part]
 
     def record(self, message: Any) -> Record:
-        """Return a message of librdkafka as a record."""
+        """Convert a message of librdkafka to a record."""
         key = message.key()
         return Record(
             self._topics.shown(message.topic()),
@@ -171,7 +178,9 @@ class KafkaFetching:
     def offsets(
         self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return the first offset at or after a time in ms, or an end of the log, in request order."""
+        """Return offsets in request order: the first one at or after a time in ms, or the start or
+        end of the log.
+        """
         for tp in partitions:
             self._topics.check_partition(*tp)
         places = [(self._topics.real(topic), partition) for topic, partition in partitions]

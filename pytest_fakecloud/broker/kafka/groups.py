@@ -1,6 +1,6 @@
 """Consumer groups on a real cluster: the fake's instances, and committed offsets.
 
-Offsets count as consumed when a request takes the records, not when librdkafka reads them.
+A record counts as consumed when a request takes it, not when librdkafka reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from .topics import KafkaTopics
 
 
 class KafkaGroups:
-    """The instances with a client in this process, by group and name; ``tell`` receives events."""
+    """The instances that have a client in this process, by group and name. ``tell`` is called with
+    events.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,8 @@ class KafkaGroups:
             "group.id": self._topics.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
-            # For librdkafka, 0 means never; for the Java client, as often as possible.
+            # For librdkafka, an interval of 0 means never; for the Java client, as often as
+            # possible.
             "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
@@ -170,7 +173,7 @@ class KafkaGroups:
             self._waits.waiting.remove(member.signal)
 
     def _ask_for(self, member: KafkaInstance) -> None:
-        # In this order, so that a doubt that arises in between is not lost.
+        # Clear the flag first, so that a doubt that arises during the request is not lost.
         member.in_doubt = False
         try:
             self._topics.look(fresh=True)
@@ -182,7 +185,7 @@ class KafkaGroups:
         """Stop an instance and remove it from its group.
 
         A static member (``static=true`` in the address) keeps its partitions until its session
-        ends.
+        expires.
         """
         with self._lock:
             member = self._instances.pop((group, instance), None)
@@ -194,7 +197,9 @@ class KafkaGroups:
     # -- committing ------------------------------------------------------------------------------
 
     def commit(self, group: str, instance: str, wanted: Sequence[TopicPartitionOffset]) -> None:
-        """Store distinct offsets as given, or without any, those last delivered."""
+        """Commit the given distinct offsets or, if none are given, those of the records last
+        delivered.
+        """
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         with self._lock:
@@ -256,7 +261,7 @@ class KafkaGroups:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets of the group in request order."""
+        """Return the group's committed offsets in request order."""
         for tp in partitions:
             self._topics.check_partition(*tp)
         held = self.all_committed(group)
@@ -297,12 +302,14 @@ class KafkaGroups:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        """Return the groups that were used here to consume or commit."""
+        """Return the groups that this fake has used to consume or commit."""
         with self._lock:
             return sorted(self._groups)
 
     def stop_all(self) -> Callable[[float], None]:
-        """Start to end all instances; return a function that waits for it, at most so many seconds."""
+        """Start ending all instances; return a function that waits for them, at most a number of
+        seconds.
+        """
         with self._lock:
             members, self._instances = list(self._instances.values()), {}
         for member in members:
@@ -316,7 +323,7 @@ class KafkaGroups:
         return join
 
     def forget(self) -> list[str]:
-        """Forget the groups; return their real names."""
+        """Forget the groups and return the names that they have on the cluster."""
         with self._lock:
             groups, self._groups = [self._topics.real(name) for name in self._groups], set()
         return groups

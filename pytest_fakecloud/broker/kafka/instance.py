@@ -1,8 +1,8 @@
 """A consumer instance on a real cluster: a client of librdkafka and the thread that polls it.
 
 The thread polls all the time, so that the instance takes part in rebalances and keeps its position
-between two consume requests. Records that it reads wait here, and count as delivered when a request
-takes them.
+between two consume requests. Records that the thread reads are buffered here, and count as
+delivered when a request takes them.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ from ..model import ConsumerConfig, EventKind
 from .cluster import Unavailable, translated, when_away
 
 _LOOK = 0.02
-"""Seconds between two polls if there were no records."""
+"""Seconds between two polls if the last one returned no records."""
 _SOON = 0.001
-"""The same while a request waits for a confirmation, which arrives through the same poll."""
+"""Seconds between two polls while a request waits for a confirmation, which a poll receives."""
 _PATIENCE = 5.0
-"""Seconds that a request waits for the thread; none of it needs the cluster."""
+"""Time limit, in seconds, for operations that a request runs in the thread; none of them needs the
+cluster.
+"""
 Told = Callable[[EventKind, str, dict[str, Any]], None]
 
 
 class KafkaInstance:
     """An instance of a group: its topics, its assignment, its undelivered records.
 
-    ``settings`` are the consumer's, ``keep`` is the maximum number of waiting records, ``tell``
-    receives events; ``held`` returns what the group has committed in a partition, ``unasked``
-    receives automatic commits; names are the cluster's. ``signal`` is notified of changes.
+    ``settings`` are those of the Kafka consumer, ``keep`` is the maximum number of buffered
+    records. ``tell`` is called with events, and ``unasked`` with automatic commits; ``held``
+    returns the offset that the group has committed in a partition. All names are those on the
+    cluster. ``signal`` is notified of changes.
     """
 
     def __init__(
@@ -60,12 +63,14 @@ class KafkaInstance:
         self.turn = threading.Lock()
         """Held by the consume request that is in progress."""
         self.epoch = 0
-        """Incremented when waiting records are discarded, which ends waiting requests."""
+        """Incremented when buffered records are discarded, which ends waiting requests."""
         self.stopped = False
         self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
-        """``joining`` until its first assignment; ``expired`` if the group continued without it."""
+        """``joining`` until its first assignment; ``expired`` if the group has continued without
+        it.
+        """
         self.in_doubt = False
-        """Whether the cluster has seemed unavailable since its last answer."""
+        """Whether the cluster has seemed unavailable since it last responded."""
         self._keep = keep
         self._idle = None if idle_ms is None else idle_ms / 1000
         self._tell = tell
@@ -90,7 +95,7 @@ class KafkaInstance:
     # -- what requests do ------------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Read these topics from now on."""
+        """Subscribe to these topics instead of the current ones."""
         self._used = monotonic()
         if tuple(topics) == self.topics:
             return
@@ -107,10 +112,11 @@ class KafkaInstance:
         )
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
-        """Return what ``what(consumer)`` returns or raises, called in the thread.
+        """Call ``what(consumer)`` in the instance's thread; return what it returns, or raise what
+        it raises.
 
-        A Kafka client belongs to one thread; calls from other threads wait until its current poll
-        ends.
+        A Kafka client belongs to one thread, so calls from other threads wait until its current
+        poll ends.
         """
         answer: Future[Any] = Future()
 
@@ -130,10 +136,10 @@ class KafkaInstance:
             raise Unavailable("the cluster does not answer") from None
 
     def commit(self, offsets: dict[tuple[str, int], int], seconds: float) -> None:
-        """Commit as the member, and wait for the confirmation, at most so many seconds.
+        """Commit as the member, and wait at most ``seconds`` for the confirmation.
 
         Raises ``BrokerError``. The thread continues to poll: librdkafka's own synchronous commit
-        would take as long as a session while the cluster is unavailable.
+        would take as long as a session timeout while the cluster is unavailable.
         """
         places = [Place(*tp, offset) for tp, offset in offsets.items()]
         answer: Future[Any] = Future()
@@ -154,7 +160,8 @@ class KafkaInstance:
             raise translated(problem)
 
     def _confirm(self, error: Any, places: list[Any]) -> None:
-        # Automatic commits are confirmed here, too; one with the same offsets is equivalent.
+        # Automatic commits are confirmed here, too. One with the same offsets also confirms a
+        # requested commit.
         offsets = {(place.topic, place.partition): place.offset for place in places}
         problem = error or next((place.error for place in places if place.error), None)
         with self._lock:
@@ -167,8 +174,8 @@ class KafkaInstance:
             self._unasked(stored)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
-        """Return the next messages, which count as delivered; raise what prevents reading a
-        partition.
+        """Return the next messages, which count as delivered; raise the error if a partition cannot
+        be read.
         """
         found: list[Any] = []
         with self._lock:
@@ -184,7 +191,7 @@ class KafkaInstance:
                 size = len(message)
                 have = sizes.get(tp)
                 if have is not None and have + size > most_bytes:
-                    # All later records of this partition have to wait, too.
+                    # To keep the order, all later records of this partition have to wait, too.
                     sizes[tp] = most_bytes
                     rest.append(message)
                     continue
@@ -196,25 +203,26 @@ class KafkaInstance:
             stored = [Place(*tp, self._delivered[tp]) for tp in sizes]
         self._used = monotonic()
         if stored and self.config.auto_commit:
-            # If partitions were revoked in between, their new owner reads the records again. If
-            # that is unknown, they are delivered anyway, and delivered again later.
+            # If partitions were revoked in between, their new owner reads the records again. If it
+            # is unknown whether they were, the records are delivered here anyway, and a second time
+            # later.
             with suppress(KafkaException, BrokerError):
                 self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
         return found
 
     def delivered(self) -> dict[tuple[str, int], int]:
-        """Return the offsets that an empty commit stores."""
+        """Return the offsets that a commit without offsets stores."""
         with self._lock:
             return dict(self._delivered)
 
     @property
     def assigned(self) -> set[tuple[str, int]]:
-        """Return the partitions that are assigned now."""
+        """Return the partitions that are currently assigned."""
         with self._lock:
             return set(self._assigned)
 
     def committed(self, offsets: dict[tuple[str, int], int]) -> None:
-        """Continue from a committed offset in partitions that had no offset to start from."""
+        """Resume at the committed offsets in partitions that had no offset to start from."""
         with self._lock:
             healed = self._problems & set(offsets)
             self._problems -= healed
@@ -222,7 +230,8 @@ class KafkaInstance:
             self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
 
     def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
-        # A partition without a position is not fetched, and only an assignment changes that.
+        # Assign the partitions again: one without a position is not fetched, and only an assignment
+        # changes that.
         places = []
         for place in consumer.position(consumer.assignment()):
             tp = (place.topic, place.partition)
@@ -231,14 +240,14 @@ class KafkaInstance:
         consumer.assign(places)
 
     def stop(self) -> None:
-        """Start to leave the group and to end; waiting requests end immediately."""
+        """Start leaving the group and ending the thread; waiting requests return immediately."""
         self.stopped = True
         self._woken.set()
         self.signal.close()
 
     def join(self, seconds: float) -> None:
-        """Wait until the instance has left and ended, at most so long: an unavailable cluster
-        delays it.
+        """Wait until the instance has left and its thread has ended, at most ``seconds``, because
+        an unavailable cluster delays it.
         """
         if self._thread.ident is None:
             self._consumer.close()

@@ -1,7 +1,7 @@
 """Producing to a real cluster: partitions of messages, and their confirmations.
 
-Partitions are chosen here (Java's murmur2 for keys, one partition for the keyless messages of a
-request), so they equal those of the in-memory engine.
+Partitions are chosen here, so they equal those of the in-memory engine: Java's murmur2 for keys,
+and one partition for all messages without a key in a request.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from .topics import KafkaTopics
 
 CREATE_TIME = 1
 _LOOK = 0.02
-"""Seconds that the thread waits for confirmations at a time; closing may have to wait as long."""
+"""Seconds that the thread waits for confirmations before it checks whether to end; closing may take
+as long.
+"""
 _MORE = 5.0
-"""Seconds that a request waits beyond the message timeout, because librdkafka rounds up."""
+"""Seconds that a request waits in addition to the message timeout, because librdkafka rounds it up."""
 
 
 class KafkaProducing:
@@ -64,10 +66,10 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append messages; return their positions in request order.
+        """Append messages and return their positions in request order.
 
-        All are checked before any is sent. Raises ``BrokerError`` like the in-memory engine, and
-        503 if the cluster does not confirm all of them.
+        All messages are checked before any is sent. Raises ``BrokerError`` like the in-memory
+        engine, and 503 if the cluster does not confirm all of them.
         """
         self._look_up(messages)
         whole = not by_client or self._settings.batches == "atomic"
@@ -92,7 +94,8 @@ class KafkaProducing:
         return confirmed
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
-        # The placement rejects topics that are still missing after this, in its own order.
+        # Topics that are still missing after this are rejected later, when the messages are placed
+        # in order.
         known = self._topics.look()
         for message in messages:
             topic = known.get(message.topic)
@@ -126,14 +129,14 @@ class KafkaProducing:
         self._producer.purge()
 
     def close(self) -> None:
-        """End the thread and the client."""
+        """End the thread and close the client."""
         self._closed = True
         self._thread.join(1)
         self._producer.flush(0.1)
 
 
 class _Batch:
-    """The confirmations of one produce call."""
+    """Collects the confirmations of one produce call."""
 
     def __init__(self, count: int) -> None:
         self._found: list[Any] = [None] * count
@@ -142,7 +145,7 @@ class _Batch:
         self._changed = threading.Condition()
 
     def delivered(self, index: int) -> Any:
-        """Return the callback for one message."""
+        """Return the delivery callback for the message with this index."""
 
         def note(error: Any, message: Any) -> None:
             with self._changed:
@@ -154,11 +157,11 @@ class _Batch:
         return note
 
     def failed(self, index: int, error: Any) -> None:
-        """Record a message that could not be sent."""
+        """Record the error of a message that could not be sent."""
         self.delivered(index)(error, None)
 
     def wait(self, seconds: float) -> list[Any]:
-        """Return all confirmations; raise the first error, or 503 if they do not arrive."""
+        """Return all confirmations; raise the first error, or 503 if they do not arrive in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._missing, seconds):
                 raise Unavailable(f"{self._missing} message(s) were not confirmed in time")

@@ -1,8 +1,9 @@
-"""The topics of a fake on a real cluster: their real names, partitions and log ends.
+"""The topics of a fake on a real cluster: their names there, their partitions and log offsets.
 
-With ``isolation="prefix"``, real names start with a prefix of the fake, so that any number of test
-suites can share a cluster. Topics are looked up before use, because asking a cluster for one may
-create it. The list of topics is considered current for a second.
+A topic has a *real name* on the cluster. With ``isolation="prefix"``, real names start with a
+prefix of the fake, so that any number of test suites can share a cluster. Topics are looked up
+before use, because requesting a topic by name may create it. The list of topics is considered
+current for a second.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ _STEP = 0.05
 
 
 class KafkaTopics:
-    """Names and topics; all names are the fake's unless they are called real.
+    """The topics of a fake. All names are those that the fake's clients use, unless they are called
+    real.
 
-    ``known`` are the topics as last seen, with empty logs, which is enough to place messages.
-    ``kept`` is whether data outlives the fake, because others share it.
+    ``known`` contains the topics as last seen, with empty logs, which is enough to place messages.
+    ``kept`` is whether the data outlives the fake, because others share it.
     """
 
     def __init__(
@@ -53,36 +55,36 @@ class KafkaTopics:
 
     @property
     def prefix(self) -> str:
-        """The prefix of the real names of topics and groups."""
+        """The prefix that the fake's topics and groups have on the cluster."""
         if self.kept or not self._generation:
             return self._mark
         return f"{self._mark}{self._generation}."
 
     def real(self, name: str) -> str:
-        """Return the cluster's name of a topic or group."""
+        """Return the real name of a topic or group."""
         return self.prefix + name
 
     def shown(self, name: str) -> str:
-        """Return the fake's name of a topic or group of the cluster."""
+        """Return the fake's name of a topic or group, given its real name."""
         return name.removeprefix(self.prefix)
 
     def public(self, text: str) -> str:
-        """Return a message of the cluster without the prefix."""
+        """Return a message of the cluster with the prefix removed from names."""
         return text.replace(self.prefix, "") if self.prefix else text
 
     def rename(self) -> None:
-        """Use new real names from now on."""
+        """Use a new prefix, so that all topics and groups get new real names."""
         self._generation += 1
         self._known_at = float("-inf")
 
     # -- looking ---------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """Return the current numbers of partitions by topic name."""
+        """Return the current partition counts by topic name."""
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:
-        """Return the known topics, requested again if they are not current."""
+        """Return the known topics, after requesting them again if they are not current."""
         if fresh or monotonic() - self._known_at > _FRESH:
             prefix, found = self.prefix, self._cluster.topics()
             largest = self._settings.limits.max_message_bytes
@@ -100,7 +102,7 @@ class KafkaTopics:
         return self.known
 
     def check(self, name: str) -> int:
-        """Return a topic's number of partitions; ``BrokerError`` if it does not exist."""
+        """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""
         topic = self.look().get(name) or self.look(fresh=True).get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.known))
@@ -115,14 +117,14 @@ class KafkaTopics:
             raise errors.unknown_partition(name, partition, count)
 
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """Return the start and the end of the log of each (topic, partition, …)."""
+        """Return the start and end offsets of the log of each (topic, partition, …)."""
         places = [(self.real(tp[0]), tp[1]) for tp in wanted]
         starts = self._cluster.offsets(dict.fromkeys(places, "earliest"))
         ends = self._cluster.offsets(dict.fromkeys(places, "latest"))
         return [(starts[place], ends[place]) for place in places]
 
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the starts and the ends of a topic's logs, by partition."""
+        """Return the start offsets and the end offsets of a topic's logs, by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 
@@ -138,7 +140,9 @@ class KafkaTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
-        """Create a topic; ``ContractError`` for an invalid name, an existing one, invalid numbers."""
+        """Create a topic; raise ``ContractError`` for an invalid or existing name and for invalid
+        numbers.
+        """
         if first_offset:
             raise real_only("first_offset= (an offset forced into the log)")
         string("a topic's name", name)
@@ -172,7 +176,7 @@ class KafkaTopics:
         self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Add partitions to a topic; return their new number."""
+        """Add partitions to a topic and return the new partition count."""
         whole("add_partitions' count", count, 1)
         total = self.check(name) + count
         with as_misuse():
@@ -181,7 +185,9 @@ class KafkaTopics:
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset, in one partition or all; return their number."""
+        """Delete the records below an offset, in one partition or in all; return how many were
+        deleted.
+        """
         count = self.check(name)
         if partition is not None:
             self.check_partition(name, partition)

@@ -10,13 +10,15 @@ from ...model import TopicPartition
 def range_assignment(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each member, from its topics and the topics' numbers of partitions.
+    """Return the partitions of each member, from the members' topics and the topics' partition
+    counts.
 
-    A topic without a number has been deleted and is not assigned.
+    A topic without a partition count has been deleted and is not assigned.
 
-    For each topic, the members, sorted by name, receive a consecutive range each; the first ones
-    receive one more if the number is not divisible. Members are static, so their names are their
-    ``group.instance.id``, by which the Java assignor sorts. Source: Kafka's range assignor.
+    For each topic, every member receives a range of consecutive partitions, in the order of the
+    members' names. If the partitions cannot be divided evenly, the first members receive one more.
+    Members are static, so their names are their ``group.instance.id``, by which the Java assignor
+    sorts. Source: Kafka's range assignor.
     """
     assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
     wanted = {topic for topics in subscriptions.values() for topic in topics}

@@ -16,7 +16,7 @@ from .table import GroupTable
 
 
 class Commits:
-    """The committed offsets of a table's groups, and the rules of commits."""
+    """Commits, looks up and resets the committed offsets of all groups."""
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
@@ -27,10 +27,10 @@ class Commits:
     def commit(
         self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
     ) -> None:
-        """Store offsets as given, or without any, those last delivered.
+        """Commit the given offsets or, if none are given, those of the records last delivered.
 
-        Raises ``BrokerError`` for an unknown partition or one of another instance, for unknown
-        instances and during a rebalance; nothing is stored then.
+        Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
+        instance, and during a rebalance; nothing is committed then.
         """
         for topic, partition, _ in offsets:
             self._table.partition(topic, partition, now)
@@ -68,7 +68,9 @@ class Commits:
         now: int,
         kind: EventKind = "commit",
     ) -> None:
-        """Store offsets for a group, whichever instance owns the partitions; create the group."""
+        """Commit offsets for a group, whichever instance owns the partitions; create the group if
+        necessary.
+        """
         group = self._table.groups.get(group_name)
         if group is None:
             group = self._table.groups[group_name] = ConsumerGroup(group_name)
@@ -77,7 +79,9 @@ class Commits:
         self._store(group, offsets, kind, by, now)
 
     def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
-        """Store the test's offset; earlier deliveries are not committed over it."""
+        """Set an offset for the test, and forget earlier deliveries, so that no later commit of
+        them replaces it.
+        """
         self.store(group_name, [offset], "the test", now, "offsets set")
         tp = TopicPartition(offset.topic, offset.partition)
         for instance in self._table.groups[group_name].members():
@@ -86,7 +90,9 @@ class Commits:
     def committed(
         self, group_name: str, partitions: Sequence[TopicPartition], now: int
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets in request order, ``never_committed`` for missing ones."""
+        """Return committed offsets in request order, with the setting ``never_committed`` for
+        missing ones.
+        """
         for topic, partition in partitions:
             self._table.partition(topic, partition, now)
         group = self._table.groups.get(group_name)
@@ -97,19 +103,19 @@ class Commits:
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
     def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
-        """Plan a commit at the instance's next tick, after a delivery or a commit elsewhere."""
+        """Schedule a commit at the instance's next tick, after a delivery or a commit elsewhere."""
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
         # Ticks count from the instance's creation. A tick without new deliveries would change
-        # nothing, so only the next one is planned, and only if needed. An interval of 0 means as
-        # often as possible: with each millisecond that passes.
+        # nothing, so only the next tick is scheduled, and only if needed. An interval of 0 means as
+        # often as possible: once per millisecond.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)
 
     def plan_tick(self, group: ConsumerGroup, instance: Instance, due: int) -> None:
-        """Plan an automatic commit at a time."""
+        """Schedule an automatic commit at a given time."""
         self._table.arm(
             group, instance, "auto commit", due, lambda at: self._tick(group, instance, at)
         )
@@ -129,18 +135,18 @@ class Commits:
     def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         """Commit the records delivered to an instance before it loses its partitions.
 
-        Only with auto-commit, and only for a consumer that is alive and still a member. This
-        follows Kafka's Java client, path by path (``ConsumerCoordinator``):
+        Only with auto-commit, and only if the consumer is alive and still a member. This follows
+        the code paths of Kafka's Java client (``ConsumerCoordinator``):
 
         - A rebalance caused by another member, new partitions or its own subscription:
-          ``onJoinPrepare`` commits before it revokes. librdkafka does, too, when it unassigns.
-        - A clean close, by idling or delete-consumer: ``close`` commits.
-        - A crash: no client is left to commit.
-        - An expired session: its commit would be rejected as an unknown member's, so the records are
-          delivered again; the other members, which rebalance because of it, do commit.
+          ``onJoinPrepare`` commits before it revokes. librdkafka also commits when it unassigns.
+        - A clean close, after idling or by delete-consumer: ``close`` commits.
+        - A crash: there is no client left to commit.
+        - An expired session: the commit would be rejected as an unknown member's, so the records are
+          delivered again. The other members, which rebalance because of it, do commit.
 
-        Decided here, as for the ticks: only offsets of delivered records, while the Java client
-        also commits its position in partitions without deliveries (librdkafka does not).
+        Decided here, as for the ticks: only offsets of delivered records are committed. The Java
+        client also commits its position in partitions without deliveries; librdkafka does not.
         """
         if instance.config.auto_commit and instance.state == "active":
             self._auto_commit(group, instance, at)
@@ -173,7 +179,9 @@ class Commits:
     # -- forgetting ------------------------------------------------------------------------------
 
     def retain(self, group: ConsumerGroup, now: int) -> None:
-        """Keep the offsets of a group that is empty from now on, until their retention ends."""
+        """Start the retention period of a group that has just become empty; its offsets are kept
+        until then.
+        """
         retention = self._settings.offset_retention_ms
         if retention is None:
             self._table.set_timer(group, None)
@@ -181,7 +189,7 @@ class Commits:
             self.plan_forgetting(group, now + retention * 1000)
 
     def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
-        """Plan the deletion of the group, unless a member joins before."""
+        """Schedule the deletion of the group, unless a member joins before."""
         self._table.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
 
     def _forget(self, group: ConsumerGroup, at: int) -> None:
@@ -198,10 +206,10 @@ class Commits:
     def redeliver(
         self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
     ) -> list[TopicPartitionOffset]:
-        """Move a group back before its last deliveries, including its committed offsets.
+        """Rewind a group, including its committed offsets, to before its last deliveries.
 
-        Returns the new offset of each affected partition; records that were deleted from the log
-        stay deleted.
+        Returns the new offset of each affected partition. Records that were deleted from the log
+        are not delivered again.
         """
         back: dict[TopicPartition, int] = {}
         left = last
@@ -209,8 +217,8 @@ class Commits:
             if left <= 0:
                 break
             if only(tp):
-                # A partition that was delivered twice was moved back in between; the earlier offset
-                # counts.
+                # If a partition occurs again in the deliveries, it was rewound in between, so the
+                # smaller offset counts.
                 offset = max(first, after - left)
                 left -= after - offset
                 back[tp] = min(offset, back.get(tp, offset))
@@ -221,8 +229,8 @@ class Commits:
         for tp, offset in sorted(back.items()):
             owner = next((i for i in group.members() if tp in i.positions), None)
             if owner is None:
-                # The next owner starts at the committed offset, so later records are delivered
-                # again anyway.
+                # The next owner starts at the committed offset, so if that is smaller, delivery
+                # starts there.
                 offset = min(offset, group.committed.get(tp, first_delivered[tp]))
             offset = max(offset, self._table.log(tp).start)
             moved.append(TopicPartitionOffset(*tp, offset))
@@ -231,7 +239,8 @@ class Commits:
                 owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
                 owner.delivered.pop(tp, None)
                 self._table.woken.add(owner.signal)
-            # Without a committed offset, the next owner starts where its reset policy says.
+            # If there is no committed offset, set one: otherwise the next owner would start where
+            # its reset policy says.
             committed = group.committed.get(tp)
             if (owner is None) if committed is None else committed > offset:
                 group.committed[tp] = offset

@@ -1,6 +1,6 @@
 """Membership of consumer groups, and assignment of partitions to members.
 
-Called with the engine's lock held; see ``table`` for what happens after its release.
+Called with the engine's lock held; ``table`` describes what the engine does after releasing it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .table import GroupTable
 
 
 class Coordinator:
-    """Lets instances join, leave, disappear and return, and assigns the partitions."""
+    """Makes instances join, leave, crash and rejoin, and assigns the partitions."""
 
     def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
         self._table = table
@@ -46,7 +46,7 @@ class Coordinator:
         headers: Mapping[str, str],
         now: int,
     ) -> tuple[ConsumerGroup, Instance]:
-        """Find the instance of a consume request; create it or let it rejoin if necessary.
+        """Return the instance of a consume request; create it or make it rejoin if necessary.
 
         Raises ``BrokerError`` for unknown topics, invalid configuration headers, and too many
         instances; nothing has changed then.
@@ -59,8 +59,8 @@ class Coordinator:
         if group is None or instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
         if instance.state == "expired":
-            # Not "joining", which may commit anything: its former partitions may belong to another
-            # instance now.
+            # The state is not "joining", because a joining instance may commit anything, and this
+            # instance's former partitions may belong to another instance now.
             instance.state = "active"
             instance.topics = wanted
             self.rebalance(group, f"{name} rejoined", now)
@@ -89,8 +89,8 @@ class Coordinator:
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
-            # A static member that returns within its session causes no rebalance, but is a new
-            # consumer, which starts from the committed offsets.
+            # A static member that returns within its session causes no rebalance. It is a new
+            # consumer, however, so it starts from the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
                 self._activate(group, instance, now)
@@ -118,7 +118,7 @@ class Coordinator:
             raise errors.too_many_instances(active, partitions)
 
     def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
-        """End a consume call: let the next one take its turn, and start the idle timers."""
+        """End a consume call: let the next waiting call proceed, and start the idle timers."""
         instance.consuming -= 1
         if instance.holder is turn:
             instance.holder = None
@@ -130,7 +130,9 @@ class Coordinator:
             self._arm(group, instance, kind, now + left)
 
     def _idle_timers(self, instance: Instance) -> dict[str, int]:
-        """Return the microseconds of the timers that start when an instance stops consuming."""
+        """Return the delays, in microseconds, of the timers that start when an instance stops
+        consuming.
+        """
         timers = {}
         if self._settings.idle_close_ms is not None:
             timers["idle close"] = self._settings.idle_close_ms * 1000
@@ -141,15 +143,19 @@ class Coordinator:
     # -- rebalancing -----------------------------------------------------------------------------
 
     def grew(self, topic: str, now: int) -> None:
-        """Rebalance the subscribers of a topic that has more partitions now."""
+        """Rebalance the groups that subscribe to a topic which has just received more partitions."""
         self._rebalance_readers(topic, f"{topic} has more partitions", now)
 
     def created(self, topic: str, now: int) -> None:
-        """Rebalance the members that still subscribe to a topic that was deleted and created again."""
+        """Rebalance the groups that still subscribe to a topic which was deleted and has been
+        created again.
+        """
         self._rebalance_readers(topic, f"{topic} was created", now)
 
     def deleted(self, topic: str, now: int) -> None:
-        """Remove a deleted topic's offsets and deliveries; its subscribers rebalance."""
+        """Remove a deleted topic's offsets and deliveries, and rebalance the groups that subscribe
+        to it.
+        """
         for group in self._table.groups.values():
             group.forget(topic)
         self._rebalance_readers(topic, f"{topic} was deleted", now)
@@ -164,8 +170,8 @@ class Coordinator:
     ) -> None:
         """Revoke all partitions and assign them again, as after any change of membership.
 
-        ``cause`` is the kind of event and the instance that ``reason`` describes. Members with
-        auto-commit first commit the records that they received.
+        ``cause`` is the kind of event and the instance that ``reason`` describes. Before their
+        partitions are revoked, members with auto-commit commit the records that they received.
         """
         members = group.members()
         for instance in group.instances.values():
@@ -268,12 +274,12 @@ class Coordinator:
         self._remove(group, instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        """Let an instance disappear: nothing is committed, and its session continues without it."""
+        """Make an instance disappear: it commits nothing, and its session lasts until it times out."""
         group, instance = self._table.instance(group_name, name)
         self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        """End the session of an instance now, whether its consumer is alive or not."""
+        """End the session of an instance immediately, whether its consumer is alive or not."""
         group = self._table.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.member:
@@ -358,7 +364,7 @@ class Coordinator:
     # -- looking ---------------------------------------------------------------------------------
 
     def assignments(self) -> list[GroupAssignments]:
-        """Return groups with live instances, and the partitions of each instance."""
+        """Return the groups that have live instances, with the partitions of each instance."""
         found = []
         for name in sorted(self._table.groups):
             instances = self._table.groups[name].instances
@@ -380,7 +386,8 @@ class Coordinator:
                 for name, instance in group.instances.items()
             }
             for name, instance in group.instances.items():
-                # The copy has no consume in progress, so start the timers that start at its end.
+                # No consume() call is in progress in the copy, so start the timers that would
+                # normally start when it returns.
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
             remaining = None if group.timer is None else group.timer.due_us - now
@@ -396,8 +403,8 @@ class Coordinator:
         for group in self._table.groups.values():
             self._table.set_timer(group, None)
             for instance in group.instances.values():
-                # A call that is still waiting must find the instance gone, and not start its timers
-                # again.
+                # Close the old instances, so that a call that is still waiting does not start their
+                # timers again.
                 instance.state = "removed"
                 cancel_timers(instance)
                 self._table.woken.add(instance.signal)

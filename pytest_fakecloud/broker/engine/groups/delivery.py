@@ -12,7 +12,7 @@ from .table import GroupTable
 
 
 class GroupDelivery:
-    """Takes records for instances and moves their positions."""
+    """Selects the records to deliver to an instance, and advances its positions."""
 
     def __init__(self, table: GroupTable, commits: Commits, stream: RandomStream) -> None:
         self._table = table
@@ -22,7 +22,7 @@ class GroupDelivery:
         self.random_interleave = table.settings.interleave == "random"
 
     def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
-        """Take the next records for an instance, None if there are none yet.
+        """Return the next records for an instance, or None if there are none yet.
 
         Raises ``BrokerError`` if the reset policy is ``none`` and a partition has no position.
         """
@@ -58,7 +58,7 @@ class GroupDelivery:
             return parts[0]
         if not self.random_interleave:
             return [record for part in parts for record in part]
-        # Shuffling part numbers keeps each part's own order.
+        # Shuffling the part numbers mixes the parts and keeps the order within each of them.
         numbers = [number for number, part in enumerate(parts) for _ in part]
         self._stream.shuffle(numbers)
         sources = [iter(part) for part in parts]
@@ -96,7 +96,9 @@ class GroupDelivery:
     def start_position(
         self, group: ConsumerGroup, instance: Instance, tp: TopicPartition
     ) -> int | None:
-        """Return where an instance starts in a partition: the committed offset, or by reset policy."""
+        """Return the offset at which an instance starts in a partition: the committed one, or the
+        one that the reset policy determines.
+        """
         log = self._table.log(tp)
         committed = group.committed.get(tp)
         if committed is not None and log.start <= committed <= log.end:

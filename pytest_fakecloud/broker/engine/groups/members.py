@@ -1,14 +1,15 @@
-"""Groups and their instances: the records that the rules of consumer groups work on.
+"""Groups and their instances: the state of consumer groups, without the rules.
 
-An *instance* is what the REST server knows under a group and an instance name; as long as its group
-knows it too it is a *member*. Instances are static members (the vendor maps their name to Kafka's
-``group.instance.id``), so one that vanishes keeps its partitions until its session expires.
+An *instance* is a consumer that the REST server has under a group name and an instance name. It is
+a *member* as long as its group includes it. Instances are static members (the vendor maps their
+name to Kafka's ``group.instance.id``), so an instance that disappears keeps its partitions until
+its session expires.
 
 Instance states::
 
-    joining -> active -> closed   (idled; still a member until its session expires)
-                      -> crashed  (vanished without a commit; likewise)
-                      -> expired  (the server has it, the group not; its next consume rejoins)
+    joining -> active -> closed   (idle for too long; still a member until its session expires)
+                      -> crashed  (disappeared without a commit; likewise still a member)
+                      -> expired  (no longer a member; its next consume request rejoins)
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ...model import ConsumerConfig, EventKind, TopicPartition
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
 LIVE = ("joining", "active", "expired")
-# More than any test inspects. The bound exists for load tests, which deliver without end.
+# Maximum number of deliveries that a group remembers: more than any test inspects. The bound exists
+# for load tests, which deliver without end.
 _REMEMBERED_DELIVERIES = 10_000
 
 
@@ -33,8 +35,8 @@ _REMEMBERED_DELIVERIES = 10_000
 class Instance:
     """A consumer instance.
 
-    Offsets in ``positions`` are the next to deliver (None: the reset policy is ``none`` and there
-    is no offset to start from), those in ``delivered`` the next to commit.
+    ``positions`` contains the next offset to deliver for each partition (None if the reset policy
+    is ``none`` and there is no offset to start from), ``delivered`` the next offset to commit.
     """
 
     name: str
@@ -48,12 +50,16 @@ class Instance:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     delivered: dict[TopicPartition, int] = field(default_factory=dict)
     turn: int = 0
-    """Number of answers with records; it rotates which partition is first."""
+    """Number of responses with records so far; determines which partition comes first in the next
+    one.
+    """
     epoch: int = 0
-    """Incremented when its partitions are revoked; ends long polls that started before."""
+    """Incremented when the instance's partitions are revoked, which ends long polls that started
+    before.
+    """
     consuming: int = 0
     holder: object | None = None
-    """The only consume call that may take records now."""
+    """The consume call whose turn it is; other calls wait."""
     timers: dict[str, Timer] = field(default_factory=dict)
 
     @property
@@ -79,11 +85,11 @@ class ConsumerGroup:
     deliveries: deque[tuple[TopicPartition, int, int]] = field(
         default_factory=lambda: deque(maxlen=_REMEMBERED_DELIVERIES)
     )
-    """Partition, first offset and offset after the last, in the order of delivery."""
+    """Partition, first offset, and offset after the last record of each delivery, in order."""
     reason: str = ""
     cause: tuple[str, str] = ("", "")
     timer: Timer | None = None
-    """Completes the current rebalance, or deletes the empty group."""
+    """The group's timer, which completes the current rebalance or deletes the empty group."""
 
     def members(self) -> list[Instance]:
         """The members by name."""
@@ -92,7 +98,7 @@ class ConsumerGroup:
         ]
 
     def forget(self, topic: str) -> None:
-        """Remove all offsets of a topic, and its deliveries."""
+        """Remove all offsets and deliveries of a topic."""
         kept = [delivery for delivery in self.deliveries if delivery[0].topic != topic]
         self.deliveries.clear()
         self.deliveries.extend(kept)
@@ -106,7 +112,7 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event for the journal."""
+    """An event of a group, to be recorded in the journal."""
 
     kind: EventKind
     text: str
@@ -116,10 +122,10 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
-    """A copy of a group at one time.
+    """A copy of a group at a point in time.
 
-    ``timers`` has the remaining microseconds by instance and kind, ``remaining`` those of the
-    group's own timer.
+    ``timers`` maps each instance and kind of timer to its remaining microseconds; ``remaining``
+    contains those of the group's own timer.
     """
 
     group: ConsumerGroup

@@ -1,7 +1,7 @@
-"""The groups of one broker, with the state that every rule about them needs.
+"""The groups of one broker, with the state that the rules of consumer groups share.
 
-Nothing here locks or waits: the engine calls with its lock held, and processes ``woken`` (signals
-to notify) and ``happened`` (events for the journal) after its release.
+Nothing here locks or waits. The engine calls these functions with its lock held. After releasing
+it, the engine notifies the signals in ``woken`` and records the events in ``happened``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .members import ConsumerGroup, Happening, Instance
 
 
 class GroupTable:
-    """All groups by name. ``call_at`` plans a callback that runs with the engine's lock held."""
+    """All groups by name. ``call_at`` schedules a callback that runs with the engine's lock held."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class GroupTable:
     # -- looking ---------------------------------------------------------------------------------
 
     def topic(self, name: str, now: int) -> Topic:
-        """Return a topic with its retention applied; ``BrokerError`` for an unknown one."""
+        """Return a topic after applying its retention; raise ``BrokerError`` for an unknown topic."""
         topic = self.topics.get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.topics))
@@ -47,7 +47,7 @@ class GroupTable:
         return topic
 
     def partition(self, name: str, partition: int, now: int) -> PartitionLog:
-        """Return a partition's log; ``BrokerError`` for an unknown topic or partition."""
+        """Return a partition's log; raise ``BrokerError`` for an unknown topic or partition."""
         topic = self.topic(name, now)
         if not 0 <= partition < len(topic.logs):
             raise errors.unknown_partition(name, partition, len(topic.logs))
@@ -58,7 +58,7 @@ class GroupTable:
         return self.topics[tp.topic].logs[tp.partition]
 
     def instance(self, group_name: str, name: str) -> tuple[ConsumerGroup, Instance]:
-        """Return a live instance; ``BrokerError`` for an unknown one."""
+        """Return a group and its live instance; raise ``BrokerError`` if either is unknown."""
         group = self.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.live:
@@ -75,7 +75,7 @@ class GroupTable:
         due: int,
         callback: Callable[[int], None],
     ) -> None:
-        """Plan an instance's timer of one kind, which replaces the previous one."""
+        """Start an instance's timer of one kind, replacing the previous one."""
         planned = instance.timers.get(kind)
         if planned is not None:
             if planned.due_us == due and not planned.cancelled:
@@ -92,7 +92,9 @@ class GroupTable:
         callback: Callable[[int], None] | None = None,
         kind: str = "",
     ) -> None:
-        """Plan the group's own timer, or none, which replaces the previous one."""
+        """Start the group's own timer, replacing the previous one, or only cancel it if there is no
+        time.
+        """
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
@@ -101,9 +103,10 @@ class GroupTable:
             self._touch(group)
 
     def _touch(self, group: ConsumerGroup) -> None:
-        # Calls that wait in the group may have to wake up for the new timer.
+        # Wake the calls that wait in the group, because they may have to wait for an earlier timer
+        # now.
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
 
     def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
-        """Record an event for the journal."""
+        """Record an event to be reported to the journal."""
         self.happened.append(Happening(kind, text, at, data))
