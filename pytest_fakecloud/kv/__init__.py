@@ -33,7 +33,7 @@ parameters ``session.engine.config``. A command that blocks returns ``Blocked`` 
 ``session.may_block``.
 """
 
-# Import the commands with the service, so that they are bound to the table.
+# Import the command modules with the package, so that their commands are registered in the table.
 from . import commands
 
 __all__ = ["commands"]

@@ -31,9 +31,9 @@ def load_from_file(
 ) -> None:
     """Load the keys and libraries of an ``.rdb`` file, all or none.
 
-    A real server gets them through ``execute``, one by one. An expired key is not loaded, but still
-    replaces a key of the same name. Warns about skipped keys. Raises ``ContractError`` for a file
-    that cannot be read.
+    On a real server, they are loaded one by one through ``execute``. An expired key is not loaded,
+    but still replaces a key of the same name. Warns about skipped keys. Raises ``ContractError``
+    for a file that cannot be read.
     """
     file = Path(path)
     contents = _read(file)
@@ -63,7 +63,7 @@ def load_from_file(
         _send(records, contents.libraries, execute)
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
-        # The caller of load(), above the wrapper that records it.
+        # Attribute the warning to the caller of load(), above the wrapper that records the call.
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
 
 

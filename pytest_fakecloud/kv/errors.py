@@ -1,6 +1,6 @@
-"""Every error text of the service, and the exceptions that carry them.
+"""Every error message of the service, and the exceptions that carry them.
 
-Texts are bytes, because they may quote what a client sent. Unless a source is named, they were
+Messages are bytes, because they may quote what a client sent. Unless a source is named, they were
 observed on Redis 7.0 and Valkey 9.1.
 """
 
@@ -11,7 +11,8 @@ from ..core.errors import ServiceError
 
 
 class CommandError(ServiceError):
-    """An error of a command; ``text`` is what the client receives, with the class word first.
+    """An error of a command; ``text`` is what the client receives, starting with the error's class
+    word.
 
     Commands raise it, or put it into a list reply if only one member failed.
     """
@@ -28,7 +29,9 @@ class CommandError(ServiceError):
 
 
 class HandedOn(CommandError):
-    """An error of a command in a script that the script returned; it is counted already."""
+    """A command's error that a script returned as its own result. Statistics have already counted
+    it.
+    """
 
 
 class RestError(ServiceError):
@@ -59,7 +62,7 @@ COUNT_NOT_POSITIVE = b"ERR count should be greater than 0"
 LIMIT_NEGATIVE = b"ERR LIMIT can't be negative"
 NOAUTH = b"NOAUTH Authentication required."
 CLIENT_LEFT = b"ERR the client has closed its connection"
-"""Ends the work for a client that is gone, so no client ever reads it."""
+"""Raised to stop the work for a client that has disconnected; no client ever reads it."""
 NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 
@@ -93,7 +96,7 @@ def unknown_subcommand(container: str, sent: bytes) -> bytes:
 
 
 def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
-    """The error of a sub-command for invalid arguments."""
+    """The error for invalid arguments of a sub-command."""
     sent = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand or wrong number of arguments for '"
@@ -138,7 +141,9 @@ NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
 
 
 def exec_aborted_by(reason: bytes) -> bytes:
-    """The error for an invalid EXEC itself; ``reason`` is the error without its class."""
+    """The error for an EXEC that is itself invalid; ``reason`` is the error message without its
+    class word.
+    """
     return b"EXECABORT Transaction discarded because of: " + reason
 
 
@@ -555,7 +560,9 @@ def overlapping_prefixes(prefix: bytes, other: bytes, what: str) -> bytes:
 
 
 def listeners_may_not(name: str) -> bytes:
-    """The error for a command of a subscribed RESP2 client; ``name`` is in lower case."""
+    """The error for a command that a subscribed RESP2 client may not send; ``name`` is in lower
+    case.
+    """
     return (
         f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
         "are allowed in this context"
@@ -575,7 +582,7 @@ RULES_CHANGED = {
     "key": b"no permission to touch the specified keys",
     "channel": b"no permission to access one of the channels used as arguments",
 }
-"""Reasons why a queued command may no longer run, by the missing permission."""
+"""Reasons why a queued command may no longer run, by the permission that is missing."""
 SORT_BY_DENIED = b"ERR BY option of SORT denied due to insufficient ACL permissions."
 SORT_GET_DENIED = b"ERR GET option of SORT denied due to insufficient ACL permissions."
 ACL_SYNTAX = "Syntax error"

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class KVServer(Handle):
-    """A fake key-value server behind its REST interface.
+    """A fake key-value server with a REST interface and, on demand, a Redis protocol port.
 
-    ``settings`` are the keywords of ``KVSettings``; ``KVConfig`` explains each.
+    ``settings`` are the keywords of ``KVSettings``; ``KVConfig`` explains each of them.
     """
 
     service: ClassVar[str] = "kv"
@@ -92,7 +92,7 @@ class KVServer(Handle):
         self.dialect = config.dialect
         self._credentials = Credentials()
         if config.token is not None:
-            # Derived from the token, so that the variables in a .env file stay valid after a
+            # Derive the read-only token from the token, so that a .env file stays valid after a
             # restart.
             derived = sha256(f"read-only {config.token}".encode()).hexdigest()
             self._credentials.read_only = derived
@@ -111,15 +111,17 @@ class KVServer(Handle):
 
     @cached_property
     def _password(self) -> str:
-        """The password of the database port, created with the engine unless it is a setting."""
+        """The password of the database port: the one from the settings, or one created with the
+        engine.
+        """
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
             if self._made is None:
-                # Created on first use: suites give each test all their fakes, and most tests use
-                # one.
+                # Create the engine only on first use: suites give each test all their fakes, and
+                # most tests use only one.
                 self._made = self._new_engine()
                 self._made.search_delay = self._search_delay
                 self._apply_password()
@@ -127,7 +129,7 @@ class KVServer(Handle):
 
     @property
     def _engine(self) -> AnyEngine:
-        """The engine: in memory, created on first use, or a real server."""
+        """The engine: in memory (created on first use), or a real server."""
         return self._made or self._find_engine()
 
     @cached_property
@@ -146,21 +148,24 @@ class KVServer(Handle):
 
     @property
     def read_only_token(self) -> str:
-        """The token that may only read; it can be shown in public (specification)."""
+        """The token that permits only reading; it may be published (specification)."""
         return self._credentials.read_only
 
     @action
     def rotate_token(self) -> str:
-        """Replace both default tokens, of which the old ones are rejected; return the new one."""
+        """Replace both default tokens and return the new one; requests with the old tokens are
+        rejected.
+        """
         self._credentials.standard = super().rotate_token()
         self._credentials.read_only = new_token()
         return self.token
 
     def reset_password(self) -> str:
-        """Reset the database password, which revokes both default tokens; return the new token.
+        """Reset the database password, which also replaces both default tokens; return the new
+        token.
 
-        That is the specified behaviour. Connections of the database port that have logged in stay
-        open, as after any change of a password.
+        That is the specified behaviour. Connections to the database port that have already logged
+        in stay open, as after any password change.
         """
         self._password = new_token(32)
         self._apply_password()
@@ -170,9 +175,9 @@ class KVServer(Handle):
     def database_url(self) -> str:
         """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``.
 
-        The port opens on first use, unless ``database_port`` is set. It also answers REST over plain
-        HTTP (specification). Raises ``ContractError`` in front of a real server, which has a port of
-        its own.
+        The port opens on first use, unless ``database_port`` is set. It also serves REST over plain
+        HTTP (specification). Raises ``ContractError`` if the commands run on a real server, which
+        has a port of its own.
         """
         engine = self._engine
         if not isinstance(engine, Engine):
@@ -190,7 +195,8 @@ class KVServer(Handle):
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
-                    # Another thread has closed the fake, perhaps before it could see this port.
+                    # Another thread has closed the fake, perhaps before that thread could see this
+                    # port, so close the port here.
                     self._port.mount.close()
             return self._port
 
@@ -223,7 +229,7 @@ class KVServer(Handle):
         return opened
 
     def end_connections(self) -> None:
-        """End requests in flight and close every open connection; the addresses stay."""
+        """End requests in progress and close every open connection; the addresses stay the same."""
         super().end_connections()
         if self._port is not None:
             self._port.mount.reset_connections()
@@ -233,7 +239,9 @@ class KVServer(Handle):
             self._made.users["default"].set_password(self._password.encode())
 
     def _first_baseline(self) -> Snapshot | None:
-        """Return None for the in-memory engine, because most tests never reset it."""
+        """Return None for the in-memory engine: an empty baseline needs no copy, and most tests
+        never reset.
+        """
         return None if self._made is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
@@ -242,7 +250,9 @@ class KVServer(Handle):
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the data of a snapshot; journal, faults, credentials and clock stay."""
+        """Restore the data of a snapshot; the journal, faults, credentials and the clock are not
+        affected.
+        """
         super().restore(snapshot)
         self._apply_password()
 
@@ -250,8 +260,8 @@ class KVServer(Handle):
     def env(self) -> dict[str, str]:
         """The environment variables of the official clients, and ``KV_URL`` and ``REDIS_URL``.
 
-        The last two are ``database_url``, whose port opens now, for any Redis client; a fake in
-        front of a real server has neither.
+        The last two contain ``database_url`` for any Redis client; reading them opens that port.
+        They are missing if the commands run on a real server.
         """
         variables = self._env_variables()
         engine = self._engine
@@ -273,9 +283,10 @@ class KVServer(Handle):
     # -- clients ---------------------------------------------------------------------------------
 
     def client(self, **options: Any) -> Redis:
-        """Create an ``upstash_redis.Redis`` for this server; ``options`` are its own keywords.
+        """Create an ``upstash_redis.Redis`` for this server; ``options`` are passed to it.
 
-        It closes with the fake. Raises ``ContractError`` if the package is not installed.
+        The client is closed with the fake. Raises ``ContractError`` if the package is not
+        installed.
         """
         __tracebackhide__ = True
         return cast("Redis", super().client(**options))
@@ -302,7 +313,7 @@ class KVServer(Handle):
 
     @action
     def execute(self, *command: Scalar) -> KVReply:
-        """Run a command from the test: no request, no faults, no limits.
+        """Run a command as the test, without an HTTP request, faults or limits.
 
         Returns the reply with strings as ``str`` (``bytes`` if they are not UTF-8). Raises
         ``CommandError`` for an error reply.
@@ -320,58 +331,67 @@ class KVServer(Handle):
             raise
         assert not isinstance(reply, Blocked)
         if line[0].upper() == b"RESET":
-            # RESET logs a client out, but the test needs no login.
+            # RESET has logged the session out. End it, so that the next command gets a new one.
             self._end_session()
         return plain(reply)
 
     def value(self, key: str | bytes) -> KVValue:
-        """Return a key's value in plain Python, or None for a missing key.
+        """Return a key's value in plain Python, or None if the key does not exist.
 
         A string is a ``str`` (``bytes`` if it is not UTF-8), a sorted set a list of ``(member,
-        score)``, a stream a list of ``(id, fields)``, JSON the parsed document; lists, sets and
+        score)``, a stream a list of ``(id, fields)``, and JSON the parsed document; lists, sets and
         hashes are ``list``, ``set`` and ``dict``.
         """
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
-        """Return a string. Raises ``ContractError`` for a missing key and for another type."""
+        """Return the string stored at a key. Raises ``ContractError`` for a missing key or another
+        type.
+        """
         text: Word = self._read(key, "string")
         return text
 
     def integer(self, key: str | bytes) -> int:
-        """Return a string as an integer, such as a counter.
+        """Return the integer stored as a string at a key, such as a counter.
 
-        Raises ``ContractError`` for a missing key, for another type, and for any other string.
+        Raises ``ContractError`` for a missing key, another type, or a string that is not an
+        integer.
         """
         return integer_of(key, self.string(key))
 
     def hash(self, key: str | bytes) -> dict[Word, Word]:
-        """Return a hash, empty for a missing key. Raises ``ContractError`` for another type."""
+        """Return the hash stored at a key, empty if the key is missing. Raises ``ContractError``
+        for another type.
+        """
         fields: dict[Word, Word] = self._read(key, "hash", {})
         return fields
 
     def elements(self, key: str | bytes) -> list[Word]:
-        """Return a list, empty for a missing key. Raises ``ContractError`` for another type."""
+        """Return the list stored at a key, empty if the key is missing. Raises ``ContractError``
+        for another type.
+        """
         elements: list[Word] = self._read(key, "list", [])
         return elements
 
     def members(self, key: str | bytes) -> set[Word]:
-        """Return a set, empty for a missing key. Raises ``ContractError`` for another type."""
+        """Return the set stored at a key, empty if the key is missing. Raises ``ContractError`` for
+        another type.
+        """
         members: set[Word] = self._read(key, "set", set())
         return members
 
     def scores(self, key: str | bytes) -> dict[Word, float]:
         """Return the scores of a sorted set by member, in ascending order of scores.
 
-        It is empty for a missing key. Raises ``ContractError`` for another type.
+        The result is empty if the key is missing. Raises ``ContractError`` for another type.
         """
         return dict(self._read(key, "zset", []))
 
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
         """Return the entries of a stream as ``(id, fields)``.
 
-        The list is empty for a missing key. Raises ``ContractError`` for another type.
+        The list is empty if the key is missing. Raises ``ContractError`` for another type.
         """
         entries: list[tuple[str, dict[Word, Word]]]
         entries = self._read(key, "stream", [])
@@ -382,7 +402,7 @@ class KVServer(Handle):
             return value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
 
     def values(self) -> dict[Word, KVValue]:
-        """Return the values of all keys, each like that of ``value()``."""
+        """Return the values of all keys, in the form that ``value()`` returns."""
         with self._engine.reading() as keyspace:
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
@@ -393,7 +413,9 @@ class KVServer(Handle):
             return [word(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> int:
-        """Return a key's TTL in seconds, like TTL: -1 without an expiry, -2 for a missing key."""
+        """Return a key's TTL in seconds, like the command TTL: -1 without an expiry, -2 for a
+        missing key.
+        """
         return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
     @action
@@ -456,9 +478,10 @@ class KVServer(Handle):
 
     @action
     def reset(self) -> None:
-        """Return to the baseline: its data, no faults, no interruptions, a full daily limit.
+        """Return to the baseline: restore its data, and remove faults, interruptions and the use of
+        the daily limit.
 
-        Transactions and subscriptions of ``execute()`` end, and so does CLIENT PAUSE; logs (ACL
+        Transactions and subscriptions of ``execute()`` end, and so does CLIENT PAUSE. Logs (ACL
         LOG, SLOWLOG, LATENCY) and the statistics of INFO are reset.
         """
         self._end_session()
@@ -473,8 +496,8 @@ class KVServer(Handle):
     def search_index(self, name: str) -> SearchIndexView:
         """Return a view of a search index: its schema, documents and pending changes.
 
-        ``name`` is the index's own or an alias. The view's ``explain(key, filter)`` returns why a
-        filter does not find a key. Raises ``ContractError`` for a missing index.
+        ``name`` is the index's own name or an alias. The view's ``explain(key, filter)`` returns
+        why a filter does not find a key. Raises ``ContractError`` if there is no such index.
         """
         from .search.views import SearchIndexView
 
@@ -482,7 +505,7 @@ class KVServer(Handle):
 
     @property
     def searches(self) -> Found[Search]:
-        """The searches of clients, the oldest first, with their results."""
+        """Return the searches that clients made, oldest first, with their results."""
         from .search.views import searches_of
 
         return searches_of(self._memory().searches)
@@ -494,11 +517,12 @@ class KVServer(Handle):
         times: int | None = None,
         **where: Unpack[SearchFields],
     ) -> Found[Search]:
-        """Assert that at least one search matches, or exactly ``times``; return those that match.
+        """Assert that at least one search matches, or exactly ``times``; return the matching
+        searches.
 
         ``where`` are fields of a search: ``command`` (``"query"``, ``"count"`` or ``"aggregate"``),
         ``filter``, ``keys`` (any of the returned ones), ``total``, ``pending``. If a key was not
-        found, the failure shows the clause that excluded it, and the terms of its text.
+        found, the failure message shows the clause that excluded it, and the terms of its text.
         """
         __tracebackhide__ = True
         from .search.views import expect_search
@@ -530,10 +554,11 @@ class KVServer(Handle):
     ) -> Between:
         """Run another client's command between two commands of a pipeline.
 
-        ``commands`` selects the position: a number of commands before it, or the names of its two
-        neighbours (``("GET", "SET")``); without it, every position in turn. ``run`` is a function
-        to call there, or a command to execute. Returns the interruption, a context manager that can
-        be iterated for every position. Names of commands match as in ``assert_called(command=…)``.
+        ``commands`` selects the position: the number of commands before it, or the names of its two
+        neighbours (``("GET", "SET")``); if it is omitted, every position in turn. ``run`` is a
+        function to call at that position, or a command to execute. Returns the interruption, a
+        context manager; iterating over it covers every position. Names of commands match as in
+        ``assert_called(command=…)``.
         """
         __tracebackhide__ = True
         if callable(run):

@@ -1,4 +1,4 @@
-"""Users and transports of commands, and the interface of engines."""
+"""The interfaces that transports use: users, sessions, engines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .table.registry import CommandSpec, Table
 
 Transport = Literal["local", "rest", "port"]
-"""The origin of commands: the test, HTTP, or the database port."""
+"""Where a command comes from: the test, HTTP, or the database port."""
 
 
 class User(Protocol):
-    """A user that runs commands. An ``unrestricted`` user needs no checks."""
+    """A user that runs commands. An ``unrestricted`` user is not checked."""
 
     name: str
     unrestricted: bool
@@ -25,7 +25,7 @@ class User(Protocol):
 
     @property
     def known(self) -> bool:
-        """Whether the client has logged in."""
+        """Whether the client has logged in as this user."""
 
     def accepts(self, password: bytes) -> bool:
         """Return whether a password is accepted."""
@@ -56,13 +56,13 @@ class AnySession(Protocol):
 
 
 class Contents(Protocol):
-    """The keys of a database with their values."""
+    """The keys of a database and their values."""
 
     def __iter__(self) -> Iterator[bytes]:
         """Iterate over the keys."""
 
     def peek(self, key: bytes) -> Any:
-        """Return the value of a key without an access, or None."""
+        """Return a key's value, or None, without counting an access."""
 
 
 class _Users(Protocol):
@@ -84,7 +84,9 @@ class _Monitors(Protocol):
 
 
 TURN_SECONDS = 0.05
-"""Real seconds of a pipeline after which other clients get their turn (decided here)."""
+"""How long a pipeline may run, in wall-clock seconds, before other clients get a turn (decided
+here).
+"""
 
 
 class AnyEngine(Protocol):
@@ -99,7 +101,7 @@ class AnyEngine(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """The lock that keeps other clients from running commands, where the engine has one."""
+        """The lock that keeps other clients from running commands, if the engine has one."""
 
     @property
     def table(self) -> Table:
@@ -115,7 +117,9 @@ class AnyEngine(Protocol):
 
     @property
     def monitors(self) -> _Monitors:
-        """Called with each command: the time in microseconds, the client, the command line."""
+        """Functions that are called with each command: the time in microseconds, the client, the
+        command line.
+        """
 
     @property
     def streaming(self) -> set[Any]:
@@ -129,22 +133,22 @@ class AnyEngine(Protocol):
         address: str = "",
         at_us: int | None = None,
     ) -> AnySession:
-        """Open a session of a user, ``default`` unless given, which began at a time or just now."""
+        """Open a session for a user, by default ``default``; it began at the given time, or now."""
 
     def execute(self, session: Any, argv: list[bytes]) -> Reply:
         """Run a command line, or queue it; raise ``CommandError`` for an error reply."""
 
     def give_way(self) -> None:
-        """Let a client that waits for its turn run first, between two commands of another."""
+        """Let a waiting client run first; called between two commands of a pipeline."""
 
     def abandon(self, session: Any) -> None:
-        """Forget a session that ends."""
+        """Discard the state of a session that ends."""
 
     def reading(self) -> AbstractContextManager[Contents]:
-        """Yield the fake's current keys."""
+        """Provide the fake's current keys within a ``with`` block."""
 
     def snapshot(self) -> Any:
-        """Copy all that commands can change."""
+        """Return a copy of everything that commands can change."""
 
     def restore(self, saved: Any) -> None:
-        """Restore a copy."""
+        """Restore a copy that ``snapshot()`` returned."""

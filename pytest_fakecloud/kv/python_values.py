@@ -13,17 +13,17 @@ from .reply import Reply, to_json
 from .table.syntax import format_double, parse_int
 
 Scalar = str | bytes | int | float
-"""The types of a command's arguments."""
+"""The types that a command's argument can have."""
 
 Word: TypeAlias = "str | Any"
 """A key: a ``str``, or ``bytes`` if it is not UTF-8.
 
-It is typed as ``Any``, because nearly every key is a ``str`` and a test should not have to exclude
-the rest to sort them.
+It is typed as ``Any`` so that a test can sort keys without excluding ``bytes``: nearly every key is
+a ``str``.
 """
 
 KVReply: TypeAlias = str | bytes | int | list["KVReply"] | None
-"""The reply of a command in plain Python, None for nil.
+"""The reply of a command in plain Python; None for nil.
 
 A string is a ``str`` (``bytes`` if it is not UTF-8). A double is a string, as in RESP2, and so is
 an error inside a list.
@@ -32,7 +32,7 @@ an error inside a list.
 JsonDocument: TypeAlias = (
     str | int | float | list["JsonDocument"] | dict[str, "JsonDocument"] | None
 )
-"""A parsed JSON document; for a type checker, booleans are integers."""
+"""A parsed JSON document. Type checkers treat its booleans as integers."""
 
 KVValue: TypeAlias = (
     str
@@ -44,10 +44,11 @@ KVValue: TypeAlias = (
     | list[tuple[str, dict[str | bytes, str | bytes]]]
     | JsonDocument
 )
-"""The value of a key in plain Python, None for a missing key.
+"""The value of a key in plain Python; None for a missing key.
 
-A ``str`` (``bytes`` if it is not UTF-8) for a string, a list, a set, a dict for a hash, a list of
-``(member, score)`` for a sorted set, a list of ``(id, fields)`` for a stream, the document for JSON.
+A string is a ``str`` (``bytes`` if it is not UTF-8), a list a ``list``, a set a ``set``, a hash a
+``dict``, a sorted set a list of ``(member, score)``, a stream a list of ``(id, fields)``, JSON the
+parsed document.
 """
 
 
@@ -75,7 +76,7 @@ def encode(word: Scalar) -> bytes:
 
 
 def word(data: bytes | bytearray) -> Word:
-    """Return bytes as a ``str`` if they are UTF-8, else unchanged."""
+    """Return bytes as a ``str`` if they are UTF-8, otherwise unchanged."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -93,7 +94,7 @@ def plain(reply: Reply) -> KVReply:
 
 
 def python_value(value: Any) -> KVValue:
-    """Return a stored value in plain Python, None for None."""
+    """Return a stored value in plain Python; None stays None."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray):
@@ -121,13 +122,14 @@ _READERS = {
     "zset": "scores()",
     "stream": "entries()",
 }
-"""The methods of ``KVServer`` that read a type."""
+"""The ``KVServer`` method that reads each type, for error messages."""
 
 
 def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) -> Any:
-    """Return a stored value of one type in plain Python, and ``empty`` for a missing key.
+    """Return a stored value of one type in plain Python, or ``empty`` if the key is missing.
 
-    Raises ``ContractError`` for a value of another type, and for a missing key without ``empty``.
+    Raises ``ContractError`` for a value of another type, and for a missing key if there is no
+    ``empty``.
     """
     if value is None:
         if empty is None:
@@ -145,7 +147,7 @@ def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) 
 
 
 def integer_of(key: str | bytes, text: Word) -> int:
-    """Return a string as an integer; raise ``ContractError`` for any other string."""
+    """Return the integer that a string contains; raise ``ContractError`` for any other string."""
     try:
         return parse_int(encode(text))
     except CommandError:

@@ -1,4 +1,4 @@
-"""Interruptions of pipelines: another client's commands between two of theirs."""
+"""Interruptions of pipelines: another client's commands between two commands of a pipeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ..core.matching import Asked, Question
 from .rest.requests import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Asked[str], Asked[str]] | None
-"""A position in a pipeline: a number of commands, the names of two neighbours, or None for all.
+"""A position in a pipeline: the number of commands before it, the names of its two neighbours, or
+None for all positions.
 
 Names match as ``core.matching`` describes.
 """
@@ -31,7 +32,7 @@ class Interruptions:
         self._planned.append(between)
 
     def remove(self, between: Between) -> None:
-        """Remove an interruption; does nothing for one that was removed before."""
+        """Remove an interruption; does nothing if it has already been removed."""
         if between in self._planned:
             self._planned.remove(between)
 
@@ -40,7 +41,9 @@ class Interruptions:
         self._planned.clear()
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
-        """Start a pipeline; return a function to call before each command but the first."""
+        """Register a pipeline; return a function to call before each of its commands except the
+        first.
+        """
         places = [(between, between._positions(lines)) for between in self._planned]
 
         def at(index: int) -> None:
@@ -55,10 +58,10 @@ class Between:
     """An interruption of pipelines: ``run()`` is called between two of their commands.
 
     ``commands`` is a number (after that many commands of each pipeline), a pair of command names
-    (between those neighbours; each a name, a glob, a pattern or a function), or None: every
-    position in turn, one per pipeline, starting after the first command. A with-block ends the
-    interruption. With ``commands=None`` it can be iterated: the body runs once per position, as
-    long as its pipelines have any left::
+    (between two such neighbours; each a name, a glob, a pattern or a function), or None: every
+    position in turn, one per pipeline, starting after the first command. The interruption ends with
+    its ``with`` block. With ``commands=None`` it can be iterated: the loop body runs once per
+    position, until its pipelines have no further positions::
 
         for place in kv_server.between(run=steal):
             kv_server.restore(before)
@@ -102,16 +105,17 @@ class Between:
         if not self._iterated:
             self._turn += 1
             return {self._turn}
-        # Within one turn of a loop, the positions of all its pipelines are numbered consecutively.
+        # If one turn of the loop sends several pipelines, their positions are numbered
+        # consecutively.
         place = self._turn - self._passed
         self._passed += gaps
         return {place} if 1 <= place <= gaps else set()
 
     def _interrupt(self, place: int) -> None:
-        """Call ``run``, as if another client had been faster.
+        """Call ``run``, as if another client's command had arrived at this moment.
 
-        If it raises an ``Exception``, the pipeline is answered with 500 and ``ContractError``
-        reports it to the test. Other exceptions, such as that of ``pytest.fail()``, propagate.
+        If it raises an ``Exception``, the pipeline returns 500 and ``ContractError`` reports it to
+        the test. Other exceptions, such as that of ``pytest.fail()``, propagate.
         """
         self.hits += 1
         self.place = place
@@ -123,7 +127,7 @@ class Between:
             ) from error
 
     def remove(self) -> None:
-        """Stop interrupting pipelines."""
+        """End the interruption."""
         self._plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
@@ -132,7 +136,7 @@ class Between:
         self._iterated = True
         try:
             place, hits = 0, -1
-            # The loop ends when the body's pipelines have no further position.
+            # Yield positions until the pipelines of the loop body have no further position.
             while self.hits > hits:
                 hits = self.hits
                 place += 1

@@ -34,7 +34,7 @@ class Status:
 
 
 class Map(list[Any]):
-    """A list of keys and values: a map in RESP3, the same flat array in RESP2 and JSON."""
+    """A list of alternating keys and values: a map in RESP3, a flat array in RESP2 and JSON."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class SetReply(list[Any]):
 
 
 class Push(list[Any]):
-    """An out-of-band message: a push in RESP3, an array in RESP2."""
+    """A message that is not a reply: a push in RESP3, an array in RESP2."""
 
     __slots__ = ()
 
@@ -72,7 +72,8 @@ class Bool:
 class Verbatim:
     """Text for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
 
-    A format has three characters there: a longer one is cut, a shorter one padded with spaces.
+    The format of a verbatim string has exactly three characters: a longer one is cut, a shorter one
+    is padded with spaces.
     """
 
     __slots__ = ("format", "text")
@@ -92,7 +93,7 @@ class Verbatim:
 
 
 class Attributed(bytes):
-    """A string with an attribute before it in RESP3, alone in RESP2 and JSON."""
+    """A string that is preceded by an attribute in RESP3; RESP2 and JSON omit the attribute."""
 
     attribute: Sequence[Any]
 
@@ -103,7 +104,7 @@ class Attributed(bytes):
 
 
 class BigNumber:
-    """An integer of any size: a big number in RESP3, its digits as a bulk string in RESP2."""
+    """An integer of any size: a big number in RESP3, a bulk string of its digits in RESP2."""
 
     __slots__ = ("text",)
 
@@ -115,7 +116,7 @@ class BigNumber:
 
 
 class PrintedDouble(float):
-    """A double with a representation of its own: ``text`` instead of the shortest one."""
+    """A double that is written as ``text`` instead of in its shortest form."""
 
     __slots__ = ("text",)
     text: bytes
@@ -127,7 +128,7 @@ class PrintedDouble(float):
 
 
 def with_17_digits(value: float) -> PrintedDouble:
-    """Return a double that prints 17 digits, as servers before 7.2 did."""
+    """Return a double that is written with 17 digits, as servers before 7.2 did."""
     return PrintedDouble(value, b"%.17g" % value)
 
 
@@ -139,11 +140,12 @@ class _NilArray:
 
 
 class Blocked:
-    """The result of a blocking command that would block.
+    """The result of a blocking command that has to wait.
 
     ``keys`` are the keys it waits for, ``timeout_ms`` the time limit (0 for none). ``attempt``
-    retries the command under the engine's lock and returns None if it still blocks. ``on_timeout``
-    is the reply after the time limit. Only sessions with ``may_block`` get this result.
+    retries the command under the engine's lock and returns None if it still has to wait.
+    ``on_timeout`` is the reply when the time limit is reached. Only sessions with ``may_block`` get
+    this result.
     """
 
     __slots__ = ("attempt", "keys", "on_timeout", "timeout_ms")
@@ -162,7 +164,7 @@ class Blocked:
 
 
 NIL_ARRAY = _NilArray()
-"""The nil in the place of an array: ``*-1`` in RESP2, null elsewhere."""
+"""A nil that replaces an array: ``*-1`` in RESP2, null elsewhere."""
 
 
 class _NoReply:
@@ -173,7 +175,7 @@ class _NoReply:
 
 
 NO_REPLY = _NoReply()
-"""No reply: it was pushed instead (SUBSCRIBE), or none may be sent."""
+"""The value for commands without a reply: it was pushed instead (SUBSCRIBE), or none may be sent."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 
@@ -195,14 +197,14 @@ Reply: TypeAlias = (
 
 
 STREAMED = 16 * 2**20
-"""The size in bytes of strings from which a REST reply is sent in pieces."""
+"""A REST reply whose strings have at least this many bytes is sent in pieces."""
 LARGEST = 2**29
 """The largest reply in bytes: the size of the largest string (decided here)."""
 _LARGE_PART = 2**16
 
 
 def double_text(value: float) -> bytes:
-    """Format a double with the fewest digits, or with its own text."""
+    """Format a double with the fewest digits, or return the text of a ``PrintedDouble``."""
     return value.text if isinstance(value, PrintedDouble) else format_double(value)
 
 

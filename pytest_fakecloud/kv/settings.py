@@ -27,16 +27,18 @@ from ..core.timeparse import Duration
 from .table.versions import MODULES, as_numbers
 
 Dialect = Literal["vendor", "redis"]
-"""The vendor's REST service, or the behaviour of stock Redis."""
+"""The behaviour of the server: that of the vendor's REST service, or of stock Redis."""
 IntText = Literal["integer", "int"]
-"""The word for integers in errors: that of stock servers, or of the vendor's pages."""
+"""The word for integers in error messages: stock servers write ``integer``, the vendor's pages
+``int``.
+"""
 Isolation = Literal["prefix", "database", "none"]
-"""A fake's share of a real server."""
+"""The part of a real server that belongs to a fake."""
 
 MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
-"""The limit in bytes on a key, whatever the plan."""
+"""The limit on the length of a key in bytes, whatever the plan."""
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
-"""The version that each dialect reports (vendor: the documentation)."""
+"""The version that a server reports in each dialect (vendor: from its documentation)."""
 
 
 _LIMIT = optional(whole(0))
@@ -47,39 +49,39 @@ class Limits:
     """Limits of the vendor's plans; None means no limit."""
 
     max_request_size: int | None = setting(10_000_000, _LIMIT)
-    """The largest command in bytes; each command of a pipeline counts separately."""
+    """Maximum size of a command in bytes; each command of a pipeline counts separately."""
     daily_limit: int | None = setting(None, _LIMIT)
-    """The most commands per UTC day of the clock."""
+    """Maximum number of commands per UTC day of the clock."""
     max_pipeline_length: int | None = setting(None, _LIMIT)
-    """The most commands of one request."""
+    """Maximum number of commands in one request."""
     max_requests_per_second: int | None = setting(None, _LIMIT)
-    """The most commands per second of the clock."""
+    """Maximum number of commands per second of the clock."""
     max_key_size: int | None = setting(None, _LIMIT)
-    """The largest key in bytes."""
+    """Maximum length of a key in bytes."""
     max_record_size: int | None = setting(None, _LIMIT)
-    """The largest value in bytes."""
+    """Maximum size of a value in bytes."""
     max_data_size: int | None = setting(None, _LIMIT)
-    """The largest database in bytes."""
+    """Maximum size of a database in bytes."""
     max_connections: int | None = setting(None, _LIMIT)
-    """The most open connections of the database port and event streams together."""
+    """Maximum number of open connections to the database port and event streams together."""
     max_pending_entries: int | None = setting(1000, _LIMIT)
-    """The most pending entries of one consumer of a stream."""
+    """Maximum number of pending entries of one stream consumer."""
     max_search_indexes: int | None = setting(10, _LIMIT)
-    """The most search indexes of one database."""
+    """Maximum number of search indexes in one database."""
 
     @property
     def bounds_requests(self) -> bool:
-        """Whether commands must be counted."""
+        """Whether any limit requires counting commands."""
         return (self.daily_limit, self.max_requests_per_second) != (None, None)
 
     @property
     def bounds_data(self) -> bool:
-        """Whether write commands must be measured."""
+        """Whether any limit requires measuring the data of write commands."""
         return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)
 
 
 class KVSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.kv_server()`` and of the marker; ``KVConfig`` explains them."""
+    """The keywords of ``Cloud.kv_server()`` and of the marker; ``KVConfig`` explains each of them."""
 
     dialect: Dialect
     version: str | None
@@ -106,7 +108,8 @@ class KVSettings(HandleSettings, total=False):
 
 
 def _is_version(version: str) -> bool:
-    # Scripts read the version as a number with one byte per part.
+    # Each part must fit into a byte, because scripts read the version as a number with one byte per
+    # part.
     form = r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"
     return bool(re.fullmatch(form, version)) and max(as_numbers(version)) <= 255
 
@@ -116,35 +119,40 @@ _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 
 @dataclass(frozen=True, kw_only=True)
 class KVConfig(Limits, HandleConfig):
-    """Settings of a ``KVServer``."""
+    """The settings of a ``KVServer``."""
 
     dialect: Dialect = setting("vendor", choice(*get_args(Dialect)))
-    """``"vendor"`` for the REST service, or ``"redis"`` for a stock server."""
-    version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
-    """The version that the stock server announces (``"7.2"``), with its commands; by default 7.0.15."""
-    modules: Sequence[str] = setting((), texts(*MODULES))
-    """The loaded modules of the stock server: ``["ReJSON"]`` for ``JSON.*``; by default none."""
-    max_key_size: Any = setting("dialect", _KEY_SIZE)
-    """The largest key in bytes; by default 32,768 in the vendor's dialect, else unlimited."""
-    search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
-    """The time on the clock until a search finds a write."""
-    search_ready_after_reads: int | None = setting(None, optional(whole(0)))
-    """The number of searches that do not yet find a write."""
-    documented_only: bool = setting(False, SWITCH)
-    """Reject commands that the vendor's documentation does not name."""
-    debug_command: bool = setting(False, SWITCH)
-    """Allow ``DEBUG``, like a server's ``enable-debug-command``."""
-    database_port: int | None = setting(None, optional(whole(0, MOST_PORT)))
-    """The port number of the database port; by default it opens on first use, on a free one."""
-    database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
-    """The password of the database port; by default a random one."""
-    int_text: IntText = setting("integer", choice(*get_args(IntText)))
-    """The word in errors about integers; ``"int"`` is that of the vendor's pages."""
-    engine: str | None = setting(None, optional(text()))
-    """The address of a real server (``"redis://…"``) that runs the commands; by default in memory.
+    """Which server to imitate: ``"vendor"`` for the REST service, or ``"redis"`` for a stock
+    server.
     """
+    version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
+    """The version that a stock server reports (``"7.2"``), which also determines its commands; by
+    default 7.0.15.
+    """
+    modules: Sequence[str] = setting((), texts(*MODULES))
+    """The modules that a stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; by default none."""
+    max_key_size: Any = setting("dialect", _KEY_SIZE)
+    """Maximum length of a key in bytes; by default 32,768 in the vendor's dialect, otherwise
+    unlimited.
+    """
+    search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
+    """Fake time after which a search finds what was written."""
+    search_ready_after_reads: int | None = setting(None, optional(whole(0)))
+    """Number of searches that do not yet find what was written."""
+    documented_only: bool = setting(False, SWITCH)
+    """Reject commands that the vendor's documentation does not list."""
+    debug_command: bool = setting(False, SWITCH)
+    """Allow ``DEBUG``, like the option ``enable-debug-command`` of a server."""
+    database_port: int | None = setting(None, optional(whole(0, MOST_PORT)))
+    """Port number of the database port; by default it opens on first use, on a free port."""
+    database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
+    """Password of the database port; by default a random one."""
+    int_text: IntText = setting("integer", choice(*get_args(IntText)))
+    """The word for integers in error messages; the vendor's documentation writes ``"int"``."""
+    engine: str | None = setting(None, optional(text()))
+    """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = setting("prefix", choice(*get_args(Isolation)))
-    """This fake's share of a real server: a key prefix, a numbered database, or all of it."""
+    """The fake's share of a real server: a key prefix, a numbered database, or everything."""
 
     def __post_init__(self) -> None:
         if self.max_key_size == "dialect":
@@ -174,7 +182,7 @@ class KVConfig(Limits, HandleConfig):
             object.__setattr__(self, "modules", known)
 
     def _check_beside_engine(self) -> None:
-        """Reject settings that a real server has itself."""
+        """Reject settings that a real server determines itself."""
         if self.debug_command:
             raise ContractError(
                 "debug_command is a setting of the in-memory engine; a real server has its own, "
@@ -194,7 +202,7 @@ class KVConfig(Limits, HandleConfig):
 
 
 def _whole_version(version: str) -> str:
-    """Return the announced version of a stock server: ``"7.2"`` is 7.2.0."""
+    """Return the reported version of a stock server with all its parts: ``"7.2"`` is 7.2.0."""
     own = VERSION["redis"]
     if f"{own}.".startswith(f"{version}."):
         return own

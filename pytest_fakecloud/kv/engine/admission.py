@@ -1,4 +1,4 @@
-"""The checks between a client's command line and its run."""
+"""The checks that a client's command line passes before it runs."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Admission:
         self._offered = DOCUMENTED if documented_only else None
         self._needs_replicas = False
         self.strict = documented_only
-        """Whether a setting or parameter can reject a command line that is valid in itself."""
+        """Whether a setting or parameter can cause an otherwise valid command line to be rejected."""
 
     def follow_config(self) -> None:
-        """Apply changed parameters."""
+        """Apply changed configuration parameters."""
         number = self._engine.config.number
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
@@ -51,9 +51,10 @@ class Admission:
     def admit(
         self, session: Client, argv: list[bytes], *, beside: bool = False
     ) -> CommandSpec | None:
-        """Return the command to run, or None when an open transaction queued the line.
+        """Return the command to run, or None if an open transaction has queued the line.
 
-        With ``beside`` a script holds the engine's lock. Raises ``CommandError`` for a rejected line.
+        ``beside`` is True while a script holds the engine's lock. Raises ``CommandError`` for a
+        rejected line.
         """
         engine = self._engine
         spec: CommandSpec | None = None
@@ -82,7 +83,7 @@ class Admission:
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
-                # A transaction that will be discarded keeps no further commands.
+                # A transaction that will be discarded need not store further commands.
                 if not session.aborted and not session.watch_broken:
                     session.queue.append((spec, argv))
                 return None
@@ -96,11 +97,13 @@ class Admission:
         return spec
 
     def offers(self, session: Client, spec: CommandSpec) -> bool:
-        """Return whether a command exists for a session."""
+        """Return whether a command is available to a session."""
         return self._offered is None or spec.name in self._offered or session.transport == "local"
 
     def check_replicas(self, session: Client, spec: CommandSpec) -> None:
-        """Raise NOREPLICAS for a write when ``min-replicas-to-write`` is set, as there are none."""
+        """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set, because a fake
+        has no replicas.
+        """
         if self._needs_replicas and spec.write and session.transport != "local":
             raise CommandError(NOT_ENOUGH_REPLICAS)
 
@@ -117,7 +120,8 @@ class Admission:
         if spec.name == "EXEC":
             takes = any("denyoom" in each.flags for each, _ in queued)
         elif session.queue is not None:
-            # Queueing a command takes memory, whatever the command does.
+            # In a transaction, check every command: queueing takes memory, whatever the command
+            # does.
             takes = spec.name not in RUN_IN_TRANSACTION
         if takes:
             raise CommandError(OOM)

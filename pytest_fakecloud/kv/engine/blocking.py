@@ -18,10 +18,11 @@ FOREVER_US = 10**18
 
 
 class Waiter:
-    """One blocked client: poll ``done`` on ``signal`` until ``deadline_us``, then take ``reply``.
+    """One blocked client. The transport polls ``done`` on ``signal`` until ``deadline_us``, then
+    sends ``reply``.
 
-    ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None for a wait that
-    no command itself blocks in (DEBUG SLEEP in a transaction).
+    ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None if the client
+    waits for another reason (DEBUG SLEEP in a transaction).
     """
 
     __slots__ = (
@@ -58,16 +59,16 @@ class Waiter:
         )
         self.done = False
         self.tried = False
-        """Whether the wait ended because the command succeeded when it was retried."""
+        """Whether the wait ended because a retry of the command succeeded."""
         self.reply: Reply = blocked.on_timeout
 
     @property
     def has_left(self) -> bool:
-        """Whether the client has disconnected; its own thread may not have noticed yet."""
+        """Whether the client has disconnected; its own thread may not have noticed this yet."""
         return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
 
     def finish(self, reply: Reply) -> None:
-        """End the wait with a reply."""
+        """Set the reply and end the wait."""
         self.done = True
         self.reply = reply
         self.signal.notify()
@@ -90,18 +91,19 @@ class Waiters:
         self._waiting.append(waiter)
 
     def remove(self, waiter: Waiter) -> None:
-        """Remove a blocked client; does nothing for one that was removed before."""
+        """Remove a blocked client; does nothing if it has already been removed."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
 
     def of(self, session_id: int) -> Waiter | None:
-        """Return the wait of a session by its number, or None."""
+        """Return the ``Waiter`` of the session with this number, or None."""
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
     def serve(
         self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
     ) -> None:
-        """Retry the commands of clients whose keys changed, until no retry changes a key.
+        """Retry the commands of clients whose keys have changed, until no retry changes another
+        key.
 
         ``served`` is called with each client whose command succeeded.
         """
@@ -118,8 +120,8 @@ class Waiters:
                     served(waiter.session)
 
     def _try(self, waiter: Waiter, now_ms: int) -> bool:
-        # A real server's event loop handles a closed connection and a timeout before later
-        # commands, so neither client is served.
+        # A client that has disconnected or timed out is not served: a real server's event loop
+        # handles both before later commands.
         if waiter.has_left:
             self.remove(waiter)
             waiter.signal.close()

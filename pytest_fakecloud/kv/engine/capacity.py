@@ -25,11 +25,11 @@ _MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "S
 
 _OFFSETS = frozenset({"SETRANGE", "SETBIT"})
 _VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
-"""The position of the word that replaces the whole value."""
+"""Position of the new value in the lines of commands that replace a whole value."""
 
 
 class Capacity:
-    """The limits on one database's data."""
+    """Checks the size limits of one database."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -39,7 +39,7 @@ class Capacity:
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise the vendor's error when a write command would exceed a limit."""
         if self._keys_only:
-            # A shortcut for nearly every line: no key is longer than the longest word.
+            # Fast path for nearly every line: no key is longer than the longest word.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
             if longest <= self._longest_key:
                 return
@@ -103,5 +103,5 @@ def content_size(value: Any) -> int:
         case "stream":
             return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
         case "search":
-            return 0  # its contents are those of its keys (decided here)
+            return 0  # An index has no contents beyond those of its keys (decided here).
     return int(value.size)

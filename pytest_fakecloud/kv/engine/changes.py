@@ -1,4 +1,6 @@
-"""What follows changes of keys: blocked clients, client-side caching, notifications, indexes."""
+"""The consequences of changed keys: for blocked clients, client-side caching, notifications,
+indexes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Lets keyspaces record changed keys while anything follows them, and hands them on."""
+    """Makes keyspaces record changed keys while something depends on them, and passes the keys on."""
 
     def __init__(
         self,
@@ -30,7 +32,9 @@ class Changes:
         """Whether changed keys are recorded."""
 
     def follow(self) -> None:
-        """Start or stop recording, after anything that follows changes began or ended."""
+        """Start or stop recording, after the number of blocked clients, tracking clients, etc. has
+        changed.
+        """
         self.followed = bool(
             self._waiters
             or self._tracking

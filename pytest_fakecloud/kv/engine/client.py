@@ -17,7 +17,7 @@ _BUFFERS = dict.fromkeys(
 
 
 def _line_size(command: str) -> int:
-    """Return the bytes of a command's name (``client|list``) in the Redis protocol."""
+    """Return the size in bytes of a command's name (``client|list``) in the Redis protocol."""
     words = command.split("|") if command else []
     sizes = [len(word) + len(str(len(word))) + len("$\r\n\r\n") for word in words]
     return sum(sizes) + (len("*2\r\n") if words else 0)
@@ -25,7 +25,8 @@ def _line_size(command: str) -> int:
 
 @dataclass(slots=True)
 class TrackingOptions:
-    """The options of CLIENT TRACKING; ``caching`` is the last CLIENT CACHING, for one command.
+    """The options of CLIENT TRACKING. ``caching`` is the last CLIENT CACHING, which applies to one
+    command.
 
     ``broken`` is set when a message could not be redirected because the target had disconnected.
     """
@@ -57,12 +58,12 @@ class Client:
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-    """The queued commands of an open transaction; None outside of one."""
+    """The queued commands of an open transaction; None if no transaction is open."""
     aborted: bool = False
     watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
     watch_broken: bool = False
     in_exec: int = 0
-    """The number of commands in the transaction that EXEC is running; 0 outside of one."""
+    """The number of commands in the transaction that EXEC is running; 0 if none is running."""
     in_script: bool = False
     subscriptions: dict[str, dict[bytes, None]] = field(
         default_factory=lambda: {"channel": {}, "pattern": {}, "shard": {}}
@@ -71,9 +72,11 @@ class Client:
     reply_mode: str = "on"
     """The mode set by CLIENT REPLY: "on", "off", or "skip" for the next reply only."""
     wake: Callable[[], None] | None = None
-    """Closes the session from another thread."""
+    """A function that closes the session from another thread."""
     has_left: Callable[[], bool] | None = None
-    """Returns whether the peer has closed its side; None where that is unknown."""
+    """A function that returns whether the peer has closed its side of the connection; None if that
+    is unknown.
+    """
     closing: bool = False
     """Whether the transport closes the connection after the current reply."""
     tracking: TrackingOptions | None = None
@@ -87,7 +90,7 @@ class Client:
         self.last_us = self.created_us
 
     def push(self, message: list[Any]) -> None:
-        """Push a message to the client, where its transport supports that."""
+        """Push a message to the client if its transport supports that."""
         if self.deliver is not None:
             self.deliver(message)
 
@@ -98,7 +101,7 @@ class Client:
 
     @property
     def may_block(self) -> bool:
-        """Whether a blocking command may block this client."""
+        """Whether a blocking command may make this client wait."""
         return self.transport == "port" and not self.in_exec and not self.in_script
 
     # -- transactions ----------------------------------------------------------------------------
@@ -125,10 +128,10 @@ class Client:
     def describe(
         self, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
     ) -> bytes:
-        """Return the client's line of CLIENT LIST; ``libraries`` adds ``lib-name`` and ``lib-ver``.
+        """Return the client's line in CLIENT LIST; ``libraries`` adds ``lib-name`` and ``lib-ver``.
 
-        Buffers and their memory are 0 (decided here: a fake has none), except for the client that
-        runs CLIENT LIST itself.
+        Buffers and their memory are reported as 0 (decided here: a fake has none), except for the
+        client that runs CLIENT LIST itself.
         """
         subscriptions, tracking = self.subscriptions, self.tracking
         fields = {
@@ -178,4 +181,6 @@ class Client:
 
 
 Monitor = Callable[[int, Client, list[bytes]], None]
-"""Called with each command: the time in microseconds, the client, the command line."""
+"""A function that is called with each command: the time in microseconds, the client, the command
+line.
+"""

@@ -14,7 +14,7 @@ S = TypeVar("S", bound=Client)
 
 
 class Clients(Generic[S]):
-    """Connections of the database port, and event streams, which transports add and remove.
+    """The connections to the database port, and event streams; transports add and remove them.
 
     ``waiters`` are the clients that are blocked, ``streaming`` the sessions of event streams.
     """
@@ -23,10 +23,12 @@ class Clients(Generic[S]):
         self._waiters = waiters
         self._streaming = streaming
         self.connected: dict[int, S] = {}
-        """The sessions of the database port, by number."""
+        """The sessions of the database port by number."""
 
     def of_port(self) -> list[S]:
-        """Return the sessions of the database port, which other threads may open or close."""
+        """Return a copy of the list of database port sessions, which other threads may open or
+        close.
+        """
         return list(self.connected.copy().values())
 
     def of(self, user: User) -> list[S]:
@@ -34,7 +36,7 @@ class Clients(Generic[S]):
         return [each for each in (*self.of_port(), *self._streaming.copy()) if each.user is user]
 
     def disconnect(self, session: Client) -> None:
-        """Let the transport of a connection or event stream close it."""
+        """Ask the transport of a connection or event stream to close it."""
         session.closing = True
         waiter = self._waiters.of(session.id)
         if waiter is not None:

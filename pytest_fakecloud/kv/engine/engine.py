@@ -1,4 +1,4 @@
-"""The in-memory engine. It knows no HTTP and no wall clock."""
+"""The in-memory engine. It uses neither HTTP nor the wall clock."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _SEARCHES = frozenset(
         b"SEARCH.WAITINDEXING",
     )
 )
-"""Commands that index the changed keys first."""
+"""Commands that bring the search index up to date before they run."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """Everything that commands can change, as ``Engine.snapshot()`` copied it."""
+    """Everything that commands can change, as copied by ``Engine.snapshot()``."""
 
     databases: list[KeyspaceCopy]
     scripting: ScriptingCopy
@@ -67,7 +67,7 @@ class EngineCopy:
 
 @dataclass(eq=False, repr=False, slots=True, kw_only=True)
 class Session(Client):
-    """A client together with its engine, as command functions receive it."""
+    """A client together with its engine; the first argument of every command function."""
 
     engine: Engine
 
@@ -75,12 +75,13 @@ class Session(Client):
 class Engine:
     """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
 
-    ``dialect`` is ``"vendor"`` (the REST service: one database, commands of its own) or ``"redis"``
-    (stock behaviour, sixteen databases). ``limits`` bound the data that clients other than the test
-    store. ``documented_only`` rejects commands of such clients that the vendor does not document.
-    ``debug_command`` allows DEBUG. ``version`` is the announced version, by default the dialect's.
-    ``modules`` are the loaded modules of a stock server (``versions.MODULES``). ``started_us`` is
-    the reported start time. All state is guarded by one re-entrant ``lock``.
+    ``dialect`` is ``"vendor"`` (the REST service: one database, some commands of its own) or
+    ``"redis"`` (stock behaviour, sixteen databases). ``limits`` restrict the data that clients can
+    store; the test is not limited. ``documented_only`` rejects clients' commands that the vendor
+    does not document. ``debug_command`` allows DEBUG. ``version`` is the reported version, by
+    default the dialect's. ``modules`` are the loaded modules of a stock server
+    (``versions.MODULES``). ``started_us`` is the reported start time. A single re-entrant ``lock``
+    guards all state.
     """
 
     def __init__(
@@ -103,15 +104,16 @@ class Engine:
         self.modules = modules
         """The loaded modules of a stock server; empty in the vendor's dialect."""
         self.table = table_of(dialect, self.version, modules)
-        """The commands of the announced version, and which later changes it knows."""
+        """The commands of the reported version, and information on which later changes the version
+        includes.
+        """
         self._lookup = self.table.lookup
         short = self.table.knows["doubles are printed with the fewest digits"]
         self.print_double = None if short else with_17_digits
-        """Formats a double in a reply; None where a double stays one."""
+        """Formats a double in a reply; None if doubles stay unchanged."""
         self.limits = limits or Limits()
         self.search_delay: tuple[int | None, int | None] = (None, None)
-        """How many milliseconds, and searches, pass before changes can be found; None for neither.
-        """
+        """After how many milliseconds, or searches, a search finds a change; None for immediately."""
         self.searches: deque[Search] = deque(maxlen=1000)
         """The searches of clients, the newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
@@ -121,12 +123,16 @@ class Engine:
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.started_us = clock.now_us() if started_us is None else started_us
         self.now_us = self.started_us
-        """The time that the running command, script or transaction sees."""
+        """The time that the running command, script or transaction sees; it stays constant while
+        they run.
+        """
         self.now_ms = self.now_us // 1000
         self.statistics = Statistics(self.config)
         self.last_save_us = self.started_us
         self.active_expire = True
-        """Whether expired keys are removed without an access (``DEBUG SET-ACTIVE-EXPIRE``)."""
+        """Whether expired keys are removed even if they are not accessed (``DEBUG
+        SET-ACTIVE-EXPIRE``).
+        """
         self.pauses = Pauses(self)
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
@@ -134,7 +140,7 @@ class Engine:
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
-        """Returns whether the database port could listen on another port number."""
+        """A function that returns whether the database port could listen on another port number."""
         self.streaming: set[Session] = set()
         """The sessions of event streams."""
         self.waiters = Waiters()
@@ -145,9 +151,9 @@ class Engine:
         self.changes = Changes(self.databases, self.waiters, self.tracking, self.notifications)
         self.admission = Admission(self, documented_only)
         self.running: CommandSpec | None = None
-        """The running command, or the last one."""
+        """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
-        """The line of the running command, or of the last one."""
+        """The command line that belongs to ``running``."""
         self._sessions = itertools.count(1)
 
     def session(
@@ -159,8 +165,7 @@ class Engine:
         at_us: int | None = None,
     ) -> Session:
         """Open a session of a user (``default`` unless given) on database 0."""
-        # Not under the lock, because a client that connects to kill the script that holds it must
-        # get in.
+        # Do not take the lock: a client must be able to connect to kill the script that holds it.
         user = user or self.users["default"]
         number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
@@ -172,7 +177,9 @@ class Engine:
         return session
 
     def describe(self, session: Client, running: str = "") -> bytes:
-        """Return a client's line of CLIENT LIST; ``running`` is the command that asks for its own."""
+        """Return a client's line in CLIENT LIST; ``running`` is the command that requests its own
+        client's line.
+        """
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
         return session.describe(
             self.now_us,
@@ -182,7 +189,7 @@ class Engine:
         )
 
     def database(self, index: int) -> Keyspace:
-        """Return a database by its number, with the time of the running command."""
+        """Return the database with this number, set to the time of the running command."""
         keyspace = self.databases[index]
         keyspace.now_ms = self.now_ms
         return keyspace
@@ -208,7 +215,7 @@ class Engine:
                 or self.admission.strict
                 or not spec.least <= len(argv) <= spec.most
             ):
-                # Any other line passes every check of ``admit()``.
+                # Fast path: this line passes every check of ``admit()``.
                 spec = self.admission.admit(session, argv)
                 if spec is None:
                     return QUEUED
@@ -225,9 +232,9 @@ class Engine:
         self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
-        """Update the index of a search in parts, between which other clients may run.
+        """Bring the index of a search up to date in steps, between which other clients may run.
 
-        In a transaction or script the search itself updates the index, within its budget.
+        In a transaction or script, the search itself updates the index, within its budget.
         """
         indexes = session.db.indexes
         inside = session.queue is not None or session.in_exec or session.in_script
@@ -247,7 +254,9 @@ class Engine:
             self.give_way()
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line while a script holds the lock: a few commands may run, others raise an error."""
+        """Run a line while a script holds the lock. Only a few commands may run then; others raise
+        an error.
+        """
         spec = self.admission.admit(session, argv, beside=True)
         if spec is None:
             return QUEUED
@@ -255,7 +264,7 @@ class Engine:
         return spec.function(session, argv[spec.skip :])
 
     def lacks_memory(self, session: Client) -> bool:
-        """Return whether ``maxmemory`` denies a client more memory; it never denies the test any."""
+        """Return whether ``maxmemory`` denies a client more memory; the test is never denied."""
         if not self.eviction.limit or session.transport == "local":
             return False
         room = self.eviction.has_room(self.clock.now_us() // 1000)
@@ -268,7 +277,7 @@ class Engine:
         return not room
 
     def block(self, session: Client, blocked: Blocked) -> Waiter:
-        """Block a session on the keys of a blocking command.
+        """Block a session until a key of its blocking command changes.
 
         The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and must
         call ``unblock()`` in any case.
@@ -277,21 +286,25 @@ class Engine:
             waiter = Waiter(session, blocked, self.clock, self.running, self.line)
             self.waiters.add(waiter)
             self.changes.follow()
-            # Another client may have written a key between the command and this call.
+            # Retry once now, because another client may have written a key between the command and
+            # this call.
             for key in blocked.keys:
                 session.db.touch(key, "")
             self.changes.serve_waiters(self.now_ms)
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
-        """End a wait and return its reply, by default the command's reply for a timeout."""
+        """Remove a blocked client and return its reply, which is the command's timeout reply by
+        default.
+        """
         with self.lock:
             self.waiters.remove(waiter)
             self.changes.follow()
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):
                     self.statistics.failed(waiter.spec, waiter.reply)
-                # As on a real server, the slow log shows only a command that ran in the end.
+                # As on a real server, the slow log lists a blocking command only if it ran in the
+                # end.
                 if waiter.tried:
                     begun_us = waiter.begun_us
                     usec = self.clock.now_us() - begun_us
@@ -299,13 +312,15 @@ class Engine:
             return waiter.reply
 
     def abandon(self, session: Session) -> None:
-        """Forget a session that ends: its transaction, watched keys and subscriptions."""
+        """Discard the state of a session that ends: its transaction, watched keys and
+        subscriptions.
+        """
         with self.lock:
             self.forget_state(session)
             self.clients.connected.pop(session.id, None)
 
     def forget_state(self, session: Client) -> None:
-        """Reset all state of a session that ends with its connection."""
+        """Reset all state of a session whose connection ends."""
         session.discard_transaction()
         self.pubsub.drop(session)
         if session.tracking is not None:
@@ -318,12 +333,12 @@ class Engine:
     # -- parameters ------------------------------------------------------------------------------
 
     def follow_config(self) -> None:
-        """Apply changed parameters."""
+        """Apply changed configuration parameters."""
         self.notifications.follow_config()
         self.eviction.follow_config()
         self.admission.follow_config()
         if self.eviction.limit:
-            # Evict immediately what exceeds a lower limit.
+            # If the memory limit was lowered, evict keys immediately.
             self.eviction.has_room(self.clock.now_us() // 1000)
         self.changes.follow()
         counts = self.config.text("maxmemory-policy").endswith("lfu")
@@ -396,7 +411,9 @@ class Engine:
 
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
-        """Yield database 0 at the current time, while no other client runs commands."""
+        """Provide database 0 at the current time within a ``with`` block, during which no other
+        client runs commands.
+        """
         with self.lock:
             self._look()
             yield self.databases[0]
@@ -404,7 +421,9 @@ class Engine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> EngineCopy:
-        """Copy all that commands can change: keys, scripts, users, tokens, parameters."""
+        """Return a copy of everything that commands can change: keys, scripts, users, tokens,
+        parameters.
+        """
         with self.lock:
             self._look()
             return EngineCopy(
@@ -415,7 +434,7 @@ class Engine:
             )
 
     def restore(self, saved: EngineCopy) -> None:
-        """Restore the state at ``snapshot()``; the copy stays usable.
+        """Restore the state that ``snapshot()`` copied; the copy can be restored again.
 
         Raises ``ContractError`` for a copy of the other dialect or of a real server.
         """
@@ -439,7 +458,7 @@ class Engine:
                 self.changes.serve_waiters(self.now_ms)
 
     def records(self) -> Iterator[Record]:
-        """Yield every key, database by database; the caller holds the lock."""
+        """Yield every key, database by database; the caller must hold the lock."""
         from ..rdb.file import Record
 
         self._look()
@@ -449,13 +468,13 @@ class Engine:
                 yield Record(keyspace.index, key, value, keyspace.expiry(key))
 
     def can_hold(self, value: Any) -> bool:
-        """Return whether this server has a value's type: JSON needs a module."""
+        """Return whether this server supports a value's type: JSON needs a module."""
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:
-        """Add keys and libraries, all or none, replacing those of the same names.
+        """Add keys and libraries, all or none, replacing those with the same names.
 
-        An expired key is left out. Raises ``CommandError`` for a library that does not load.
+        Expired keys are omitted. Raises ``CommandError`` for a library that cannot be loaded.
         """
         with self.lock:
             self._look()
@@ -479,7 +498,7 @@ class Engine:
         self.eviction.evicted = 0
 
     def forget_past(self) -> None:
-        """Reset statistics and logs and end CLIENT PAUSE: the state that no snapshot holds."""
+        """Reset statistics and logs and end CLIENT PAUSE; snapshots do not contain this state."""
         with self.lock:
             self.statistics = Statistics(self.config)
             self.users.log.clear()
@@ -490,7 +509,7 @@ class Engine:
             self.pauses.end()
 
     def remove_expired(self) -> None:
-        """Remove expired keys without waiting for an access."""
+        """Remove expired keys, even if they have not been accessed."""
         if not self.active_expire:
             return
         with self.lock:
@@ -518,7 +537,7 @@ class Engine:
         if self.pauses.slept_us:
             usec += self.pauses.slept_us
             self.pauses.slept_us = 0
-        # The time of a blocked command is known when its wait is over.
+        # The duration of a blocked command is recorded when its wait is over.
         if not waits:
             count.usec += usec
             count.lengths[usec.bit_length()] += 1

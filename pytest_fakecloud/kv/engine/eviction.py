@@ -1,8 +1,8 @@
 """The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
 
-Memory is that of MEMORY USAGE for all keys and values, and 1 KB for the server, summed for each
-command while a limit is set (decided here: a fake's overhead is not a server's). LRU and LFU are
-exact, where a real server samples.
+The memory used is the sum of MEMORY USAGE for all keys and values, plus 1 KB for the server. It is
+computed for each command while a limit is set (decided here: a fake's overhead differs from a
+server's). LRU and LFU are exact, while a real server samples keys.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from .keyspace import Keyspace
 
 STARTUP = 1024
-"""The bytes of a server without data."""
+"""The memory, in bytes, of a server without data."""
 
 
 def used_memory(databases: Sequence[Keyspace]) -> int:
-    """Return the bytes of the server, its expiries, and its keys as MEMORY USAGE counts them."""
+    """Return the memory in bytes of the server, its expiries and its keys, as MEMORY USAGE counts
+    them.
+    """
     return STARTUP + sum(
         ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
         for db in databases
@@ -30,7 +32,7 @@ def used_memory(databases: Sequence[Keyspace]) -> int:
 
 
 class Eviction:
-    """The memory limit of one server; ``limit`` is 0 where there is none."""
+    """Enforces the memory limit of one server; ``limit`` is 0 if there is none."""
 
     def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
         self._databases = databases
@@ -38,14 +40,16 @@ class Eviction:
         self._random = random
         self.limit = 0
         self.evicted = 0
-        """The number of evicted keys."""
+        """The number of keys evicted so far."""
 
     def follow_config(self) -> None:
-        """Apply changed parameters."""
+        """Apply changed configuration parameters."""
         self.limit = self._config.number("maxmemory")
 
     def has_room(self, now_ms: int) -> bool:
-        """Evict keys by the policy if needed; return whether the data fit."""
+        """Evict keys according to the policy if necessary; return whether the data fits into the
+        limit.
+        """
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()
@@ -63,7 +67,7 @@ class Eviction:
         return False
 
     def _candidates(self) -> Iterator[tuple[Keyspace, bytes]]:
-        """Yield the keys that may be evicted, in order."""
+        """Yield the keys that may be evicted, in the order of the eviction policy."""
         share, _, order = self._config.text("maxmemory-policy").partition("-")
         found = [
             (db, key)

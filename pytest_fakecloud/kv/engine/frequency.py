@@ -1,8 +1,8 @@
-"""Access frequencies of keys: the logarithmic counters behind OBJECT FREQ.
+"""Access frequencies of keys: the logarithmic counters that OBJECT FREQ returns.
 
-Kept only under an LFU policy, as on a real server. A new key starts at 5. An access adds one with a
-probability that falls as the counter grows; each ``lfu-decay-time`` minutes without an access
-subtract one.
+As on a real server, they are kept only under an LFU policy. A new key's counter starts at 5. An
+access increments it with a probability that falls as the counter grows. For every
+``lfu-decay-time`` minutes without an access, the counter decreases by one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MINUTE_MS = 60_000
 
 
 class Frequencies:
-    """The counter and the minute of the last access of each key of one database."""
+    """For each key of one database: its access counter, and the minute of its last access."""
 
     __slots__ = ("_config", "_counters", "_random")
 
@@ -29,7 +29,7 @@ class Frequencies:
         self._counters: dict[bytes, tuple[int, int]] = {}
 
     def note(self, key: bytes, now_ms: int) -> None:
-        """Count an access."""
+        """Count an access to a key."""
         counter = self.of(key, now_ms)
         if counter < _MOST:
             base = max(0, counter - _FIRST) * self._config.number("lfu-log-factor")
@@ -37,7 +37,7 @@ class Frequencies:
         self.put(key, counter, now_ms)
 
     def of(self, key: bytes, now_ms: int) -> int:
-        """Return a key's counter, decayed to the current time."""
+        """Return a key's counter after applying the decay up to the current time."""
         counter, minute = self._counters.get(key, (_FIRST, now_ms // _MINUTE_MS))
         decay = self._config.number("lfu-decay-time")
         idle = (now_ms // _MINUTE_MS - minute) // decay if decay else 0

@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 _MANY = 1024
-"""The number of keys with a TTL from which expired keys are purged on writes."""
+"""From this number of keys with a TTL on, setting a TTL also removes expired keys."""
 
 
 class Value(Protocol):
-    """The interface of data structures stored under keys."""
+    """The interface of the data structures that are stored under keys."""
 
     type_name: ClassVar[str]
-    """The reply of TYPE."""
+    """The type's name, as TYPE returns it."""
 
     def encoding(self, config: Config) -> str:
         """Return the reply of OBJECT ENCODING."""
@@ -44,7 +44,7 @@ class Value(Protocol):
         """Return an independent copy."""
 
     def __len__(self) -> int:
-        """Return the number of elements; a value without any is removed, except for a stream."""
+        """Return the number of elements. An empty value is removed, except for a stream."""
 
 
 def type_name(value: object) -> str:
@@ -56,7 +56,7 @@ def type_name(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyspaceCopy:
-    """The content of a database, as ``Keyspace.snapshot()`` copied it."""
+    """The content of a database, as copied by ``Keyspace.snapshot()``."""
 
     values: dict[bytes, Any]
     expires: dict[bytes, int]
@@ -103,32 +103,35 @@ class Keyspace:
         self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
-        """The time of the first field expiry of each hash with fields that expire."""
+        """For each hash with fields that expire, the time at which the first of them expires."""
         self.watchers: dict[bytes, list[Client]] = {}
         self.frequencies: Frequencies | None = None
-        """Access counters, only under an LFU policy."""
+        """Access counters; None unless an LFU policy is set."""
         self.changes = 0
         self.counts_reads = False
-        """Whether reads of the running command count as hits and misses."""
+        """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
-        """How often commands read existing and missing keys."""
+        """How many reads found a key, and how many did not."""
         self.expired = 0
         self.touched: set[bytes] | None = None
-        """Keys changed since blocked clients were last served; None while nothing follows changes.
+        """The keys changed since blocked clients were last served; None while nothing depends on
+        changes.
         """
         self.changed: dict[bytes, bool] | None = None
-        """Changed keys for which no invalidation message was sent yet, in order.
+        """Changed keys for which no invalidation message has been sent yet, in order.
 
-        The value is True for an expired key, which no client changed. None while no client tracks
-        keys; only set together with ``touched``.
+        The value is True if the key expired, because then no client changed it. None while no
+        client tracks keys; only set together with ``touched``.
         """
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
-        """Called with every keyspace event, while notifications are enabled.
+        """Function that is called with every keyspace event while notifications are enabled.
 
         Only set together with ``touched``.
         """
         self.indexes: Indexes | None = None
-        """The search indexes, once there are any; they follow changes while ``touched`` is set."""
+        """The search indexes; None until there are any. They follow changes while ``touched`` is
+        set.
+        """
         self._order: ScanOrder | None = None
         self._soonest = 0
 
@@ -165,7 +168,7 @@ class Keyspace:
         return value
 
     def find(self, key: bytes) -> Any:
-        """Return a key's value, or None, for a write: count neither an access nor a miss."""
+        """Return a key's value, or None, for a write command; counts neither an access nor a miss."""
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -176,7 +179,7 @@ class Keyspace:
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:
-        """Return a key's value, or None; raise WRONGTYPE unless it is of the class."""
+        """Return a key's value, or None; raise WRONGTYPE unless it is an instance of the class."""
         value = self.lookup(key)
         if value is None or type(value) is kind:
             return value
@@ -185,7 +188,7 @@ class Keyspace:
     def string(self, key: bytes) -> String | None:
         """Return a key's string, or None; raise WRONGTYPE for another type."""
         value = self.lookup(key)
-        # The first two cover nearly all values and are cheaper.
+        # The exact types are checked first: they cover nearly all values, and the check is cheaper.
         if value is None or type(value) is bytes or isinstance(value, bytes | bytearray):
             return value
         raise CommandError(WRONGTYPE)
@@ -229,7 +232,7 @@ class Keyspace:
         """Return the next keys after a cursor, and the next cursor (0 at the end).
 
         Returns at most ``count`` keys, in the order of their creation. A key that exists from the
-        first call to the last is always returned.
+        first call to the last is returned.
         """
         self.purge()
         if self._order is None:
@@ -241,7 +244,7 @@ class Keyspace:
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
         """Set a key's value, replacing any other, and remove its TTL unless ``keep_ttl``.
 
-        ``event`` is that of ``touch()``; pass ``""`` if a later call reports the change.
+        ``event`` is as for ``touch()``; pass ``""`` if a later call reports the change.
         """
         values = self.values
         if self.expires and key in self.expires:
@@ -265,7 +268,7 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def touch(self, key: bytes, event: str | None = None) -> None:
-        """Report a change in place of a key's value.
+        """Report that a key's value was changed in place.
 
         ``event`` is the keyspace event: by default that of the running command, ``""`` for none.
         """
@@ -276,12 +279,12 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def announce(self, key: bytes, event: str) -> None:
-        """Publish a keyspace event that is not a change of the key."""
+        """Publish a keyspace event for a key that has not changed."""
         if self.notify is not None:
             self.notify(self, key, event)
 
     def remove_if_empty(self, key: bytes) -> None:
-        """Remove a key whose collection is empty."""
+        """Remove a key if its collection is empty."""
         value = self.values.get(key)
         if value is not None and not value:
             self._drop(key)
@@ -289,12 +292,12 @@ class Keyspace:
                 self.notify(self, key, "del")
 
     def note_removal(self, key: bytes, event: str | None = None) -> None:
-        """Record that elements were removed in place, and delete the key if none is left."""
+        """Report that elements were removed in place, and delete the key if none are left."""
         self.touch(key, event)
         self.remove_if_empty(key)
 
     def delete(self, key: bytes, event: str = "del") -> bool:
-        """Remove a key; return whether it existed. ``event`` is that of ``touch()``."""
+        """Remove a key; return whether it existed. ``event`` is as for ``touch()``."""
         if self.find(key) is None:
             return False
         self._drop(key)
@@ -307,8 +310,8 @@ class Keyspace:
             self.delete(key)
             return
         if len(self.expires) >= self._purge_at:
-            # Expired keys that are never read again must be removed too, or a long-lived server
-            # keeps them all.
+            # Remove expired keys now and then: those that are never read again would otherwise stay
+            # forever in a long-lived server.
             self.purge()
             self._purge_at = max(_MANY, 2 * len(self.expires))
         if not self.expires or at_ms < self._soonest:
@@ -324,7 +327,9 @@ class Keyspace:
         return True
 
     def note_fields(self, key: bytes, value: HashValue) -> None:
-        """Record a hash's first field expiry, after its expiries or the hash itself changed."""
+        """Record when the first field of a hash expires; called after the hash or its expiries have
+        changed.
+        """
         soonest = value.soonest()
         if soonest is None:
             self.volatile.pop(key, None)
@@ -334,14 +339,14 @@ class Keyspace:
                 self.notify(self, key, "")
 
     def next_expiry(self) -> int | None:
-        """Return the next time at which ``purge()`` may remove something, or None."""
+        """Return the next time at which ``purge()`` may have something to remove, or None."""
         found = [*self.volatile.values()]
         if self.expires:
             found.append(self._soonest)
         return min(found, default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
-        """Set a complete value, such as a restored one, with its expiry."""
+        """Store a complete value, such as a restored one, with its expiry."""
         self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
@@ -362,7 +367,7 @@ class Keyspace:
             told, self.changed = (
                 self.changed,
                 None,
-            )  # a flush sends one invalidation message for all keys
+            )  # A flush sends a single invalidation message for all keys.
             for key in gone:
                 self._note_change(key)
             self.changed = told
@@ -370,7 +375,7 @@ class Keyspace:
             self.indexes.forget()
 
     def exchange(self, other: Keyspace) -> None:
-        """Swap contents with another database; a watched key of either counts as changed."""
+        """Swap contents with another database; keys watched in either count as changed."""
         self.purge()
         other.purge()
         for one in (self, other):
@@ -400,7 +405,9 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def _lost_fields(self, key: bytes) -> bool:
-        """Remove the expired fields of a hash; return whether the key was removed with them."""
+        """Remove the expired fields of a hash; return whether the hash became empty and was
+        removed.
+        """
         if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
             return False
         value: HashValue = self.values[key]
@@ -435,7 +442,7 @@ class Keyspace:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> KeyspaceCopy:
-        """Copy the content; later changes do not affect the copy."""
+        """Return a copy of the content; later changes do not affect it."""
         return KeyspaceCopy(
             {key: _copy(value) for key, value in self.values.items()},
             dict(self.expires),
@@ -444,7 +451,7 @@ class Keyspace:
         )
 
     def restore(self, saved: KeyspaceCopy) -> None:
-        """Restore the content at ``snapshot()``; the copy stays usable."""
+        """Restore the content that ``snapshot()`` copied; the copy can be restored again."""
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}

@@ -1,4 +1,4 @@
-"""Command lines as MONITOR shows them."""
+"""Command lines in the form that MONITOR shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ESCAPES = {
 
 
 def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
-    """Format a command that ran as ``seconds.micros [db address] "WORD" "word"``."""
+    """Format a command as ``seconds.micros [db address] "WORD" "word"``."""
     seconds, microseconds = divmod(at_us, 1_000_000)
     words = b" ".join(map(quoted, without_secrets(argv)))
     where = b"lua" if session.in_script else session.address.encode() or b"127.0.0.1:0"
@@ -29,7 +29,9 @@ def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
 
 
 def without_secrets(argv: list[bytes]) -> list[bytes]:
-    """Redact names and passwords of logins, users, parameters and MIGRATE in a command line."""
+    """Return a command line with its secrets redacted: those of logins, users, parameters and
+    MIGRATE.
+    """
     find = _SECRETS.get(argv[0].upper())
     if find is None:
         return argv
@@ -63,7 +65,9 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": _of_migrate,
 }
-"""Functions that return the positions of a command's secrets, given its words in upper case."""
+"""Functions that return the positions of a command's secrets. Their argument is the command's words
+in upper case.
+"""
 
 
 def quoted(argument: bytes) -> bytes:

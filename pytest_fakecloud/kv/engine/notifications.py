@@ -54,33 +54,33 @@ _NAMES = {
     "json.del": "JSON.FORGET",
 }
 _EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
-"""The events of commands that have another name than their event."""
+"""Events of commands whose event is not called like the command."""
 
 _SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
-"""Commands that read a missing key without a keymiss event."""
+"""Commands that read a missing key without causing a keymiss event."""
 
 
 class Notifications:
-    """Publishes the events of keyspaces, while the configuration enables any."""
+    """Publishes the events of keyspaces while the configuration enables them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._letters: frozenset[str] = frozenset()
         self._planned_us: int | None = None
-        """The time of the timer for the next key that expires."""
+        """The time of the timer for the next key that expires, or None."""
 
     def __bool__(self) -> bool:
         return bool(self._letters & {"K", "E"})
 
     def follow_config(self) -> None:
-        """Apply changed parameters."""
+        """Apply changed configuration parameters."""
         self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
         for keyspace in self._engine.databases:
             keyspace.notify = self.publish if self else None
         self.plan()
 
     def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish a key's event: that of the running command for None, none for ``""``."""
+        """Publish an event of a key: for None, that of the running command; for ``""``, nothing."""
         running = self._engine.running
         if event == "expire" or event == "":
             self.plan()
@@ -99,7 +99,9 @@ class Notifications:
             send(b"__keyevent@%d__:%b" % (number, name), key)
 
     def plan(self) -> None:
-        """Set a timer for the next expiry, so that its event does not wait for an access."""
+        """Set a timer for the next expiry, so that its event is published even if the key is not
+        accessed.
+        """
         if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]

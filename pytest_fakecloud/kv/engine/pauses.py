@@ -13,16 +13,18 @@ if TYPE_CHECKING:
 
 
 class Pauses:
-    """The times until which the database port delays commands, and the sessions that wait."""
+    """The times until which the database port delays commands, and the sessions whose commands
+    wait.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._resumed: Signal | None = None
         self._asleep_until_us = 0
         self.until_us = 0
-        """The end of the last CLIENT PAUSE."""
+        """The end of the last CLIENT PAUSE, as a fake time."""
         self.writes_only = False
-        """Whether that pause lets read-only commands pass."""
+        """Whether the last CLIENT PAUSE lets read-only commands pass."""
         self.held_until_us = 0
         """The time until which any command is delayed; 0 before the first pause."""
         self.held: set[int] = set()
@@ -30,7 +32,9 @@ class Pauses:
         self.asleep_ms = 0
         """How long EXEC waits for the DEBUG SLEEPs of its transaction."""
         self.slept_us = 0
-        """How long the running command slept (DEBUG SLEEP), in addition to the clock's time."""
+        """How long the running command has slept (DEBUG SLEEP), in addition to the time on the
+        clock.
+        """
 
     @property
     def resumed(self) -> Signal:
@@ -43,7 +47,7 @@ class Pauses:
     def pause(self, until_us: int, writes_only: bool) -> None:
         """Delay commands until a time; 0 ends the pause.
 
-        Of two pauses the later end and the stricter kind apply (measured on 7.0).
+        If two pauses overlap, the later end and the stricter kind apply (measured on 7.0).
         """
         if until_us and self._engine.clock.now_us() < self.until_us:
             until_us = max(until_us, self.until_us)
@@ -68,7 +72,7 @@ class Pauses:
         self.resumed.notify()
 
     def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Return whether a command line has to wait; a line that would be rejected need not."""
+        """Return whether a command line has to wait; a line that would be rejected does not wait."""
         engine = self._engine
         now_us = engine.clock.now_us()
         if now_us >= self.held_until_us:

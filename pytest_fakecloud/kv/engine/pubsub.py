@@ -22,9 +22,9 @@ _WORDS = {
 class PubSub:
     """The subscriptions of all sessions.
 
-    Messages are passed to ``session.deliver`` as ``Push`` lists. It is called under the engine's
-    lock, so it may only queue a message for a thread of the transport, never write to a socket or
-    run a test's code.
+    Messages are passed to ``session.deliver`` as ``Push`` lists. The function is called under the
+    engine's lock, so it may only queue a message for a thread of the transport; it must not write
+    to a socket or run a test's code.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class PubSub:
                 del self._listeners[kind][name]
 
     def _count(self, session: Client, kind: str) -> Any:
-        # Shard channels are counted separately, channels and patterns together.
+        # Count shard channels separately, and channels and patterns together.
         if kind == "shard":
             return len(session.subscriptions["shard"])
         return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])

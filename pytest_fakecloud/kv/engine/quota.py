@@ -28,11 +28,11 @@ class Quota:
         ]
 
     def __bool__(self) -> bool:
-        """Return whether there is any limit."""
+        """Return whether any limit is set."""
         return bool(self._windows)
 
     def charge(self, commands: int = 1) -> bytes | None:
-        """Count commands; return the error, and count nothing, if they exceed a limit."""
+        """Count commands. If they exceed a limit, count nothing and return the error."""
         if not self:
             return None
         with self._lock:
@@ -52,7 +52,7 @@ class Quota:
 
 
 NO_QUOTA = Quota(Limits(), lambda: 0)
-"""The quota of servers without such limits, which counts nothing."""
+"""A quota that limits and counts nothing, for servers without limits."""
 
 
 class _Window:

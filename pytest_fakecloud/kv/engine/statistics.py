@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class CommandCount:
-    """The figures of one command; ``lengths`` counts durations by their bits in microseconds."""
+    """The statistics of one command. ``lengths`` counts calls by the bit length of their duration
+    in microseconds.
+    """
 
     calls: int = 0
     usec: int = 0
@@ -27,7 +29,8 @@ class CommandCount:
 
     @property
     def buckets(self) -> dict[int, int]:
-        """The numbers of calls by the power of two not above their microseconds.
+        """The numbers of calls by duration: the largest power of two that is not above it, in
+        microseconds.
 
         Durations of 0 are counted with those of 1.
         """
@@ -52,7 +55,7 @@ class SlowCommand:
 
 
 class Statistics:
-    """Statistics since the start, or since the last CONFIG RESETSTAT."""
+    """Statistics since the server's start or the last CONFIG RESETSTAT."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -63,14 +66,14 @@ class Statistics:
         self.reset()
 
     def reset(self) -> None:
-        """Reset all figures, but not the slow log."""
+        """Reset all statistics, but not the slow log."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
-        """The number of keys flushed with ASYNC."""
+        """The number of keys removed by a flush with ASYNC."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
-        """Return the figures of a command."""
+        """Return the statistics of a command."""
         count = self.commands.get(spec)
         if count is None:
             count = self.commands[spec] = CommandCount()
@@ -88,7 +91,7 @@ class Statistics:
         self._count(error)
 
     def _count(self, error: CommandError) -> None:
-        """Count an error by its first word, unless it was counted before."""
+        """Count an error by its first word, unless it has already been counted."""
         if isinstance(error, HandedOn):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from .keyspace import Keyspace
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
-"""Commands that may stand between CLIENT CACHING and the command or transaction it applies to.
+"""Commands after which CLIENT CACHING is still in effect; it applies to the next other command or
+transaction.
 
-CLIENT TRACKINGINFO shows the flag, and as a command itself it ends its effect.
+CLIENT TRACKINGINFO shows the flag, so it must not end its effect.
 """
 _CHANNEL = b"__redis__:invalidate"
 
@@ -24,9 +25,9 @@ _CHANNEL = b"__redis__:invalidate"
 class Tracking:
     """The keys that sessions have read, and the sessions that track prefixes (BCAST).
 
-    A key is forgotten once its readers were sent an invalidation message, because they must read it
-    again to get another. ``connected`` are the clients of the database port by number, to which
-    messages can be redirected. Called under the engine's lock.
+    Once the readers of a key have received an invalidation message, the key is forgotten: they must
+    read it again to receive another. ``connected`` maps numbers to clients of the database port, to
+    which messages can be redirected. Called under the engine's lock.
     """
 
     def __init__(
@@ -36,13 +37,13 @@ class Tracking:
         self._config = config
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
-        """Keys whose readers were sent a message, while sessions that track prefixes were not yet.
+        """Changed keys of which readers have been notified, but not yet the sessions that track
+        prefixes.
         """
         self.evicting = False
-        """Whether messages about evicted keys are being sent, which precede the next reply."""
+        """Whether messages about evicted keys are being sent; these are sent before the next reply."""
         self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
-        """The last command outside a script: its spec, its line and the CLIENT CACHING before it.
-        """
+        """The last command outside a script: its spec, its line, and the CLIENT CACHING before it."""
         self._readers: dict[bytes, dict[int, None]] = {}
         self._sessions: dict[int, Client] = {}
 
@@ -55,12 +56,12 @@ class Tracking:
         self._sessions[session.id] = session
 
     def stop(self, session: Client) -> None:
-        """Stop tracking for a session; does nothing if it does not track."""
+        """Stop tracking for a session; does nothing if the session does not track."""
         session.tracking = None
         self._sessions.pop(session.id, None)
 
     def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Remember the keys that a session has just read, as its options ask.
+        """Remember the keys that a session has just read, if its options say so.
 
         For a read in a script, these are the keys passed to the script (specification).
         """
@@ -86,10 +87,10 @@ class Tracking:
             self._readers.setdefault(argv[place], {})[session.id] = None
 
     def invalidate_changed(self, writer: Client | None, *, within: bool = False) -> None:
-        """Send invalidation messages for the keys that changed since the last call.
+        """Send invalidation messages for the keys that have changed since the last call.
 
-        ``within`` a transaction or script only the readers of a key get one: a session that reads
-        the key later reads the new value.
+        With ``within``, in a transaction or script, only the readers of a key get a message: a
+        session that reads the key later will read the new value.
         """
         for keyspace in self._databases:
             if keyspace.changed:
@@ -101,7 +102,7 @@ class Tracking:
             self._invalidate_prefixes(changed, writer)
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Send a message to the readers of changed keys, with NOLOOP not to ``writer``."""
+        """Send a message to the readers of changed keys, but not to ``writer`` if it uses NOLOOP."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
                 session = self._sessions.get(number)
@@ -114,7 +115,7 @@ class Tracking:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Send each session that tracks prefixes one message per prefix with its changed keys."""
+        """Send each session that tracks prefixes one message per prefix, listing its changed keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -152,7 +153,7 @@ class Tracking:
             return
         target = self._connected.get(options.redirect)
         if target is not None and target.closing:
-            target = None  # QUIT is answered before the connection ends
+            target = None  # QUIT is answered before the connection ends.
         options.broken = target is None
         if target is None:
             if session.resp == 3:

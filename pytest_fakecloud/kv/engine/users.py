@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
-"""Commands that REST sends for a whole transaction; a user needs only those inside it."""
+"""Commands that a REST request for a transaction runs implicitly; the user needs permission only
+for the commands inside.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class UsersCopy:
-    """Users by name, and REST tokens, as ``Users.snapshot()`` copied them."""
+    """Users by name, and REST tokens, as copied by ``Users.snapshot()``."""
 
     users: dict[str, AclUser]
     tokens: dict[str, RestToken]
@@ -40,7 +42,7 @@ class UsersCopy:
 class Users:
     """The ACL users of one server by name, and their REST tokens.
 
-    Both dialects begin with ``default``; the vendor's server also has ``default_ro``.
+    In both dialects there is a user ``default``; the vendor's server also has ``default_ro``.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -67,7 +69,7 @@ class Users:
         return self._users[name]
 
     def get(self, name: str) -> AclUser | None:
-        """Return the user of a name, or None."""
+        """Return the user with this name, or None."""
         return self._users.get(name)
 
     def add(self, user: AclUser) -> None:
@@ -86,7 +88,9 @@ class Users:
         return True
 
     def disconnect_listeners(self, user: AclUser) -> None:
-        """Disconnect a user's clients that listen to channels the user may no longer listen to."""
+        """Disconnect a user's clients that are subscribed to channels which the user may no longer
+        subscribe to.
+        """
         for session in self._clients.of(user):
             if any(
                 not user.may_listen(name, kind == "pattern")
@@ -108,20 +112,20 @@ class Users:
         return user is not None and user.passwordless
 
     def authenticate(self, name: str, password: bytes) -> User:
-        """Return the user of a name; raise WRONGPASS for a wrong name or password."""
+        """Return the user with this name; raise WRONGPASS for a wrong name or password."""
         user = self._users.get(name)
         if user is None or not user.accepts(password):
             raise CommandError(WRONGPASS)
         return user
 
     def make_token(self, user: AclUser, password: bytes) -> str:
-        """Make a REST token for a user, valid as long as the user accepts the password."""
+        """Create a REST token for a user; it is valid as long as the user accepts the password."""
         token = new_token()
         self._tokens[token] = RestToken(user.name, password_hash(password))
         return token
 
     def holder_of(self, token: str) -> AclUser | None:
-        """Return the user of a valid REST token, or None."""
+        """Return the user that a valid REST token belongs to, or None."""
         held = self._tokens.get(token)
         user = self._users.get(held.user) if held is not None else None
         if held is None or user is None or not user.accepts_token(held):
@@ -154,14 +158,14 @@ class Users:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> UsersCopy:
-        """Copy users and tokens."""
+        """Return a copy of users and tokens."""
         return UsersCopy(
             {name: user.copy() for name, user in self._users.items()}, dict(self._tokens)
         )
 
     def restore(self, saved: UsersCopy) -> None:
-        """Restore users and tokens; a user that stays is changed in place."""
-        # Sessions hold the user object itself, so a user that stays must stay the same object.
+        """Restore users and tokens. A user that still exists is changed in place."""
+        # Keep the user objects of existing users, because sessions refer to them.
         for name in [name for name in self._users if name not in saved.users]:
             self.remove(name)
         for name, user in saved.users.items():
