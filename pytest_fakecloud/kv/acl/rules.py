@@ -1,4 +1,4 @@
-"""ACL rules: applying them to a user, and describing a user by them."""
+"""ACL rules: applying them to a user, and describing a user by rules."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ _CATEGORY_WORDS = (
     "fast slow blocking dangerous connection transaction scripting"
 )
 CATEGORIES = tuple(_CATEGORY_WORDS.split())
-"""Every category without its sign, in the order of ACL CAT."""
+"""Every category in the order of ACL CAT, without its ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
-"""Categories of commands that a stock server does not have."""
+"""Categories of commands that a stock server without modules does not have."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
-    """Return the categories of a server's commands without their sign, in the order of ACL CAT."""
+    """Return the categories of a server's commands in the order of ACL CAT, without their ``@``
+    sign.
+    """
     more = (name for name in _MORE_CATEGORIES if table.members_of(f"@{name}"))
     return (*CATEGORIES, *more)
 
 
 class _Invalid(Exception):
-    """An invalid rule, with the end of its error text."""
+    """Raised for an invalid rule; its argument is the end of the error message."""
 
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
-    """Apply rules to a user in order; if one raises ``CommandError``, none is applied."""
+    """Apply rules to a user in order. If one raises ``CommandError``, none is applied."""
     draft = user.draft()
     for rule in _merged(rules):
         try:
@@ -49,7 +51,7 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
 
 
 def _merged(rules: list[bytes]) -> list[bytes]:
-    """Return the rules, with each selector in parentheses joined to one rule."""
+    """Return the rules, with the words of each selector in parentheses joined to a single rule."""
     found: list[bytes] = []
     open_rule: bytes | None = None
     first = b""
@@ -195,7 +197,7 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
     if not bar:
         selector.set_command(parent, allowed)
         return
-    # The vendor's service does not know first arguments, only whole commands.
+    # The vendor's service supports no rules for first arguments, only for whole commands.
     if not child or user.dialect == "vendor":
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if parent.subcommands is not None:
@@ -218,9 +220,9 @@ def _commands(selector: Selector) -> str:
     """Return the commands of a selector as rules: the best-fitting categories, then single
     commands.
 
-    The rules are equivalent to those given, not always the same. As in Redis 7.0, a category that
-    covers commands again is rated lower for each of them. That server orders single commands by a
-    hash that changes with each start; here they are in the order of the table.
+    The rules are equivalent to those that were given, but not always the same. As in Redis 7.0, a
+    category is rated lower for each command that an earlier category already covers. Redis orders
+    single commands by a hash that changes with each start; here they are in the order of the table.
     """
     everything = list(selector.table.specs())
     additive = not selector.future
@@ -261,7 +263,9 @@ def _single(
     sign: str,
     inverse: str,
 ) -> list[str]:
-    """Return the rules that turn ``made`` into the target; a container includes its own."""
+    """Return the rules that turn ``made`` into the target; a rule for a container includes its
+    sub-commands.
+    """
     rules: list[str] = []
     reached = set(made)
     for spec in everything:
@@ -309,7 +313,7 @@ def _selector_line(selector: Selector) -> bytes:
 
 
 def describe_user(user: AclUser) -> bytes:
-    """Return a user's line of ACL LIST."""
+    """Return a user's line in ACL LIST."""
     words = [b"user", user.name.encode("utf-8", "surrogateescape"), *_flags(user)]
     words += [b"#" + hash.encode() for hash in user.hashes]
     words.append(_selector_line(user.root))
@@ -326,7 +330,7 @@ def _selector_details(selector: Selector) -> list[Any]:
 
 
 def user_details(user: AclUser) -> Map:
-    """Return a user's reply of ACL GETUSER."""
+    """Return the reply of ACL GETUSER for a user."""
     return Map(
         [
             *(b"flags", SetReply(_flags(user))),

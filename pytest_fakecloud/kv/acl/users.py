@@ -1,8 +1,8 @@
 """ACL users: passwords, selectors, and the check of a command line.
 
 A user has a root selector and any number of others. A command line is allowed if one selector
-allows all of it: the command, every key for the command's use of it, and every channel.
-``rules.py`` parses and describes rules.
+allows all of it: the command, the way in which it uses each key, and every channel. ``rules.py``
+parses and describes rules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHANNELS = {
     "SSUBSCRIBE": True,
     "PSUBSCRIBE": True,
 }
-"""Commands with channels; True if all of their arguments are channels, False for the first only."""
+"""Commands with channels: True if all of their arguments are channels, False if only the first is."""
 
 
 def password_hash(password: bytes) -> str:
@@ -39,7 +39,9 @@ def password_hash(password: bytes) -> str:
 
 
 class Denied(CommandError):
-    """A denied command line: ``reason`` is the kind of the denied ``object``."""
+    """Raised for a denied command line; ``reason`` is whether a command, key or channel was denied,
+    ``object`` which one.
+    """
 
     def __init__(self, text: bytes, reason: Reason, object: bytes) -> None:
         super().__init__(text)
@@ -48,21 +50,21 @@ class Denied(CommandError):
 
 
 class KeyPattern(NamedTuple):
-    """A glob pattern of keys, and the permitted use of matching keys."""
+    """A glob pattern of keys, and whether matching keys may be read and written."""
 
     pattern: bytes
     reads: bool
     writes: bool
 
     def allows(self, key: bytes, reads: bool, writes: bool) -> bool:
-        """Return whether the pattern permits reading or writing a key, or both."""
+        """Return whether the pattern matches a key and permits this use of it."""
         if (reads and not self.reads) or (writes and not self.writes):
             return False
         return matcher(self.pattern)(key)
 
 
 class Denial(NamedTuple):
-    """The reason a selector denies a command line, and the position of the argument."""
+    """Why a selector denies a command line, and the position of the argument that caused it."""
 
     reason: Reason
     place: int
@@ -71,9 +73,9 @@ class Denial(NamedTuple):
 class Selector:
     """Commands, key patterns and channel patterns that apply together.
 
-    ``table`` has the server's commands. ``future`` tells whether later commands are included, which
-    affects the description. ``first_words`` holds, for a command that is denied in general, the
-    first arguments with which it is allowed.
+    ``table`` contains the server's commands. ``future`` is whether commands added later are
+    included, which affects the description. For a command that is otherwise denied, ``first_words``
+    contains the first arguments with which it is allowed.
     """
 
     __slots__ = (
@@ -106,7 +108,7 @@ class Selector:
     # ---------------------------------------------------------------------------------------
 
     def allow_all_commands(self) -> None:
-        """Allow every command, including later ones."""
+        """Allow every command, including those added later."""
         self.commands = frozenset(self.table.specs())
         self.first_words.clear()
         self.all_commands = self.future = True
@@ -118,7 +120,7 @@ class Selector:
         self.all_commands = self.future = False
 
     def set_command(self, spec: CommandSpec, allowed: bool) -> None:
-        """Allow or deny a command with all its sub-commands."""
+        """Allow or deny a command and all its sub-commands."""
         family = [spec, *(spec.subcommands or {}).values()]
         for member in family:
             self.first_words.pop(member, None)
@@ -140,7 +142,7 @@ class Selector:
             self.all_commands = False
 
     def allow_first_word(self, spec: CommandSpec, word: bytes) -> None:
-        """Allow a command with that first argument."""
+        """Allow a command if this is its first argument."""
         words = self.first_words.setdefault(spec, [])
         if word not in words:
             words.append(word)
@@ -166,7 +168,9 @@ class Selector:
         return None
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
-        """Return whether a channel is allowed; a pattern must itself be among the rules."""
+        """Return whether a channel is allowed; a pattern must be identical to one of the rules'
+        patterns.
+        """
         if self.all_channels:
             return True
         if is_pattern:
@@ -179,9 +183,9 @@ class Selector:
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
-    """Yield the position of each key of a command line, and whether it is read and written.
+    """Yield the position of each key in a command line, and whether the key is read and written.
 
-    For SET, BITFIELD and SORT that depends on the arguments.
+    For SET, BITFIELD and SORT, that depends on the arguments.
     """
     name = spec.name
     for place, key in spec.key_positions(argv):
@@ -205,7 +209,7 @@ def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RestToken:
-    """The user of a REST token, and the password hash that must stay valid."""
+    """The user that a REST token belongs to, and the password hash that must remain valid."""
 
     user: str
     hash: str
@@ -215,8 +219,8 @@ class AclUser:
     """A user defined by rules.
 
     ``on``: the user may log in. ``passwordless``: any password is accepted (``nopass``). ``hashes``
-    are those of its passwords. ``sanitizes`` is shown among the flags and has no other effect,
-    because every payload is checked. ``selectors`` begins with the root selector.
+    are the hashes of the user's passwords. ``sanitizes`` is shown among the flags but has no other
+    effect, because every payload is checked. The first of the ``selectors`` is the root selector.
     """
 
     known: ClassVar[bool] = True
@@ -233,7 +237,7 @@ class AclUser:
         self.unrestricted = False
 
     def draft(self) -> AclUser:
-        """Return a user whose rules can be changed; ``adopt()`` it to apply the changes."""
+        """Return a copy whose rules can be changed; call ``adopt()`` with it to apply the changes."""
         other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         other.hashes = list(self.hashes)
@@ -247,25 +251,27 @@ class AclUser:
         return other
 
     def adopt(self, other: AclUser) -> None:
-        """Take over everything but the name from another user; sessions keep this object."""
-        # Hashes and selectors are shared: only those of a draft are ever changed.
+        """Copy everything but the name from another user, in place, because sessions hold a
+        reference to this object.
+        """
+        # Hashes and selectors can be shared, because only those of a draft are ever changed.
         self.on, self.passwordless = other.on, other.passwordless
         self.hashes, self.sanitizes = other.hashes, other.sanitizes
         self.selectors = other.selectors
         self.settle()
 
     def settle(self) -> None:
-        """Update ``unrestricted`` after changes."""
+        """Recompute ``unrestricted`` after a change."""
         root = self.selectors[0]
         self.unrestricted = root.all_commands and root.all_keys and root.all_channels
 
     @property
     def root(self) -> Selector:
-        """The selector of the rules outside parentheses."""
+        """The selector that the rules outside parentheses define."""
         return self.selectors[0]
 
     def set_password(self, password: bytes) -> None:
-        """Set the only password; an empty one accepts any."""
+        """Replace all passwords by this one; with an empty one, any password is accepted."""
         self.passwordless = not password
         self.hashes = [password_hash(password)] if password else []
 
@@ -284,7 +290,8 @@ class AclUser:
             denial = selector.denial(spec, argv)
             if denial is None:
                 return
-            # Report the selector that allowed the most.
+            # If no selector allows the line, report the denial of the selector that allowed the
+            # most of it.
             if worst is None or _reach(denial) > _reach(worst):
                 worst = denial
         assert worst is not None
@@ -316,7 +323,9 @@ def _reach(denial: Denial) -> tuple[int, int]:
 
 
 class Anonymous:
-    """The user of a client that has not logged in: it may do nothing else."""
+    """The user of a client that has not logged in: it may run only the commands for logging in and
+    out.
+    """
 
     known: ClassVar[bool] = False
     name = "default"
@@ -328,7 +337,7 @@ class Anonymous:
         return False
 
     def copy(self) -> Anonymous:
-        """Return the object itself, which never changes."""
+        """Return the object itself, because it never changes."""
         return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -357,7 +366,7 @@ def _everything(table: Table) -> Selector:
 
 
 def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """Return the initial user ``default``: everything is allowed, without a password."""
+    """Return the initial user ``default``, who may do everything and needs no password."""
     user = AclUser("default", dialect, table)
     user.on = user.passwordless = True
     user.selectors = [_everything(table)]
@@ -367,12 +376,14 @@ def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
 
 @cache
 def tester(dialect: Dialect) -> AclUser:
-    """Return the user of the test itself, who may do everything whatever the rules."""
+    """Return the user that the test itself runs commands as. The user may do everything, whatever
+    the rules.
+    """
     return first_user(dialect)
 
 
 _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
-"""Commands that show no stored data, and those that a client needs around a read."""
+"""Other commands for a read-only user: they show no stored data, or a read needs them."""
 
 
 @cache
@@ -391,11 +402,12 @@ def _reads(table: Table) -> Selector:
 
 
 def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """Return the user ``default_ro``: read commands without the powerful ones (specification).
+    """Return the user ``default_ro``, who may run read commands except the powerful ones
+    (specification).
 
-    Denied besides writes: KEYS, SCAN and scripts (the vendor's documentation and user reports),
-    PUBLISH, and administration (decided here). No password is accepted: only the read-only token
-    has this user.
+    Besides writes, these are denied: KEYS, SCAN and scripts (the vendor's documentation and user
+    reports), PUBLISH, and administration (decided here). No password is accepted, because only the
+    read-only token belongs to this user.
     """
     user = AclUser("default_ro", dialect, table)
     user.on = True

@@ -1,1 +1,1 @@
-"""The second engine: a real Redis or Valkey server runs the commands (extra ``redis``)."""
+"""The second engine, whose commands a real Redis or Valkey server runs (extra ``redis``)."""

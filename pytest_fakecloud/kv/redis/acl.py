@@ -1,8 +1,9 @@
 """Users of a real server: their names and rules in one test's share, and their REST tokens.
 
 ``ACL SETUSER ann ~cache:*`` creates a user whose name and patterns carry the share's prefixes, so
-two tests may each have an ann. A REST token encodes the user's name and password, so any process
-that receives it can log in. The server checks the user's rules, and the token ends with the user.
+two tests can each have a user called ann. A REST token encodes the user's name and password, so any
+process that receives it can log in. The server checks the user's rules; when the user is deleted,
+the token becomes invalid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _DEFAULTS = (b"default", b"default_ro")
 
 
 class RedisUser:
-    """A user that the server itself checks; ``login`` is None for the link's own."""
+    """A user whose permissions the server checks; ``login`` is None for the link's own user."""
 
     unrestricted = True
     passwordless = False
@@ -34,11 +35,11 @@ class RedisUser:
         self.login = login
 
     def accepts(self, password: bytes) -> bool:
-        """Return False, because only the server lets users in."""
+        """Return False, because only the server can check passwords."""
         return False
 
     def copy(self) -> RedisUser:
-        """Return the user itself, which never changes."""
+        """Return the user itself, because users never change."""
         return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -46,7 +47,9 @@ class RedisUser:
 
 
 class RedisUsers:
-    """The two default users, and the server's users by their REST tokens, which nothing stores."""
+    """The two default users, and the server's users by their REST tokens. Tokens are not stored
+    anywhere.
+    """
 
     def __init__(self, link: Link, names: Names) -> None:
         self._link = link
@@ -63,14 +66,14 @@ class RedisUsers:
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
-        """Return the token of a user; raise ``CommandError`` for a wrong name or password."""
+        """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
         if name in _DEFAULTS or not self._link.admits((self.names.users + name, password)):
             raise CommandError(b'ERR Wrong password or user "' + name + b'" does not exist')
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
 
     def holder_of(self, token: str) -> Any:
-        """Return the user of a REST token that the server accepts, or None."""
+        """Return the user that a REST token belongs to, or None if the server rejects the token."""
         opened = _opened(token)
         if opened is None:
             return None
@@ -100,7 +103,8 @@ def prepare_acl(
     """Return the ACL command to send for a user, or None to send the line as it is."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
-        # The default tokens are logged in as the link's own user, which has another name.
+        # The default tokens are logged in as the link's own user, whose name on the server is
+        # different.
         return Prepared(argv, local=True, answer=lambda _: user.name.encode())
     if word == b"RESTTOKEN":
         token = users.make_token(argv[2], argv[3])
@@ -133,7 +137,9 @@ def _own(name: bytes) -> None:
 
 
 def _rules(names: Names, rule: bytes) -> list[bytes]:
-    """Return a rule with the share's prefixes; selectors are rewritten word by word."""
+    """Return a rule with the share's prefixes added; the words of a selector are rewritten one by
+    one.
+    """
     if rule.startswith(b"(") and rule.endswith(b")"):
         inner = [part for word in rule[1:-1].split() for part in _rules(names, word)]
         return [b"(" + b" ".join(inner) + b")"]
@@ -151,7 +157,7 @@ def _rules(names: Names, rule: bytes) -> list[bytes]:
 
 
 def _cleaned(names: Names, reply: Reply) -> Reply:
-    """Return the reply without prefixes anywhere in its strings."""
+    """Return the reply with the prefixes removed from all its strings."""
     if isinstance(reply, list):
         return [_cleaned(names, item) for item in reply]
     return names.without(reply) if isinstance(reply, bytes) else reply

@@ -19,11 +19,13 @@ _NAMELESS = (
     if "driver_info" in signature(AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-"""Suppresses the library name of a connection: two commands and a version look-up."""
+"""Keeps redis-py from sending its library name on each connection, which takes two commands and a
+version look-up.
+"""
 
 
 def open_link(url: str) -> Link:
-    """Return the connections that a URL describes; raise ``ContractError`` for an invalid one."""
+    """Return the link for a URL; raise ``ContractError`` for an invalid URL."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES or not rest:
         raise ContractError(
@@ -58,7 +60,7 @@ def open_link(url: str) -> Link:
             "retry": Retry(NoBackoff(), 0),
             "max_connections": 100_000,
         }
-        # This connects to nothing, but it rejects a setting that redis-py does not know.
+        # Creating a pool does not connect, but it rejects settings that redis-py does not know.
         ConnectionPool(**options).make_connection()
     except (ValueError, TypeError) as error:
         raise ContractError(

@@ -17,7 +17,7 @@ _REFRESH = 60.0
 
 
 class Claim:
-    """A claim on a numbered database, which other fakes then do not use."""
+    """A claim on a numbered database, which keeps other fakes from using it."""
 
     def __init__(self, link: Link, registry: Link, number: int) -> None:
         self.number = number
@@ -54,7 +54,7 @@ class Claim:
 
 
 def claim_database(link: Link, url: str) -> Claim:
-    """Claim a database: that of the URL if it names one, else the first free one.
+    """Claim a database: the one that the URL names, or else the first free one.
 
     Claims are stored in database 0, which is therefore never claimed itself.
     """

@@ -1,9 +1,9 @@
-"""Connections to a cluster: all keys of a fake are in one slot, which may move between nodes.
+"""Connections to a cluster: all keys of a fake are in one slot, which can move between nodes.
 
-While a slot moves, the new node answers commands on a key that it has received (ASK), and all
-commands after the move (MOVED). Commands without keys, and commands on several keys of which only
-some have moved, wait for the end of the move. Users are created on every primary (decided here),
-because nodes do not exchange users.
+While a slot moves, the new node serves commands on a key that it has already received (ASK); after
+the move, it serves all commands (MOVED). Commands without keys, and commands on several keys of
+which only some have moved, wait for the end of the move. Users are created on every primary
+(decided here), because nodes do not exchange users.
 """
 
 from __future__ import annotations
@@ -42,18 +42,20 @@ class ClusterLink(Link):
     def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
         super().__init__(options)
         self._known = places
-        """Nodes to ask for the cluster's slots: those of the address, then those they listed."""
+        """The nodes that can be queried for the cluster's slots: those in the address, then those
+        that they listed.
+        """
         self._primaries: list[Place] = []
         self._key = b""
         self._slot = 0
         self._place: Place | None = None
 
     def pin(self, key: bytes) -> None:
-        """Use the node that holds a key, and follow its slot."""
+        """Use the node that holds a key, and follow the key's slot when it moves."""
         self._key, self._slot = key, key_slot(key)
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run one command line, following the slot if it has moved or is moving."""
+        """Run a command line, following the slot if it has moved or is moving."""
         if [word.upper() for word in argv[:2]] in _USERS:
             self._tell_others(argv)
         if not _has_keys(argv):
@@ -66,7 +68,7 @@ class ClusterLink(Link):
             self._settle()
 
         def send(place: Place, asked: bool) -> list[Reply]:
-            # Inside a transaction ASKING applies until its end.
+            # Sent before MULTI, ASKING applies to the whole transaction.
             first = [[b"ASKING"], [b"MULTI"]] if asked else [[b"MULTI"]]
             replies = self._batch([*lines, [b"EXEC"]], login, place, first)
             for reply in replies:
@@ -77,7 +79,7 @@ class ClusterLink(Link):
         return self._follow(send)
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines; repeat one by one those that a node redirected."""
+        """Run command lines together; repeat those that a node redirected, one by one."""
         if not lines:
             return []
         replies = self._follow(lambda place, _: self._batch(lines, login, place, []))
@@ -93,7 +95,7 @@ class ClusterLink(Link):
             return error
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """Return a connection outside the pools whose replies may take any time."""
+        """Return a connection outside the pools, without a time limit for replies."""
         try:
             return super().dedicated(login)
         except Exception:
@@ -101,10 +103,11 @@ class ClusterLink(Link):
             raise
 
     def _follow(self, send: Callable[[Place, bool], T]) -> T:
-        """Return the answer of the node that holds the slot, following any number of moves.
+        """Call ``send`` with the node that holds the slot, and again after each redirection; return
+        its result.
 
-        ``send`` gets the node, and whether the previous node redirected this request only. Raises
-        ``Unreachable`` when that takes longer than a reply may.
+        ``send`` receives the node, and whether the previous node redirected only this request.
+        Raises ``Unreachable`` if this takes longer than a reply may take.
         """
         until = monotonic() + REPLY_TIMEOUT
         asked: Place | None = None
@@ -127,12 +130,15 @@ class ClusterLink(Link):
                 elif word == b"MOVED":
                     self._place = _named(rest, place)
             except Unreachable:
-                # A failover may have happened, so the next request looks up the slot's node again.
+                # There may have been a failover, so make the next request look up the slot's node
+                # again.
                 self._place = None
                 raise
 
     def _settle(self) -> None:
-        """Wait until the slot is on one node, because a command without a key is not redirected."""
+        """Wait until the slot is completely on one node, because a node does not redirect commands
+        without keys.
+        """
 
         def send(place: Place, asked: bool) -> Reply:
             if asked:
@@ -153,7 +159,7 @@ class ClusterLink(Link):
         return place if place is not None else self._discover()
 
     def _discover(self) -> Place:
-        """Look up the slots on the known nodes; return the node that holds this one."""
+        """Query the known nodes for their slots; return the node that holds the fake's slot."""
         failed: object = "it has no nodes"
         for place in self._known:
             try:
@@ -175,12 +181,12 @@ class ClusterLink(Link):
 
 
 def _address(host: bytes | None, port: int, asked: Place) -> Place:
-    # A node that does not know its own name is at the address that was asked.
+    # If a node does not know its own host name, use the address that was queried.
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 
 def _named(text: bytes, asked: Place) -> Place:
-    """Return the host and port of ``<slot> <host>:<port>``."""
+    """Return the host and port from a redirection such as ``<slot> <host>:<port>``."""
     host, _, port = text.split()[-1].rpartition(b":")
     return _address(host, int(port), asked)
 

@@ -1,6 +1,7 @@
 """Connections to a real server through redis-py: raw replies, from one node or Sentinel's primary.
 
-``cluster`` has those of a cluster; ``addresses`` chooses among them by URL.
+``cluster`` contains the connections to a cluster; ``addresses`` chooses the kind of connection by
+the URL.
 
 redis-py manages addresses, TLS, logins and pools. Replies are read as the protocol sends them
 (RESP2), because the REST interface shows those and not a client library's conversions.
@@ -34,13 +35,13 @@ from ..scripting.limits import LEVELS
 
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
-"""Seconds for a connection and for a reply, unless the URL sets others."""
+"""Time limit in seconds for connecting and for a reply, unless the URL sets another one."""
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
-"""An argument that a pool of redis-py 5.2 requires, and later ones do not take."""
+"""Arguments of ``get_connection()``: redis-py 5.2 requires one, later versions accept none."""
 
 LONGEST = 512 << 20
-"""The longest string of a server, the default of ``proto-max-bulk-len``."""
+"""Maximum string length that a server accepts: the default of ``proto-max-bulk-len``."""
 Login = tuple[bytes, bytes]
 """A user's name and password."""
 Place = tuple[str, int]
@@ -48,18 +49,20 @@ Place = tuple[str, int]
 
 
 class Unreachable(RestError):
-    """The real server does not answer: HTTP status 503 in the service's envelope."""
+    """The real server does not respond: HTTP status 503 in the service's envelope."""
 
     def __init__(self, where: str, reason: object) -> None:
         super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
 
 
 class _StatusLine(bytes):
-    """A simple string, distinguished from a bulk string; redis-py itself reads it as bytes."""
+    """A simple string. The subclass distinguishes it from a bulk string, because redis-py returns
+    both as bytes.
+    """
 
 
 class RawParser(_RESP2Parser):
-    """Keeps the text of errors and the types of strings, which the base class drops.
+    """A parser that keeps the text of errors and the types of strings, which its base class drops.
 
     A reply nested deeper than ``LEVELS`` becomes the same error as in the in-memory engine.
     """
@@ -113,7 +116,7 @@ def _number(text: bytes, most: int = 2**63 - 1) -> int:
 
 
 def reply_of(raw: Any) -> Reply:
-    """Convert what the parser read into a reply of this package."""
+    """Convert a reply that the parser returned into a reply of this package."""
     kind = type(raw)
     if kind is bytes or kind is int or raw is None or raw is NIL_ARRAY:
         return cast("Reply", raw)
@@ -158,35 +161,36 @@ class Link:
         return (self._options.get("username") or "default").encode()
 
     def select(self, database: int) -> None:
-        """Use another database from now on."""
+        """Use another numbered database from now on."""
         self.database = self._options["db"] = database
         self.close()
 
     def pin(self, key: bytes) -> None:
-        """Use the node that holds a key; only a cluster has several."""
+        """Use the node that holds a key. Does nothing here: only a cluster has several nodes."""
 
     def keep_user(self, login: Login, rules: list[bytes]) -> None:
-        """Create a user on the server, and again on any server that does not know it.
+        """Create a user on the server, and later on any other server that does not have it.
 
-        A replica that takes over, a node that receives a slot and a restarted server have no users.
-        Raises ``CommandError`` where users cannot be created.
+        A replica that becomes the primary, a node that receives a slot and a restarted server have
+        no users. Raises ``CommandError`` if the server does not permit creating users.
         """
         self.call([b"ACL", b"SETUSER", login[0], *rules])
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run one command line; raise ``CommandError``, or ``Unreachable`` when no server answers."""
+        """Run a command line; raise ``CommandError``, or ``Unreachable`` if no server responds."""
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines in a transaction; return the replies to queueing each, and to EXEC.
+        """Run command lines in a transaction; return the replies to queueing each line, and the
+        reply to EXEC.
 
-        Raises ``CommandError`` when the user may not start a transaction; nothing has run then.
+        Raises ``CommandError`` if the user may not start a transaction; nothing has run then.
         """
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines together on one connection; errors are among the replies."""
+        """Run command lines together on one connection; errors are returned among the replies."""
         return self._batch(lines, login, self._home(), []) if lines else []
 
     def _run(
@@ -210,7 +214,7 @@ class Link:
         place: Place | None,
         first: list[list[bytes]],
     ) -> list[Reply]:
-        # The first command must succeed before the others are sent.
+        # These commands must succeed before the others are sent.
         connection = self.lease(login, place)
         try:
             for line in first:
@@ -224,11 +228,13 @@ class Link:
             self.give_back(connection)
 
     def _home(self) -> Place | None:
-        """Return the node to use, None for the only one."""
+        """Return the node to use, or None if there is only one."""
         return None
 
     def lease(self, login: Login | None = None, place: Place | None = None) -> Any:
-        """Lease a connection until it is given back; raise ``Unreachable``."""
+        """Return a connection from the pool, to be given back with ``give_back()``; raise
+        ``Unreachable``.
+        """
         pool = self._pool(login, place)
         try:
             try:
@@ -244,18 +250,18 @@ class Link:
         return connection
 
     def give_back(self, connection: Any) -> None:
-        """End a lease."""
+        """Return a leased connection to its pool."""
         connection.of_pool.release(connection)
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """Return a connection outside the pools whose replies may take any time."""
+        """Return a connection outside the pools, without a time limit for replies."""
         connection = self._pool(login, self._home()).make_connection()
         connection.socket_timeout = None
         connection.connect()
         return connection
 
     def answers(self, within: float) -> bool:
-        """Return whether the server answers within a number of seconds."""
+        """Return whether the server responds within a number of seconds."""
         connection = None
         try:
             connection = self._pool(None, self._home()).make_connection()
@@ -278,7 +284,7 @@ class Link:
         return True
 
     def unreachable(self, reason: object) -> Unreachable:
-        """Return the error for a server that does not answer."""
+        """Return the error for a server that does not respond."""
         return Unreachable(self.where, reason)
 
     def close(self) -> None:
@@ -305,7 +311,8 @@ class Link:
 
 
 def _becoming(login: Login) -> Callable[[Any], None]:
-    # The link's own user selects the database first, because another user may not be permitted to.
+    # Select the database as the link's own user first, because another user may not have that
+    # permission.
     def connect(connection: Any) -> None:
         connection.on_connect()
         connection.send_command(b"AUTH", *login, check_health=False)
@@ -327,7 +334,9 @@ def _text(error: Exception) -> bytes:
 
 
 class SentinelLink(Link):
-    """Connections to the primary that Sentinel names, looked up for each new connection."""
+    """Connections to the primary that Sentinel names. The primary is looked up for each new
+    connection.
+    """
 
     def __init__(
         self, service: str, sentinels: list[tuple[str, int]], options: dict[str, Any]
@@ -347,7 +356,7 @@ class SentinelLink(Link):
 
     @property
     def where(self) -> str:
-        """The name of the primary in Sentinel."""
+        """The name under which Sentinel knows the primary."""
         return f"Sentinel's {self._service!r}"
 
     def _make_pool(self, options: dict[str, Any]) -> Any:

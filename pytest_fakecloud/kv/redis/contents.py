@@ -1,4 +1,4 @@
-"""The keys of a fake in front of a real server, as plain values."""
+"""The keys of a fake whose commands a real server runs, as plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RedisContents:
-    """The keys of a fake, with the interface of a keyspace of the in-memory engine."""
+    """The keys of a fake, with the same interface as a keyspace of the in-memory engine."""
 
     def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
@@ -43,7 +43,7 @@ class RedisContents:
 
 
 class _Value:
-    """A stored value, already converted."""
+    """A stored value that has already been converted to plain Python."""
 
     type_name = "plain"
 

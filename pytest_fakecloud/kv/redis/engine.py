@@ -1,17 +1,17 @@
 """The second engine: a real Redis or Valkey server runs the commands.
 
-Routes, tokens, faults, limits and journal are the fake's, as with the in-memory engine; keys and
-time are the server's. ``isolation`` is the share of the server that belongs to the fake: the keys
-of a ``"prefix"`` of its own (the default), a ``"database"`` of its own, or, with ``"none"``,
-everything in the database of the URL. Decided here:
+As with the in-memory engine, the fake provides routes, tokens, faults, limits and journal; the
+server provides keys and time. ``isolation`` determines the share of the server that belongs to the
+fake: the keys with a ``"prefix"`` of its own (the default), a ``"database"`` of its own, or, with
+``"none"``, everything in the database of the URL. Decided here:
 
 - The fake's share is removed when the fake closes, except with ``"none"``.
 - With a prefix, commands about the whole key space run as scripts, so they are atomic and do not
   see other keys. Their time grows with the number of keys on the server.
-- Scripts run as a user that can reach only the fake's own keys and channels, where the server
-  allows such a user.
-- In a cluster all keys of a fake share a hash tag, so that commands on several keys work. More
-  fakes, not more keys, use more nodes.
+- Scripts run as a user that can reach only the fake's own keys and channels, if the server allows
+  creating such a user.
+- In a cluster, all keys of a fake share a hash tag, so that commands on several keys work. The load
+  is spread over the nodes by several fakes, not by the keys of one.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
 CLOSE_PATIENCE = 0.5
-"""Seconds in which the server must answer before a closing fake removes its data."""
+"""Seconds that a closing fake waits for a response of the server before removing its data."""
 _MARK = b"fakecloud-"
-"""The beginning of names that fakes create for themselves on a server."""
+"""Prefix of the names that fakes create for themselves on a server."""
 _PAGE = b"1000"
 _BATCH = 500
 
@@ -66,8 +66,9 @@ _BATCH = 500
 class RedisCopy:
     """Keys in the format of DUMP with their expiry time (0: none), and users' rules.
 
-    ``keys`` is None if nothing was copied: the data of a server that are not the fake's own.
-    ``functions`` are libraries in the format of FUNCTION DUMP, None where they are not the fake's.
+    ``keys`` is None if nothing was copied because the data is not the fake's own. ``functions``
+    contains libraries in the format of FUNCTION DUMP, or None if the libraries are not the fake's
+    own.
     """
 
     keys: dict[bytes, tuple[bytes, int]] | None
@@ -83,14 +84,14 @@ class RedisSession:
         self.transport = transport
         self.address = address
         self.queue: list[Prepared] | None = None
-        """The commands of an open transaction, sent together by EXEC."""
+        """The commands of an open transaction; EXEC sends them together."""
         self.aborted = False
         self.deliver: Callable[[list[Any]], None] | None = None
         self.wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
-        """The server's user that runs the commands, None for the link's own."""
+        """The login of the server user that runs the commands, or None for the link's own user."""
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
@@ -103,11 +104,11 @@ class RedisEngine:
     """A key-value store whose commands a real server runs.
 
     ``url`` is ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://`` or
-    ``redis+sentinel://host:port/primary``. Its query may hold redis-py's connection settings, and
-    ``prefix=`` for a prefix that several processes share on purpose. ``max_key_size`` is the limit
-    in bytes of key names in commands over REST. ``documented_only`` rejects commands that the
+    ``redis+sentinel://host:port/primary``. Its query can contain redis-py's connection settings,
+    and ``prefix=`` with a prefix that several processes share on purpose. ``max_key_size`` is the
+    limit in bytes on key names in commands over REST. ``documented_only`` rejects commands that the
     vendor does not document, except in scripts. Raises ``ContractError`` for an invalid address, an
-    unreachable server, and a clock that is not in real time.
+    unreachable server, and a clock that does not run in real time.
     """
 
     def __init__(
@@ -129,7 +130,8 @@ class RedisEngine:
         self.isolation = isolation
         self._max_key_size = max_key_size
         self._documented_only = documented_only
-        # The server serialises commands, so the routes need no lock.
+        # A lock that does nothing: the server runs one command at a time, so the routes need no
+        # lock.
         self.lock = nullcontext()
         url, prefix = _split_prefix(url)
         self.link: Link = open_link(url)
@@ -197,7 +199,7 @@ class RedisEngine:
         try:
             self.link.keep_user(login, rules)
         except CommandError:
-            # The server's login may not create users, so scripts cannot be confined.
+            # Scripts cannot be confined if the server's login may not create users.
             return None
         return login
 
@@ -211,7 +213,7 @@ class RedisEngine:
         address: str = "",
         at_us: int | None = None,
     ) -> RedisSession:
-        """Open a session of a user (``default`` unless given)."""
+        """Open a session for a user, by default ``default``."""
         return RedisSession(user or self.users["default"], transport, address)
 
     def _check_offered(
@@ -227,13 +229,13 @@ class RedisEngine:
             raise CommandError(not_available(spec.name))
 
     def give_way(self) -> None:
-        """Do nothing: the server serves its clients in turn."""
+        """Do nothing: the server itself serves its clients in turn."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
         """Run a client's command line, or queue it in an open transaction.
 
-        Raises ``CommandError`` for an error reply, ``Unreachable`` (503) when the server does not
-        answer.
+        Raises ``CommandError`` for an error reply, ``Unreachable`` (503) if the server does not
+        respond.
         """
         spec = find_spec(argv)
         try:
@@ -290,7 +292,7 @@ class RedisEngine:
             return QUEUED
         login = session.login
         if login is not None and prepared.emulated:
-            # The user may be permitted FLUSHDB but not the script that replaces it.
+            # The user may have permission for FLUSHDB but not for the script that replaces it here.
             self._must_be_allowed(login[0], argv)
             login = None
         elif login is None and prepared.script:
@@ -334,7 +336,7 @@ class RedisEngine:
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
 
     def abandon(self, session: RedisSession) -> None:
-        """Forget a session that ends, with its open transaction."""
+        """Discard a session that ends, with its open transaction."""
         session.queue = None
         self.pubsub.drop(session)
 
@@ -342,11 +344,11 @@ class RedisEngine:
 
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
-        """Yield the fake's keys, which are read from the server on access."""
+        """Provide the fake's keys within a ``with`` block; they are read from the server on access."""
         yield RedisContents(self)
 
     def full_names(self) -> list[bytes]:
-        """Return the full names of the fake's keys, sorted."""
+        """Return the names that the fake's keys have on the server, sorted."""
         found: set[bytes] = set()
         cursor: Any = b"0"
         while True:
@@ -361,11 +363,11 @@ class RedisEngine:
     def snapshot(self) -> RedisCopy:
         """Copy the fake's keys, in the format of DUMP, and its users.
 
-        With ``isolation="none"`` the users are all but ``default`` and the link's own, and function
-        libraries are copied too; otherwise the libraries belong to everyone on the server. Scripts
-        are not copied, because no server lists the ones it caches, and neither are parameters
-        (CONFIG SET). The first copy, a fake's own baseline, leaves out data that are not the
-        fake's.
+        With ``isolation="none"``, this includes all users except ``default`` and the link's own,
+        and the function libraries. Otherwise libraries are not copied, because they belong to
+        everyone on the server. Scripts are not copied, because no server lists the scripts it
+        caches, and neither are parameters (CONFIG SET). The first copy, which a fake takes as its
+        baseline, omits data that is not the fake's.
         """
         first, self._first_copy = self._first_copy, False
         if first and self.isolation == "none":
@@ -388,13 +390,14 @@ class RedisEngine:
     def _functions(self) -> bytes | None:
         if self.names.shared:
             return None
-        # The server is older than Redis 7, or does not let this login read functions.
+        # The server is older than Redis 7, or its login does not permit reading functions.
         with suppress(CommandError):
             return cast("bytes", self.link.call([b"FUNCTION", b"DUMP"]))
         return None
 
     def restore(self, saved: RedisCopy) -> None:
-        """Restore keys, users and functions; keys that have expired since stay removed.
+        """Restore keys, users and functions. Keys that have expired since the copy are not
+        restored.
 
         Raises ``ContractError`` for a copy without keys, and for a copy of the other engine.
         """
@@ -451,15 +454,15 @@ class RedisEngine:
     # -- closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove the fake's share and close every connection; later calls do nothing."""
+        """Remove the fake's share of the server and close every connection; later calls do nothing."""
         if self.closed:
             return
         self.closed = True
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        # A stopped server needs no cleaning, and a hanging one would delay the close by its timeout
-        # for every command.
+        # Check first: a stopped server needs no cleaning, and with a hanging server every command
+        # would wait for its timeout.
         if self.link.answers(within=CLOSE_PATIENCE):
             with suppress(Exception):
                 self._remove_own()
@@ -487,7 +490,7 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
 
 
 def _joined(rules: list[bytes]) -> list[bytes]:
-    """Return the rules of a line of ACL LIST; a selector contains spaces and stays in one piece."""
+    """Return the rules in a line of ACL LIST. A selector contains spaces, but is a single rule."""
     found: list[bytes] = []
     depth = 0
     for rule in rules:

@@ -1,9 +1,9 @@
 """One test's share of a real server: rewrites command lines and their replies.
 
-Every key gets a prefix at the positions that the command table declares, and so do channels,
-patterns and users; prefixes are removed from replies. Commands about the whole key space (KEYS,
-SCAN, DBSIZE, FLUSHDB...) become commands about the prefix. Commands that reach beyond the share are
-rejected.
+Every key gets a prefix; the command table declares where keys are. Channels, patterns and users get
+prefixes, too. Prefixes are removed from replies. Commands about the whole key space (KEYS, SCAN,
+DBSIZE, FLUSHDB...) become commands about the keys with the prefix. Commands that would affect
+anything beyond the share are rejected.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ _NEVER_TEXT = """
     SYNC PSYNC REPLCONF SHUTDOWN DEBUG FAILOVER REPLICAOF SLAVEOF MIGRATE SWAPDB RESTORE-ASKING
 """
 NEVER = frozenset(_NEVER_TEXT.split())
-"""Commands between servers, or about the process: rejected on any real server."""
+"""Commands between servers, or about the server process: always rejected."""
 
 
 @dataclass(slots=True)
 class Prepared:
-    """A command line ready to be sent.
+    """A command line that is ready to be sent.
 
     ``answer`` converts the reply. ``emulated``: another command does the work. ``placed``: the keys
-    have their prefix already. ``script``: the line runs the client's code. ``local``: nothing is
-    sent.
+    already have their prefix. ``script``: the line runs code from the client. ``local``: nothing is
+    sent to the server.
     """
 
     argv: list[bytes]
@@ -91,9 +91,10 @@ class Prepared:
 
 
 class Names:
-    """The share of one fake: the prefixes ``keys`` and ``channels``, empty for the whole server.
+    """The names of one fake: the prefixes ``keys`` and ``channels``, empty if the fake has the
+    whole server.
 
-    ``shared``: others use the server too. ``fraction`` returns random numbers in [0, 1).
+    ``shared`` is whether others use the server, too. ``fraction`` returns random numbers in [0, 1).
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Names:
     # -- command lines -----------------------------------------------------------------------------
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared:
-        """Return the line to send for a client's; raise ``CommandError`` for a rejected one."""
+        """Return the line to send for a client's line; raise ``CommandError`` for a rejected one."""
         if spec is None:
             if self.shared:
                 raise CommandError(errors.unknown_command(argv))
@@ -130,7 +131,7 @@ class Names:
             if spec.name == "UNLINK":
                 return Prepared(
                     argv, local=True, answer=lambda _: 0
-                )  # as the vendor's service does
+                )  # Returns the reply that the vendor's service returns.
             raise CommandError(errors.wrong_arity(spec.full_name))
         self._check_reach(spec, argv)
         special = _SPECIAL.get(spec.name)
@@ -163,7 +164,7 @@ class Names:
 
     @property
     def everything(self) -> bytes:
-        """The glob pattern of all keys of the share."""
+        """The glob pattern that matches all keys of the share."""
         return escaped(self.keys) + b"*"
 
     def _script(self, code: bytes, *arguments: bytes) -> Prepared:
@@ -172,7 +173,7 @@ class Names:
     # -- replies ----------------------------------------------------------------------------------
 
     def strip(self, reply: Reply) -> Reply:
-        """Return a reply without the prefixes of names and strings."""
+        """Return a reply with the prefixes removed from its names and strings."""
         if not self._prefixes:
             return reply
         kind = type(reply)
@@ -188,7 +189,7 @@ class Names:
         return reply
 
     def without(self, text: bytes) -> bytes:
-        """Return a string without prefixes."""
+        """Return a string with the prefixes removed."""
         for prefix in self._prefixes:
             text = text.replace(prefix, b"")
         return text
@@ -212,7 +213,7 @@ class Names:
             line += pair
             at += 2
         if not counted:
-            # Like the vendor's, pages are large: a small database fits in one.
+            # As in the vendor's service, pages are large, so that one page holds a small database.
             line += [b"COUNT", b"1000"]
         if not matched and self.keys:
             line += [b"MATCH", self.everything]
@@ -230,7 +231,8 @@ class Names:
         if len(argv) > 2 or (len(argv) == 2 and argv[1].upper() not in (b"ASYNC", b"SYNC")):
             raise CommandError(errors.SYNTAX)
         if not self.keys:
-            # Only one database, even if there are others: FLUSHALL is FLUSHDB (vendor).
+            # FLUSHALL affects only one database, like FLUSHDB, even if the server has others
+            # (vendor).
             return Prepared([b"FLUSHDB", *argv[1:]])
         return self._script(_FLUSH, self.everything)
 
@@ -252,7 +254,8 @@ class Names:
         return Prepared(line)
 
     def _georadius(self, argv: list[bytes]) -> Prepared:
-        # Of several destinations the last one counts; the table's key specs name the first.
+        # If several destinations are given, the last one counts; the table's key specs name the
+        # first.
         at = 6 if argv[0].upper() == b"GEORADIUS" else 5
         line = [argv[0], self.keys + argv[1], *argv[2:]]
         while at < len(line) - 1:
@@ -267,7 +270,7 @@ class Names:
             if self.shared and word.upper() == b"DB" and argv[at + 1] != b"0":
                 raise CommandError(errors.DB_INDEX)
         if self.shared:
-            # The service's one database is the database of the fake, whatever its number.
+            # Drop the option DB: as in the service, a fake has only one database.
             line = argv[:3] + [word for word in argv[3:] if word.upper() not in (b"DB", b"0")]
             return Prepared(line)
         return Prepared(list(argv))
@@ -278,7 +281,7 @@ class Names:
         return Prepared(list(argv))
 
     def _without_block(self, argv: list[bytes]) -> Prepared:
-        # Over REST, a read that could block returns at once.
+        # Remove BLOCK: over REST, a read that could block returns immediately.
         at = 4 if argv[0].upper() == b"XREADGROUP" else 1
         while at < len(argv) - 1:
             word = argv[at].upper()
@@ -336,7 +339,7 @@ _SPECIAL: dict[str, Callable[[Names, list[bytes]], Prepared]] = {
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
-    """Return the declared command or sub-command of a line, or None for an unknown one."""
+    """Return the declared command or sub-command of a line, or None if it is unknown."""
     spec = find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
@@ -344,7 +347,7 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
 
 
 def escaped(text: bytes) -> bytes:
-    """Return a glob pattern that matches only a string itself."""
+    """Return a glob pattern that matches only the string itself."""
     for sign in (b"\\", b"*", b"?", b"[", b"]"):
         text = text.replace(sign, b"\\" + sign)
     return text

@@ -1,8 +1,8 @@
 """Messages that a real server pushes: subscriptions and MONITOR, each read by a thread.
 
-A broken connection is opened again as long as a session listens; messages published in between are
-lost, as for any subscriber of a real server. A session whose user may no longer log in or subscribe
-gets an error and is not connected again.
+A broken connection is reopened as long as a session is subscribed. As for any subscriber of a real
+server, messages published in between are lost. A session whose user may no longer log in or
+subscribe gets an error and is not reconnected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .connection import Link, Login
 
 RECONNECT = 0.2
-"""Seconds between two attempts to reach a server that went away."""
+"""Seconds between two attempts to reconnect."""
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
@@ -29,7 +29,7 @@ _SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
 class _Feed:
-    """A connection whose replies go to ``take`` until ``stop()``."""
+    """A thread that passes the replies on a connection to ``take`` until ``stop()``."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class _Feed:
                     self._refused()
                     return
             except Exception:
-                # A lost connection, a refused one and a missing server are treated alike.
+                # A lost connection, a refused connection and a missing server are all retried.
                 self._stopped.wait(RECONNECT)
 
     def _read(self) -> None:
@@ -94,7 +94,7 @@ class Subscriptions:
         self._patterns: dict[int, list[bytes]] = {}
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
-        """Subscribe a session to a channel or a pattern until ``drop()``."""
+        """Subscribe a session to a channel or a pattern; ``drop()`` ends it."""
         names = self._names()
         confirmed = False
         word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
@@ -110,7 +110,7 @@ class Subscriptions:
                     session.push(Push([bytes(head), name, count]))
                 confirmed = True
                 return
-            # The payload is the client's own; only the names before it carry the prefix.
+            # Remove the prefix only from the names: the payload after them is the client's own.
             *where, payload = rest
             session.push(Push([bytes(head), *map(names.strip, where), payload]))
 
@@ -129,7 +129,7 @@ class Subscriptions:
                 self._patterns.setdefault(id(session), []).append(name)
 
     def drop(self, session: Any) -> None:
-        """Unsubscribe a session from everything."""
+        """Remove all subscriptions of a session."""
         with self._lock:
             feeds = self._feeds.pop(id(session), [])
             self._patterns.pop(id(session), None)
@@ -137,12 +137,12 @@ class Subscriptions:
             feed.stop()
 
     def patterns(self) -> int:
-        """Return the number of patterns that sessions of this process are subscribed to."""
+        """Return the number of patterns to which sessions of this process are subscribed."""
         with self._lock:
             return len({name for names in self._patterns.values() for name in names})
 
     def close(self) -> None:
-        """Unsubscribe every session."""
+        """Remove all subscriptions of every session."""
         with self._lock:
             feeds = [feed for each in self._feeds.values() for feed in each]
             self._feeds.clear()
@@ -151,7 +151,7 @@ class Subscriptions:
 
 
 class Seen:
-    """The client of a command, as far as a line of MONITOR shows it."""
+    """The client that sent a command, with the attributes that a line of MONITOR shows."""
 
     def __init__(self, database: int, address: bytes) -> None:
         self.db = self
@@ -161,7 +161,7 @@ class Seen:
 
 
 class MonitorFeed:
-    """Watchers of all commands; while there are any, one connection monitors the server."""
+    """The watchers of commands. While there are any, one connection runs MONITOR on the server."""
 
     def __init__(self, link: Link, names: Callable[[], Names]) -> None:
         self._link = link
@@ -171,7 +171,7 @@ class MonitorFeed:
         self._feed: _Feed | None = None
 
     def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Add a watcher."""
+        """Add a watcher, which is called with each command."""
         with self._lock:
             self._watchers = (*self._watchers, watcher)
             if self._feed is None:
@@ -209,7 +209,7 @@ class MonitorFeed:
             watcher(at_us, Seen(0, address), argv)
 
     def _own(self, names: Names, database: int, words: bytes) -> bool:
-        # A command without names of this share cannot be attributed to this fake.
+        # A command without names of this share could come from any fake, so it is not shown.
         if names.keys:
             return names.keys in words or names.channels in words
         return database == self._link.database

@@ -1,1 +1,3 @@
-"""Lua scripting: the host of EVAL and FCALL, its sandbox, and the libraries of scripts."""
+"""Lua scripting: the runtime for EVAL and FCALL, its sandbox, and the scripts and function
+libraries.
+"""

@@ -1,7 +1,7 @@
-"""Python functions for the Lua half of the host: numbers as bytes, bit operations, reply objects.
+"""Python functions for the Lua code of the host: numbers as bytes, bit operations, reply objects.
 
-Every function takes and returns plain values and cannot fail on what the Lua half passes, because
-an exception would reach scripts as a Python object.
+Every function takes and returns plain values. None can fail for any value that the Lua code passes,
+because scripts would receive the exception as a Python object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Number = int | float
 
 
 class Boxed:
-    """A double of a reply, wrapped so that Lua returns it unchanged."""
+    """A double in a reply, wrapped in an object that Lua returns unchanged."""
 
     __slots__ = ("value",)
 
@@ -36,7 +36,7 @@ class Boxed:
 
 
 def _bits(number: Number) -> int:
-    """Convert a number to 32 bits as BitOp does: add this constant, take the low bits."""
+    """Convert a number to 32 bits as BitOp does: add a constant, then take the low bits."""
     low: int = struct.unpack_from("<I", struct.pack("<d", number + 6755399441055744.0))[0]
     return low
 
@@ -88,7 +88,7 @@ def _bit_library() -> dict[str, Callable[..., Any]]:
 
 
 def _pack_float(number: Number) -> bytes:
-    """Pack a MessagePack float, in 32 bits where that loses nothing."""
+    """Pack a MessagePack float, in 32 bits if that loses no precision."""
     value = float(number)
     try:
         short = struct.pack(">f", value)
@@ -162,7 +162,7 @@ def _verbatim(text: bytes, format: bytes) -> Verbatim:
 
 
 def callbacks() -> dict[bytes, Callable[..., Any]]:
-    """Return the functions by their names in the Lua half."""
+    """Return the functions by the names that the Lua code uses."""
     table: dict[str, Callable[..., Any]] = {
         "keep_frames": keep_frames,
         "find": lambda text, wanted, start: text.find(wanted, int(start)),

@@ -1,4 +1,4 @@
-"""Failures of scripts, and their error texts: Redis 7.0's (observed), the vendor's where known."""
+"""Errors of scripts. Their messages are Redis 7.0's (observed), or the vendor's if known."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from ..errors import CommandError, one_line
 
 
 class HostLost(Exception):
-    """Lua ran out of memory outside a script, so the runtime is unusable."""
+    """Raised when Lua ran out of memory outside a script, because the runtime is unusable then."""
 
 
 class ScriptFailure(Exception):
-    """An error of a script: ``text`` with its class word, and where it was raised in the script.
+    """An error of a script: ``text`` with its class word, and the line of the script that raised
+    it.
 
-    ``counted`` is true when statistics include it already: the error came from a command that the
-    script called. ``too_long`` is true when the script reached the instruction limit.
+    ``counted`` is true if statistics already include the error, because it came from a command that
+    the script called. ``too_long`` is true if the script reached the instruction limit.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ NO_CHANNEL_PERMISSION = (
     b"the command arguments"
 )
 INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
-FLUSH_WITH_KEY_LOCKING = (  # decided here: the vendor publishes no text
+FLUSH_WITH_KEY_LOCKING = (  # decided here: the vendor publishes no message
     b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
 )
 
@@ -148,17 +149,17 @@ def engine_not_found(engine: bytes) -> bytes:
 
 
 def library_exists(name: bytes) -> bytes:
-    """The error for a library that exists already; that of FUNCTION RESTORE has no quotes."""
+    """The error for a library whose name is taken. The message of FUNCTION RESTORE has no quotes."""
     return b"ERR Library '%b' already exists" % name
 
 
 def library_collides(name: bytes) -> bytes:
-    """The error for a library of a payload that exists already."""
+    """The error for a payload with a library whose name is taken."""
     return b"ERR Library %b already exists" % name
 
 
 def function_exists(name: bytes) -> bytes:
-    """The error for a function that another library has."""
+    """The error for a function whose name another library uses."""
     return b"ERR Function %b already exists" % name
 
 
@@ -183,10 +184,10 @@ def registration_error(text: bytes) -> bytes:
 
 
 def error_reply(text: bytes) -> CommandError:
-    """Return an error reply."""
+    """Return a message as an error reply."""
     return CommandError(one_line(text))
 
 
 def waits_in_script(command: str) -> bytes:
-    """The error for a read that would block a script."""
+    """The error for a command that would block in a script."""
     return f"ERR {command.lower()} command is not allowed with BLOCK option from scripts".encode()

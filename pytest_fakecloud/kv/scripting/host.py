@@ -1,8 +1,8 @@
-"""The Lua runtime of one engine, built when a script first runs.
+"""The Lua runtime of one engine, created when a script first runs.
 
-The sandbox, the libraries and the limits are Lua (``lua/*.lua``). This module loads them, converts
-commands and replies, and keeps incoming values within the runtime's memory, because Lua cannot
-recover from a failed allocation while Python passes it a value.
+The sandbox, the libraries and the limits are written in Lua (``lua/*.lua``). This module loads them
+and converts commands and replies. It also checks that incoming values fit into the runtime's
+memory, because Lua cannot recover from a failed allocation while Python passes it a value.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .replies import BUG, FAILED, Converter, lua_size, words_size
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 _FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 _CALL_WIDTH = 500
-"""The most arguments of one call; more are passed in tables."""
+"""Maximum number of arguments passed directly in a call; more are passed in tables."""
 
 
 class LuaHost:
     """Compiles and runs scripts.
 
-    ``call`` runs a command line of the running script for a protocol version and returns its reply
-    or error. ``may_call`` returns whether the user may run a command line, or an error. ``clock``
-    returns the value of ``os.clock`` in seconds. ``look`` returns the wall-clock time in seconds
-    and is called often while a script runs. ``flags`` are the flags of functions in addition to
-    Redis' own.
+    ``call`` runs a command line for the running script, in a protocol version, and returns its
+    reply or error. ``may_call`` returns whether the user may run a command line, or an error.
+    ``clock`` returns the value of ``os.clock`` in seconds. ``look`` returns the wall-clock time in
+    seconds and is called often while a script runs. ``flags`` are the function flags that are
+    allowed in addition to those of Redis.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class LuaHost:
         return function
 
     def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a compiled script with KEYS and ARGV; raise ``ScriptFailure``."""
+        """Run a compiled script with KEYS and ARGV and return its reply; raise ``ScriptFailure``."""
         count = len(keys) + len(arguments)
         self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
@@ -152,9 +152,9 @@ class LuaHost:
         return self._finish(self._protected(self._call_function, function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
-        """Run the body of a library; return what it registers.
+        """Run the body of a library; return the functions that it registers.
 
-        Each function is a name, the function itself, a description and flags. Raises
+        Each function is a tuple of its name, the function itself, a description and flags. Raises
         ``SyntaxError`` and ``ScriptFailure``.
         """
         self._make_room(len(source) * 8)
@@ -188,7 +188,7 @@ class LuaHost:
             raise HostLost(str(error)) from None
 
     def _make_room(self, size: int) -> None:
-        """Raise ``ScriptFailure`` if values of that size would not fit into Lua's memory."""
+        """Raise ``ScriptFailure`` if values of this size in bytes would not fit into Lua's memory."""
         if size > 2**18:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:
@@ -198,7 +198,7 @@ class LuaHost:
     # -------------------------------------------------------------------------------
 
     def _command(self, *args: Any) -> Any:
-        # An exception must not leave this function: a script could catch it and hold a Python
+        # No exception may leave this function, because a script could catch it and obtain a Python
         # object.
         try:
             kind, value = self._converter.arguments(args)
@@ -226,7 +226,9 @@ class LuaHost:
             return b"ERR internal error", BUG
 
     def _widely(self, ask: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """Return a function that takes its arguments in a table, because a call takes only so many."""
+        """Return a function that takes its arguments in a table, because the number of arguments of
+        a call is limited.
+        """
 
         def ask_widely(table: Any, count: int) -> Any:
             try:
@@ -269,8 +271,11 @@ end
 
 @cache
 def _chunk(name: str) -> bytes:
-    """Return a compiled file of this host; compiling its source takes four times as long."""
-    # Loaded like a module, because a test's fake file system does not contain these files.
+    """Return a compiled Lua file of this host; compiling the source instead takes four times as
+    long.
+    """
+    # Loaded through the import system, because a fake file system in a test does not contain these
+    # files.
     source = get_data(__package__, f"lua/{name}.lua")
     assert source is not None
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
@@ -285,10 +290,12 @@ def _no_attribute(*_: object) -> None:
 
 
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
-    """Return a reply with doubles as floats; Lua would have received a bare float as a number."""
+    """Return a reply with doubles as floats. They were boxed because Lua would convert a bare float
+    to a number.
+    """
     if reply.__class__ is Boxed:
         return double(reply.value)
-    # Iterative, because replies may be nested deeper than Python's recursion limit.
+    # Not recursive, because replies may be nested deeper than Python's recursion limit.
     lists = [reply] if isinstance(reply, list) else []
     while lists:
         items = lists.pop()

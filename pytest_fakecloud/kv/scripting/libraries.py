@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, frozen=True)
 class LibraryFunction:
-    """One function of a library; ``callback`` is what the Lua host runs."""
+    """One function of a library; ``callback`` is the Lua function."""
 
     name: bytes
     callback: Any
@@ -34,13 +34,13 @@ class Library:
 
 
 class Libraries:
-    """Function libraries by name. ``read`` runs a library's source and returns what it registers."""
+    """Function libraries by name. ``read`` runs a library's source and returns the library."""
 
     def __init__(self, read: Callable[[bytes], Library]) -> None:
         self._read = read
         self._libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
-        """Functions by their names in lower case; calls ignore the case of a name."""
+        """Functions by their names in lower case, because calls are case-insensitive."""
 
     def __len__(self) -> int:
         return len(self._libraries)
@@ -87,7 +87,9 @@ class Libraries:
         self.functions.clear()
 
     def dump(self, config: Config, version: str) -> bytes:
-        """Return all libraries as a payload for FUNCTION RESTORE, in a version's format."""
+        """Return all libraries as a payload for FUNCTION RESTORE, in the format of a server
+        version.
+        """
         from ..rdb.payload import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
@@ -110,7 +112,9 @@ class Libraries:
         self.add_all(sources, policy)
 
     def add_all(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries by a policy of FUNCTION RESTORE, all or none."""
+        """Load libraries by a policy of FUNCTION RESTORE (``FLUSH``, ``APPEND`` or ``REPLACE``),
+        all or none.
+        """
         libraries: dict[bytes, Library] = {}
         for source in sources:
             library = self._read(source)
@@ -138,7 +142,7 @@ class Libraries:
         return tuple(library.source for library in self)
 
     def reload(self, sources: tuple[bytes, ...]) -> None:
-        """Replace every library, with fresh global variables."""
+        """Replace all libraries by these, whose global variables start fresh."""
         self.flush()
         for source in sources:
             self._add(self._read(source))

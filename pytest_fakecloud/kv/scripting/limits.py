@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LEVELS = 100
-"""The nesting limit of a script's reply that becomes JSON or a Python value (decided here)."""
+"""Maximum nesting of a script's reply that is converted to JSON or a Python value (decided here)."""
 PORT_LEVELS = 7995
-"""The nesting limit over the Redis protocol, as measured on 7.0.15.
+"""Maximum nesting of a script's reply over the Redis protocol, as measured on 7.0.15.
 
-It counts slots of Lua's stack: an array takes one, a map or a set three, the key of a map four.
+The unit is slots of Lua's stack: an array takes one, a map or a set three, the key of a map four.
 """
 
 
@@ -17,8 +17,9 @@ It counts slots of Lua's stack: an array takes one, a map or a set three, the ke
 class ScriptLimits:
     """Limits of one script (decided here; the service publishes none).
 
-    ``instructions`` of the Lua machine (a coroutine counts as 1,000, a command as 100), ``seconds``
-    of wall-clock time, for work that is not counted in instructions, and ``memory`` in bytes.
+    ``instructions`` limits instructions of the Lua machine (a coroutine counts as 1,000, a command
+    as 100), ``seconds`` wall-clock time, for work that is not counted in instructions, and
+    ``memory`` bytes.
     """
 
     instructions: int = 50_000_000

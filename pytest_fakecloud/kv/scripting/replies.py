@@ -17,9 +17,11 @@ from ..reply import (
 from ..table.syntax import format_double
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
-"""Kinds of a command's result in ``redis.lua``; a result without one is a plain value.
+"""The kinds of results that a command returns to ``redis.lua``; a result without a kind is a plain
+value.
 
-A status, a command's error, an error before any command ran, a bug of this engine.
+In this order: a status, an error of the command, an error before any command ran, a bug of this
+engine.
 """
 
 NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib call"
@@ -27,14 +29,14 @@ BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integer
 
 
 def number_text(number: int | float, *, short: bool = True) -> bytes:
-    """Format a Lua number as a command's argument: in as few digits as needed, or in 17."""
+    """Format a Lua number as a command's argument, with as few digits as needed or with 17 digits."""
     if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
     return format_double(float(number)) if short else b"%.17g" % number
 
 
 def lua_size(value: Any) -> int:
-    """Return roughly the bytes of a value in Lua's memory."""
+    """Return the approximate size of a value in Lua's memory, in bytes."""
     if isinstance(value, bytes | bytearray):
         return len(value) + 24
     if isinstance(value, list):
@@ -43,12 +45,12 @@ def lua_size(value: Any) -> int:
 
 
 def words_size(words: list[bytes]) -> int:
-    """Return roughly the bytes of a list of words in Lua's memory."""
+    """Return the approximate size of a list of words in Lua's memory, in bytes."""
     return 64 + 40 * len(words) + sum(map(len, words))
 
 
 class Converter:
-    """Converts replies into values of one runtime."""
+    """Converts arguments and replies between Lua and Python, for one runtime."""
 
     def __init__(self, runtime: Any, *, short_numbers: bool = True) -> None:
         self._table = runtime.table_from
@@ -70,7 +72,7 @@ class Converter:
         return None, argv
 
     def to_lua(self, reply: Any, resp: int) -> Any:
-        """Return the result of ``redis.call``: a value, or a value and its kind."""
+        """Return the result of ``redis.call``: a plain value, or a value and its kind."""
         kind = reply.__class__
         if kind is int or reply is None or kind is bytes:
             return reply
@@ -97,7 +99,7 @@ class Converter:
         if kind is Bool:
             return int(reply.value) if resp == 2 else reply.value
         if isinstance(reply, bytes | bytearray):
-            return bytes(reply)  # scripts do not see the attribute before a value
+            return bytes(reply)  # Scripts do not see the attribute that precedes a value.
         return self._text(reply, resp)
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:

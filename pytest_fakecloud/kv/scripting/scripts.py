@@ -1,8 +1,8 @@
-"""Scripts of one engine: the cache, and running them.
+"""Scripts of one engine: the script cache, and running scripts.
 
-A script runs atomically: the engine's lock is held, and all its commands see the same time. What it
-wrote before an error stays, as in the real service. Decided here: a script that exceeds its limits
-(``ScriptLimits``) fails like one that raised an error.
+A script runs atomically: the engine's lock is held, and all its commands see the same time. As in
+the real service, writes before an error are kept. Decided here: a script that exceeds its limits
+(``ScriptLimits``) fails like a script that raised an error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
     from .host import LuaHost
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
-"""Commands that are not writes, but rejected in read-only scripts."""
+"""Commands that are not write commands, but are rejected in read-only scripts."""
 _RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
 
 @dataclass(eq=False)
 class Script:
-    """One script: its source, its flags (None without a shebang line) and, once run, its function."""
+    """A script: its source, its flags (None without a shebang line) and, after its first run, its
+    function.
+    """
 
     source: bytes
     body: bytes
@@ -49,7 +51,7 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptingCopy:
-    """Scripts, and the sources of the libraries, as ``Scripting.snapshot()`` copied them."""
+    """Scripts, and the sources of the libraries, as copied by ``Scripting.snapshot()``."""
 
     scripts: dict[bytes, Script]
     libraries: tuple[bytes, ...]
@@ -62,16 +64,16 @@ class Scripting:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries(self._read_library)
-        # A stock server lets scripts run until a client kills them. Only time limits them here, and
-        # generously: a script of one second takes many on a busy machine.
+        # A stock server lets scripts run until a client kills them. Here only time limits them, and
+        # the limit is generous: a script that normally takes a second takes many on a busy machine.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
-        """The limits of a script; a change applies from the next runtime on."""
+        """The limits of a script; a change applies when the next runtime is created."""
         self.denies_nothing = False
         """Whether scripts may call any command (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
         self._host: LuaHost | None = None
         self.running: ScriptRun | None = None
-        """The running script, which other threads read."""
+        """The running script, or None; other threads read it."""
 
     @property
     def vendor(self) -> bool:
@@ -80,9 +82,9 @@ class Scripting:
 
     @property
     def host(self) -> LuaHost:
-        """The Lua runtime."""
+        """The Lua runtime, created on first use."""
         if self._host is None:
-            from .host import LuaHost  # imported late: only scripts need lupa
+            from .host import LuaHost  # Imported here because only scripts need lupa.
 
             flags = (KEY_LOCKING,) if self.vendor else ()
             self._host = LuaHost(
@@ -140,9 +142,9 @@ class Scripting:
         return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether CLIENT PAUSE WRITE delays a line: it may write or publish.
+        """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
 
-        A script is judged by its flags; one without flags may write (specification). Raises
+        A script is judged by its flags; a script without flags may write (specification). Raises
         ``CommandError`` for an invalid shebang line.
         """
         if spec.name not in _RUNS:
@@ -151,17 +153,17 @@ class Scripting:
         return flags is None or b"no-writes" not in flags
 
     def declares_writes(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether a line runs a script with flags that allow writes."""
+        """Return whether a line runs a script whose flags allow writes."""
         if spec.name not in _RUNS:
             return False
         try:
             flags = self._flags_of(spec, argv)
         except CommandError:
-            return False  # the same error is raised when the script runs
+            return False  # Ignore the error here: it is raised again when the script runs.
         return flags is not None and b"no-writes" not in flags
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
-        """Return the flags of the script that a line runs, None for one without."""
+        """Return the flags of the script that a line runs, or None if it has no flags."""
         flags: Collection[bytes] | None = None
         if spec.name == "EVAL":
             flags = script_shebang(argv[1], self.vendor).flags
@@ -198,8 +200,8 @@ class Scripting:
     ) -> Reply:
         """Run a function of a library; raise ``CommandError`` for an unknown name.
 
-        Redis rejects FCALL_RO of a function without the flag ``no-writes``; the vendor runs it and
-        rejects writes.
+        If a function without the flag ``no-writes`` is called by FCALL_RO, Redis rejects the call;
+        the vendor runs the function and rejects writes.
         """
         function = self.libraries.functions.get(name.lower())
         if function is None:
@@ -216,18 +218,22 @@ class Scripting:
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
 
     def snapshot(self) -> ScriptingCopy:
-        """Copy scripts and libraries."""
+        """Return a copy of scripts and libraries."""
         return ScriptingCopy(dict(self.scripts), self.libraries.sources())
 
     def restore(self, saved: ScriptingCopy) -> None:
-        """Restore scripts and libraries; libraries are loaded again with fresh global variables."""
+        """Restore scripts and libraries. Libraries are loaded again, so their global variables
+        start fresh.
+        """
         self.scripts = dict(saved.scripts)
         self.libraries.reload(saved.libraries)
 
     # -- running ---------------------------------------------------------------------------------
 
     def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
-        """Return whether memory is full for a script; raise OOM if its flags say that it writes."""
+        """Return whether memory is full for a script; raise OOM if the script's flags say that it
+        writes.
+        """
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
         if not self.engine.lacks_memory(session):
@@ -260,7 +266,7 @@ class Scripting:
         return reply
 
     def _lose_host(self) -> None:
-        """Replace a broken runtime, and load its libraries into the new one."""
+        """Replace a broken runtime with a new one, and load the libraries into it."""
         self._host = None
         for script in self.scripts.values():
             script.compiled = None
@@ -304,7 +310,7 @@ class Scripting:
         return spec
 
     def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` unless a script may run the line."""
+        """Raise ``CommandError`` unless a script may run the command line."""
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
         if "noscript" in spec.flags and not self.denies_nothing:
@@ -355,10 +361,11 @@ class Scripting:
         run = self.running
         if run is not None:
             if run.killed:
-                return math.inf  # later than any deadline
+                return math.inf  # Later than any deadline, which ends the script.
             if now > run.gives_way_at:
                 run.gives_way_at = now + GIVE_WAY_SECONDS
-                # Lua holds the interpreter lock, so no other thread could run to kill the script.
+                # Release the interpreter lock, which Lua holds: otherwise no other thread could run
+                # to kill the script.
                 give_way()
         return now
 

@@ -20,9 +20,10 @@ _NAME = re.compile(rb"[A-Za-z0-9_]+")
 
 @dataclass(frozen=True)
 class Shebang:
-    """A parsed shebang line; ``body`` is the rest of the source, from its line break on.
+    """A parsed shebang line; ``body`` is the rest of the source, starting with its line break.
 
-    ``flags`` is None without a shebang line; such a script is treated as before flags existed.
+    ``flags`` is None if there is no shebang line; such a script is treated like scripts before
+    flags were introduced.
     """
 
     flags: frozenset[bytes] | None

@@ -1,12 +1,12 @@
 """Replaces tail calls by ordinary calls in a compiled Lua 5.1 chunk.
 
-A tail call drops the frame of the caller, and with it the line number in error messages. A real
-server's functions are written in C, for which Lua keeps the frame; those of this host are written
-in Lua. So ``return redis.call(…)`` becomes a call whose results are then returned, which is the
-same instruction with another operation code.
+A tail call drops the caller's stack frame, and with it the line number in error messages. A real
+server's functions are written in C, and Lua keeps the frame when it calls them; the functions of
+this host are written in Lua. Therefore ``return redis.call(…)`` is changed to an ordinary call
+whose results are then returned, which is the same instruction with another operation code.
 
-Without this, the errors of the most common form of a script differ from the server's: ``return
-redis.call('INCR', 'text')`` lacks `` script: <sha>, on @user_script:1.`` at its end.
+Otherwise the errors of the most common form of a script would differ from the server's: ``return
+redis.call('INCR', 'text')`` would lack `` script: <sha>, on @user_script:1.`` at its end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4
 
 
 def keep_frames(chunk: bytes) -> bytes:
-    """Return a chunk from ``string.dump`` without tail calls."""
+    """Return a chunk from ``string.dump`` with its tail calls replaced."""
     if chunk[:5] != b"\x1bLuaQ" or chunk[9] != 4 or chunk[10] != 8:
-        return chunk  # another build of Lua: only line numbers are lost
+        return chunk  # Another Lua build; only line numbers are lost.
     return bytes(_Chunk(chunk).without_tail_calls())
 
 

@@ -1,9 +1,9 @@
-"""Other clients while a script runs: they wait for its end, are rejected, or stop it.
+"""What other clients can do while a script runs: wait for its end, be rejected, or stop it.
 
-SCRIPT KILL and FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds
-stock Redis answers BUSY to all but a few commands (measured on 7.0). They pass in wall-clock or
-fake time, whichever is faster. The vendor's service has nothing to kill and answers
-NOTBUSY.
+SCRIPT KILL and FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds,
+stock Redis answers BUSY to all commands but a few (measured on 7.0). The threshold is reached in
+wall-clock time or fake time, whichever is faster. The vendor's service has nothing to kill and
+answers NOTBUSY.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
 
 _KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
-"""Commands that kill a script, and whether they kill a function instead."""
+"""Commands that kill a script; the value is whether they kill a function instead."""
 _ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
-"""Commands that run beside a script: of those that real servers run, the ones without shared state.
+"""Commands that run while a script does: those that real servers run then and that use no shared
+state.
 
-The rest wait for the script's end (decided here).
+All others wait for the script's end (decided here).
 """
 GIVE_WAY_SECONDS = 0.005
-"""How long a script runs before other threads get a turn at the interpreter."""
+"""Seconds that a script runs before other threads get a turn at the interpreter."""
 _ASK_SECONDS = 0.02
 _PATIENCE = 0.2
-"""The most wall-clock seconds that ``give_way()`` waits."""
+"""Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
 @dataclass(eq=False, slots=True)
@@ -46,9 +47,9 @@ class ScriptRun:
     keys: frozenset[bytes] | None
     name: bytes
     line: list[bytes] | None
-    """The command line of a function, None for a script."""
+    """The command line that called a function; None for a script."""
     without_memory: bool
-    """Whether memory was full when the script began, so that it may not write."""
+    """Whether memory was full when the script started, so that it may not write."""
     wrote: bool = False
     killed: bool = False
     begun: float = field(init=False)
@@ -73,16 +74,18 @@ class Turns:
         self._engine = engine
         self._vendor = engine.dialect == "vendor"
         self.queued: set[int] = set()
-        """The threads that wait for the lock."""
+        """Identifiers of the threads that wait for the lock."""
         self._taken = threading.Event()
-        """Set when one of them has taken the lock."""
+        """Set when one of the waiting threads has taken the lock."""
 
     def take(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock for a line; return False if the line runs beside a script."""
+        """Take the engine's lock for a line; return False if the line runs without it, beside a
+        script.
+        """
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
-        """Wait for the engine's lock; return False if the line runs beside a script."""
+        """Wait for the engine's lock; return False if the line runs without it, beside a script."""
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
@@ -93,7 +96,8 @@ class Turns:
 
     def give_way(self) -> None:
         """Let a waiting client run first; the caller must not hold the lock."""
-        # A thread that releases a lock and takes it again is faster than those that wait for it.
+        # Wait explicitly, because a thread that releases a lock and takes it again is faster than
+        # the threads that wait for it.
         self._taken.clear()
         if self.queued:
             self._taken.wait(_PATIENCE)
@@ -126,7 +130,8 @@ class Turns:
         """Raise BUSY unless the command may run beside the script."""
         if self._vendor and spec.name in _KILLS:
             return
-        # Even if the script has ended since, a command that needs the lock must not run without it.
+        # Check this even if the script has ended since: a command that needs the lock must not run
+        # without it.
         run = self._engine.scripting.running
         function = run is not None and run.line is not None
         other_kind = run is not None and _KILLS.get(spec.name, function) is not function
@@ -138,7 +143,7 @@ class Turns:
             raise CommandError(errors.busy(function))
 
     def kill(self) -> None:
-        """End the running script; raise NOTBUSY without one, UNKILLABLE if it has written."""
+        """End the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
         run = self._engine.scripting.running
         if run is None or self._vendor:
             raise CommandError(errors.NOT_BUSY)
