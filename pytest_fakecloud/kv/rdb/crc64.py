@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 _POLYNOMIAL = 0x95AC9329AC4BC9B5
-"""0xad93d23594c935a9 with its bits reversed."""
+"""The polynomial 0xad93d23594c935a9 with its bits reversed."""
 _LANES = 4096
 _LANE = 64
 _BLOCK = _LANES * _LANE
-"""The number of bytes from which numpy is faster than a loop over bytes."""
+"""The number of bytes from which on numpy is faster than a loop over bytes."""
 
 
 def _entry(byte: int) -> int:
@@ -38,15 +38,16 @@ def crc64(data: bytes | memoryview, crc: int = 0) -> int:
 
 
 def _block(view: memoryview, crc: int) -> int:
-    """Return the checksum of one block: its lanes in parallel, then joined pairwise.
+    """Return the checksum of one block: the checksums of its lanes are computed in parallel, then
+    joined in pairs.
 
-    The checksum is linear: that of two parts is the first part's, advanced by as many zero bytes as
-    the second part has, XOR the second part's.
+    The checksum is linear. The checksum of two parts is that of the first part, advanced by as many
+    zero bytes as the second part has, XOR the checksum of the second part.
     """
     import numpy as np
 
     table, shifts = _tables()
-    # Two bytes per step.
+    # Each step processes two bytes.
     columns = np.frombuffer(view, "<u2").reshape(_LANES, -1).T.astype(np.uint64)
     columns[:4, 0] ^= np.frombuffer(crc.to_bytes(8, "little"), "<u2")
     found = np.zeros(_LANES, np.uint64)
@@ -58,7 +59,9 @@ def _block(view: memoryview, crc: int) -> int:
 
 
 def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
-    """Apply a linear operator, given as one table for each of the eight bytes."""
+    """Apply a linear operator to checksums. The operator is given as one table for each of the
+    eight bytes.
+    """
     pieces = found.astype("<u8").view("u1").reshape(-1, 8)
     moved = shift[0][pieces[:, 0]]
     for place in range(1, 8):
@@ -68,11 +71,13 @@ def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
 
 @cache
 def _tables() -> tuple[Any, list[Any]]:
-    """Return the table for two bytes, and the operators that advance by one, two, four … lanes."""
+    """Return the table for two bytes, and the operators that advance a checksum by one, two, four …
+    lanes.
+    """
     import numpy as np
 
     table = np.array(_TABLE, np.uint64)
-    # The effect of each byte of a checksum, at each of its eight positions.
+    # The effect of every byte value at each of the eight positions of a checksum.
     values = np.arange(256, dtype=np.uint64)
     shift = np.stack([values << np.uint64(8 * place) for place in range(8)])
     for _ in range(_LANE):

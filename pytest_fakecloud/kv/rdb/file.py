@@ -1,4 +1,4 @@
-"""``.rdb`` files as byte strings."""
+"""Reads and writes ``.rdb`` files, given as byte strings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .source import RdbError, Source
 from .writer import OLDEST, Writer
 
 MAGIC = (b"REDIS", b"VALKEY")
-"""The first bytes of files."""
+"""The magic bytes that a file starts with."""
 _NEWEST = 12
 _NEWEST_VALKEY = 81
 _CHECKED_SINCE = 5
@@ -37,7 +37,7 @@ _AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 2
 
 
 class Record(NamedTuple):
-    """A key of a file."""
+    """A key in a file, with its value and metadata."""
 
     database: int
     key: bytes
@@ -49,7 +49,9 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a file. ``foreign`` has the skipped keys by the name of their type."""
+    """The contents of a file. ``foreign`` lists the keys that were skipped, by the name of their
+    type.
+    """
 
     records: list[Record] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
@@ -57,9 +59,9 @@ class Contents:
 
 
 def read_file(data: bytes) -> Contents:
-    """Read a file of Redis up to version 12 of the format (8.x), or of Valkey up to 9.2.
+    """Read a file in a Redis format up to version 12 (8.x), or of Valkey up to 9.2.
 
-    Raises ``RdbError`` for any other or damaged file.
+    Raises ``RdbError`` for a file in another format or a damaged file.
     """
     version, source = _opened(data)
     found = Contents()
@@ -104,14 +106,14 @@ def read_file(data: bytes) -> Contents:
     if version >= _CHECKED_SINCE:
         sealed = memoryview(data)[: source.at]
         announced = int.from_bytes(source.take(8), "little")
-        # A server that is configured not to compute the checksum writes zero.
+        # The checksum is zero if the server that wrote the file was configured not to compute it.
         if announced and announced != crc64(sealed):
             raise RdbError("the checksum is wrong: the file is damaged")
     return found
 
 
 def _opened(data: bytes) -> tuple[int, Source]:
-    """Return the version of a file, and its contents as a source."""
+    """Return the format version of a file, and its contents as a ``Source``."""
     valkey = data.startswith(MAGIC[1])
     digits = data[6:9] if valkey else data[5:9]
     if not data.startswith(MAGIC) or not digits.isdigit() or len(data) < 9:
@@ -124,7 +126,7 @@ def _opened(data: bytes) -> tuple[int, Source]:
 
 
 def _between_keys(source: Source, code: int, found: Contents) -> None:
-    """Read an entry between keys."""
+    """Read an entry that is not a key."""
     if code == _AUX:
         source.string()
         source.string()
@@ -147,7 +149,9 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
 
 
 def _old_library(source: Source) -> bytes:
-    """Return a library in the format of 7.0's release candidates, which has no first line."""
+    """Read a library in the format of 7.0's release candidates, and return its source with the
+    missing shebang line added.
+    """
     name, engine = source.string(), source.string()
     if source.byte():
         source.string()
@@ -163,10 +167,10 @@ def write_file(
 ) -> bytes:
     """Return a file that every server since Redis 7.0 can load.
 
-    Its version is higher than 10 only if a hash has fields that expire. ``server`` is the version
-    of the writing server. Records must be grouped by database.
+    Its format version is higher than 10 only if a hash has fields that expire. ``server`` is the
+    version of the server that writes the file. Records must be grouped by database.
     """
-    # Without compression, which would take most of the time.
+    # Write without compression, which would take most of the time.
     writer = Writer(config, OLDEST, compress=False)
     head = {b"redis-ver": server.encode(), b"redis-bits": b"64", b"ctime": b"%d" % now_s}
     for name, text in head.items():

@@ -1,4 +1,4 @@
-"""Listpacks: strings and integers packed in one byte string, readable from either end."""
+"""Listpacks: strings and integers packed in a byte string that can be read from either end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..values.integers import canonical_integer
 from .source import RdbError
 
 Entry = bytes | int
-"""A stored element of a packed structure."""
+"""An element of a packed structure."""
 
 _WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
@@ -26,7 +26,7 @@ def texts(entries: Iterable[Entry]) -> list[bytes]:
 
 
 def read_listpack(blob: bytes) -> list[Entry]:
-    """Return the elements of a listpack; raise ``RdbError`` for any invalid byte."""
+    """Return the elements of a listpack; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a listpack has a wrong size or no end")
@@ -73,7 +73,7 @@ def read_listpack(blob: bytes) -> list[Entry]:
 
 
 def write_listpack(entries: Iterable[Entry]) -> bytes:
-    """Return a listpack; strings that are canonical integers are stored as such."""
+    """Return a listpack; strings that are canonical integers are stored as integers."""
     out = bytearray(_HEADER)
     count = 0
     for entry in entries:
@@ -116,11 +116,11 @@ def _integer(number: int) -> bytes:
 
 
 _BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
-"""Sizes from which the length after an entry takes one more byte."""
+"""Sizes from which on the length after an entry takes one more byte."""
 
 
 def _back_length(size: int) -> bytes:
-    """Return the length that follows an entry, which is read backwards.
+    """Encode the length that follows an entry and is read backwards.
 
     It consists of groups of seven bits, the highest first; all but the first have the eighth bit
     set.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_GROWTH = 88
-"""The most output bytes per compressed byte: 3 bytes encode a run of up to 264."""
+"""Maximum number of output bytes per compressed byte: 3 bytes encode a run of up to 264."""
 _FARTHEST = 8192
 _LONGEST = 264
 _LITERALS = 32
@@ -12,8 +12,8 @@ _LITERALS = 32
 def decompress(data: bytes, size: int) -> bytes:
     """Decompress ``data`` to ``size`` bytes; raise ``ValueError`` for invalid data.
 
-    The size is not trusted with memory, but the work continues to the end of ``data``, so compare
-    ``size`` with ``MOST_GROWTH`` first.
+    ``size`` alone allocates no memory, but ``data`` is processed to its end, so compare ``size``
+    with ``MOST_GROWTH`` before the call.
     """
     out = bytearray()
     at, end = 0, len(data)
@@ -39,7 +39,7 @@ def decompress(data: bytes, size: int) -> bytes:
             if start + length <= done:
                 out += out[start : start + length]
             else:
-                # Source and target overlap: the copied bytes repeat.
+                # The source and the target overlap, so the copied bytes repeat.
                 piece = out[start:]
                 out += (piece * (length // len(piece) + 1))[:length]
             done += length
@@ -53,10 +53,10 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 def compress(data: bytes, most: int) -> bytes | None:
-    """Compress ``data`` to at most ``most`` bytes, or return None.
+    """Compress ``data`` to at most ``most`` bytes; return None if it does not fit.
 
-    Matches are those of Redis: the first byte is never a source, the last two are literal, and a
-    result only a few bytes below ``most`` is discarded.
+    Matches are the same as in Redis: the first byte is never a source, the last two are literal,
+    and a result only a few bytes below ``most`` is discarded.
     """
     out = bytearray()
     seen: dict[bytes, int] = {}
@@ -82,10 +82,10 @@ def compress(data: bytes, most: int) -> bytes | None:
         out.append(distance & 255)
         at += length
         literal = at
-        # Later matches can start at the end of this one.
+        # Index the end of this match, so that later matches can start there.
         for place in (at - 2, at - 1):
             seen[data[place : place + 3]] = place
-    # Servers' compressor stops when three more bytes might not fit.
+    # Like the servers' compressor, stop if three more bytes might not fit.
     literals = max(len(data) - 2 - literal, 0)
     if len(out) + literals + literals // _LITERALS + 1 + 3 > most:
         return None
@@ -98,7 +98,7 @@ def _size_of_literals(count: int) -> int:
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
-    """Return how many bytes are equal from both positions on."""
+    """Return how many bytes are equal when reading from the two positions."""
     length = 3
     while length + 8 <= longest and (
         data[start + length : start + length + 8] == data[at + length : at + length + 8]

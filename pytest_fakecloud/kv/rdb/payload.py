@@ -1,4 +1,4 @@
-"""Payloads of DUMP and FUNCTION DUMP: a value or libraries, the format's version, a checksum."""
+"""Payloads of DUMP and FUNCTION DUMP: a value or libraries, the format version, and a checksum."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 FUNCTION = 0xF5
-"""The code before the source of a library."""
+"""The type code that precedes the source of a library."""
 _FOOTER = 10
 SHELL = 1 + _FOOTER
-"""The bytes of a DUMP payload around the value: its type, version and checksum."""
+"""Bytes of a DUMP payload besides the value: its type, format version and checksum."""
 
 
 def dump(value: Any, config: Config, version: int) -> bytes:
-    """Return the payload of a stored value in a version of the format."""
+    """Return the DUMP payload of a stored value in the given format version."""
     writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
     writer.value(None, value)
     return _sealed(writer)
@@ -41,7 +41,7 @@ def _sealed(writer: Writer) -> bytes:
 
 
 def is_sealed(payload: bytes, version: int) -> bool:
-    """Return whether a payload has a supported version, up to the given one, and a valid checksum."""
+    """Return whether a payload has a format version up to the given one, and a valid checksum."""
     return (
         len(payload) >= _FOOTER
         and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
@@ -50,9 +50,10 @@ def is_sealed(payload: bytes, version: int) -> bool:
 
 
 def load(payload: bytes, version: int) -> Any:
-    """Return the value in a sealed payload; raise ``RdbError`` for an invalid one.
+    """Return the value in a payload whose checksum has been checked; raise ``RdbError`` for an
+    invalid value.
 
-    Bytes after the value are ignored, as by real servers.
+    Like real servers, ignore bytes after the value.
     """
     source = Source(payload[:-_FOOTER])
     try:
@@ -62,7 +63,9 @@ def load(payload: bytes, version: int) -> Any:
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
-    """Return the sources in a sealed payload; raise ``RdbError``, or ``TypeError`` for a value."""
+    """Return the library sources in a payload whose checksum has been checked; raise ``RdbError``,
+    or ``TypeError`` if it contains a value.
+    """
     source = Source(payload[:-_FOOTER])
     found = []
     while source.left():

@@ -1,6 +1,6 @@
 """Reads RDB values into the classes of ``kv/values``.
 
-Values that a real server would only tolerate (duplicates in a small hash, a wrong length of a
+Some invalid values that a real server tolerates (duplicates in a small hash, a wrong length of a
 stream) are rejected, because no server writes them and the damage would spread.
 """
 
@@ -23,18 +23,18 @@ from .source import RdbError, Source
 from .ziplist import read_intset, read_ziplist, read_zipmap
 
 VALKEY_9 = 80
-"""The first version of Valkey's own numbering, which no version of Redis reaches."""
+"""The first format version in Valkey's own numbering, which no version of Redis reaches."""
 _DEEPEST_JSON = 512
 
 
 class ForeignType(Exception):
-    """Raised after a value of an unknown module was skipped; reading may continue."""
+    """Raised after skipping a value of an unknown module; reading can continue after it."""
 
 
 def read_value(source: Source, kind: int, version: int) -> Any:
-    """Return a value of an RDB type in a version of the format.
+    """Return a value of an RDB type, in a format version.
 
-    Raises ``RdbError``, or ``ForeignType`` after the value of an unknown module.
+    Raises ``RdbError``, or ``ForeignType`` after skipping the value of an unknown module.
     """
     read = _READERS.get(kind)
     if read is None or version < _SINCE.get(kind, 0):
@@ -180,7 +180,7 @@ def _hash_of_listpack(source: Source) -> HashValue:
 
 
 def _filled_hash(flat: list[bytes]) -> HashValue:
-    """Return a hash of alternating fields and values."""
+    """Return a hash, given its alternating fields and values."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
         raise RdbError("a hash is empty or has a duplicate field")
@@ -212,7 +212,7 @@ def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
 
 
 def _hash_of_valkey_9(source: Source) -> HashValue:
-    """Read each field with its absolute expiry, -1 for none."""
+    """Read each field with its absolute expiry; -1 means none."""
     flat: list[bytes] = []
     expiries = []
     for _ in range(source.count(1)):
@@ -223,7 +223,9 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
-    """Return a hash with an expiry, or 0, for each field."""
+    """Return a hash, given its alternating fields and values and an expiry for each field; 0 means
+    none.
+    """
     found = _filled_hash(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
@@ -246,7 +248,7 @@ def _raw_id(source: Source) -> int:
 
 
 def _stream(source: Source, form: int) -> Stream:
-    """Read a stream of the first, second or third form: Redis 5.0, 7.0 and 7.2."""
+    """Read a stream in the first, second or third format: that of Redis 5.0, 7.0 or 7.2."""
     nodes = []
     for _ in range(source.count()):
         key = source.string()
@@ -262,7 +264,7 @@ def _stream(source: Source, form: int) -> Stream:
         raise RdbError("a stream has a different length, or a higher ID, than it announces")
     max_deleted_id, added = 0, length
     if form >= 2:
-        _id(source)  # the first ID, which the entries contain as well
+        _id(source)  # Skip the first ID, because the entries contain it as well.
         max_deleted_id = _id(source)
         added = source.length()
     stream = Stream.of_nodes([node for node in nodes if node.ids])
@@ -299,7 +301,7 @@ def _node(key: int, entries: list[Entry]) -> Node:
         gone = 0
         for _ in range(live + deleted):
             flags = number()
-            # Differences are stored in 64 bits, so they wrap around.
+            # Differences are stored in 64 bits, so they can wrap around.
             milliseconds = (key >> 64) + number() & SEQUENCE_MAX
             sequence = (key & SEQUENCE_MAX) + number() & SEQUENCE_MAX
             if flags & 2:
@@ -361,7 +363,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module(source: Source) -> JsonValue:
-    """Read a JSON document in the format of RedisJSON: its text is the first item."""
+    """Read a JSON document in the format of RedisJSON, whose first item is the document's text."""
     name = module_name(source.length())
     items = skip_module_items(source)
     if name != JsonValue.type_name:
@@ -375,12 +377,12 @@ def _module(source: Source) -> JsonValue:
 
 
 def module_name(number: int) -> str:
-    """Return the name of nine letters in a module's ID."""
+    """Return the module name, of nine letters, that a module ID contains."""
     return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
 
 
 def module_id(name: str, version: int) -> int:
-    """Return the ID of a module's type: its name and the version of its encoding."""
+    """Return the ID of a module type, given its name and the version of its encoding."""
     number = 0
     for letter in name:
         number = number << 6 | _LETTERS.index(letter)
@@ -388,7 +390,7 @@ def module_id(name: str, version: int) -> int:
 
 
 def skip_module_items(source: Source) -> list[bytes | int]:
-    """Skip the items of a module; return their strings and numbers."""
+    """Read past the items of a module's value; return the strings and numbers among them."""
     items: list[bytes | int] = []
     while True:
         kind = source.length()
@@ -430,4 +432,4 @@ _READERS: dict[int, Callable[[Source], Any]] = {
     25: _hash_of_listpack_since_7_4,
 }
 _SINCE = {20: 11, 21: 11, 22: VALKEY_9, 24: 12, 25: 12}
-"""The first version of each type that is newer than Redis 7.0."""
+"""The format version that introduced each type, for types newer than Redis 7.0."""

@@ -7,24 +7,28 @@ from struct import unpack_from
 from . import lzf
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
-"""The limit in bytes on unpacked strings, and on unpacked packed structures (True), of any data.
+"""Maximum number of bytes to unpack from any data: of strings (False), and of packed structures
+(True).
 
 A packed structure takes more memory than its bytes, because its elements become objects.
 """
 MOST_GROWTH = 20
-"""Unpacked bytes allowed in addition for each byte of the data; servers' own data grow by 2 to 6.
+"""Additional unpacked bytes allowed for each byte of the data; data that servers write grows by 2
+to 6.
 """
 
 
 class RdbError(ValueError):
-    """Data that are not RDB, or of an unsupported form; the message describes the error."""
+    """Raised for data that is not RDB, or is in an unsupported format; the message describes the
+    error.
+    """
 
 
 class Source:
     """A byte string that is read sequentially.
 
-    Every method raises ``RdbError`` for truncated or invalid data. No memory is allocated for an
-    announced size alone.
+    Every method raises ``RdbError`` for truncated or invalid data. No memory is allocated for a
+    size before the data is known to contain that many bytes.
     """
 
     __slots__ = ("_spare", "at", "data")
@@ -37,7 +41,7 @@ class Source:
         }
 
     def left(self) -> int:
-        """Return the number of unread bytes."""
+        """Return the number of bytes that have not been read."""
         return len(self.data) - self.at
 
     def take(self, size: int) -> bytes:
@@ -67,7 +71,7 @@ class Source:
         return found
 
     def length(self) -> int:
-        """Return a length, or another number in the same encoding."""
+        """Return a length, or another number in the encoding of lengths."""
         found, special = self._length()
         if special:
             raise RdbError(
@@ -76,16 +80,20 @@ class Source:
         return found
 
     def count(self, least: int = 0) -> int:
-        """Return a number of elements that the remaining data can hold."""
+        """Return a number of elements; raise ``RdbError`` if the remaining data cannot contain that
+        many.
+        """
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
             raise RdbError(f"{found} elements are announced before byte {self.at}")
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
-        """Return an unpacked string; with ``packed`` it holds a packed structure."""
+        """Return a string, decompressed if necessary; ``packed`` says that it contains a packed
+        structure.
+        """
         data, at = self.data, self.at
-        # Nearly every string has a length of one or two bytes.
+        # Fast path: nearly every string has a length that is encoded in one or two bytes.
         if at + 1 < len(data) and (first := data[at]) < 128:
             if first < 64:
                 start, stop = at + 1, at + 1 + first
@@ -118,7 +126,9 @@ class Source:
             raise RdbError(f"{error}, before byte {self.at}") from None
 
     def _length(self) -> tuple[int, bool]:
-        """Return a number, and whether it is the form of a string instead of a length."""
+        """Return a number, and whether it is the code of a special string encoding instead of a
+        length.
+        """
         first = self.byte()
         kind = first >> 6
         if kind == 0:

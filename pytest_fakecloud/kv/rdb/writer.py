@@ -1,4 +1,4 @@
-"""Writes values of the classes of ``kv/values`` as RDB, in the format of a server's version."""
+"""Writes values of the classes of ``kv/values`` as RDB, in a given format version."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 OLDEST = 10
-"""The version of Redis 7.0, which every later server reads."""
+"""The format version of Redis 7.0, which every later server can read."""
 _STREAMS_WITH_ACTIVITY = _PACKED_SETS = 11
 _EXPIRING_FIELDS = 12
 _MOST_COMPRESSED = 64 * 1024
-"""The size in bytes above which strings are not compressed, because that takes too long."""
+"""Size in bytes above which strings are not compressed, because that takes too long."""
 _SAFE_NODE = 8192
 _ENTRY_ESTIMATE = 8
 _JSON_VERSION = 3
@@ -38,8 +38,8 @@ _JSON_VERSION = 3
 class Writer:
     """Collects RDB data.
 
-    ``config`` determines encodings. ``version`` is that of the format and is raised for values that
-    need a later one. ``compress`` enables the compression of strings.
+    ``config`` determines encodings. ``version`` is the format version; it is raised if a value
+    needs a later one. ``compress`` enables the compression of strings.
     """
 
     def __init__(self, config: Config, version: int, *, compress: bool) -> None:
@@ -49,7 +49,7 @@ class Writer:
         self.version = version
 
     def taken(self) -> bytes:
-        """Return the bytes written since the last call."""
+        """Return the bytes written since the last call of this method."""
         data = b"".join(self._parts)
         self._parts.clear()
         return data
@@ -59,7 +59,7 @@ class Writer:
         self._parts.append(data)
 
     def length(self, number: int) -> None:
-        """Write a length, or another number in the same encoding."""
+        """Write a length, or another number in the encoding of lengths."""
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
@@ -80,7 +80,7 @@ class Writer:
         self._parts.append(bytes(data))
 
     def value(self, key: bytes | None, value: Any) -> None:
-        """Write type, key (None in a payload of DUMP) and value."""
+        """Write a type, a key (None in a payload of DUMP) and a value."""
         if isinstance(value, bytes | bytearray):
             self._begin(0, key)
             self.string(bytes(value))
@@ -238,7 +238,7 @@ def _small(number: int) -> bytes:
 
 
 def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Split a list into nodes, like a server that appends one item at a time."""
+    """Split the items of a list into nodes, like a server that appends one item at a time."""
     most_bytes = NODE_BYTES[max(limit, -5)] if limit < 0 else _SAFE_NODE
     most_items = limit if limit >= 0 else 1 << 62
     node: list[bytes] = []
@@ -253,7 +253,7 @@ def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
 
 
 def _entries(node: Node) -> Iterator[Entry]:
-    """Yield the elements of the listpack for a node of a stream."""
+    """Yield the elements of the listpack that represents a node of a stream."""
     master = node.master
     yield from (len(node.ids), 0, len(master))
     yield from master
@@ -274,5 +274,5 @@ def _entries(node: Node) -> Iterator[Entry]:
 
 
 def _wrapped(difference: int) -> int:
-    """Return a difference of unsigned 64-bit numbers as a signed one."""
+    """Convert a difference of unsigned 64-bit numbers to a signed 64-bit number."""
     return (difference + (1 << 63) & SEQUENCE_MAX) - (1 << 63)

@@ -15,7 +15,7 @@ _CODES = {2: "h", 4: "i", 8: "q"}
 
 
 def read_ziplist(blob: bytes) -> list[Entry]:
-    """Return the elements of a ziplist; raise ``RdbError`` for any invalid byte."""
+    """Return the elements of a ziplist; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < 10 or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a ziplist has a wrong size or no end")
@@ -64,7 +64,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
 
 
 def read_zipmap(blob: bytes) -> list[bytes]:
-    """Return the alternating fields and values of a zipmap; raise ``RdbError``."""
+    """Return the alternating fields and values of a zipmap; raise ``RdbError`` if it is invalid."""
     found: list[bytes] = []
     at, end = 1, len(blob) - 1
     if end < 1 or blob[end] != 0xFF:
@@ -93,7 +93,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
 
 
 def read_intset(blob: bytes) -> list[int]:
-    """Return the integers of an intset; raise ``RdbError`` unless they ascend."""
+    """Return the integers of an intset; raise ``RdbError`` unless they are in ascending order."""
     width, count = int.from_bytes(blob[:4], "little"), int.from_bytes(blob[4:8], "little")
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:
@@ -109,7 +109,7 @@ def read_intset(blob: bytes) -> list[int]:
 
 
 def write_intset(numbers: Sequence[int]) -> bytes:
-    """Return an intset of at least one integer, given in ascending order."""
+    """Return an intset of at least one integer; the integers must be in ascending order."""
     widest = max(-numbers[0] - 1, numbers[-1])
     width = next(width for width in (2, 4, 8) if widest < 1 << 8 * width - 1)
     found = array(_CODES[width], numbers)

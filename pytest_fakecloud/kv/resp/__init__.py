@@ -1,1 +1,1 @@
-"""The database port: the Redis protocol, over the same engine as the REST interface."""
+"""The database port: the Redis protocol for the same engine as the REST interface."""

@@ -1,4 +1,4 @@
-"""Replies that no command returned: of faults, and of SUBSCRIBE in a transaction."""
+"""Replies that do not come from a command: those of faults, and of SUBSCRIBE in a transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..reply import Reply, Status, to_resp
 
 
 class Raw(bytes):
-    """Encoded bytes in the place of a reply."""
+    """Bytes that are already encoded, used in place of a reply."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ def is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
 
 
 def written(reply: Reply, version: int) -> bytes:
-    """Encode a reply; members that are ``Raw`` are encoded already."""
+    """Encode a reply; parts that are ``Raw`` are already encoded and stay unchanged."""
     if is_raw_list(reply):
         parts = [item if isinstance(item, Raw) else to_resp(item, version) for item in reply]
         return b"*%d\r\n" % len(reply) + b"".join(parts)
@@ -28,11 +28,11 @@ def written(reply: Reply, version: int) -> bytes:
 
 
 def as_resp(body: bytes, status: int, version: int) -> bytes:
-    """Encode a fault's answer, which has the form of an HTTP answer.
+    """Encode the response of a fault, which is given in the form of an HTTP response.
 
-    ``{"result": ...}`` becomes that reply; ``{"error": text}``, and any body with a status from 400
-    up, an error (with ``ERR`` in front unless it begins with a class word); any other body a
-    string.
+    ``{"result": ...}`` becomes that reply. ``{"error": text}``, and any body with a status of 400
+    or more, becomes an error (preceded by ``ERR`` unless it starts with a class word). Any other
+    body becomes a string.
     """
     try:
         value = json.loads(body)

@@ -1,4 +1,4 @@
-"""Replies and pushes to one client of the database port, in the order in which it reads them."""
+"""Replies and pushes to one client of the database port, in the order in which they are sent."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from ...http.connection import Connection
 
 SEND_BYTES = 256 * 1024
-"""The most bytes of small replies that are sent together."""
+"""Maximum number of bytes of small replies that are sent together."""
 _PER_MESSAGE = 64
 
 
 class Outbox:
-    """Messages that wait to be sent over a connection, filled under the engine's lock.
+    """Messages to be sent over a connection. They are added under the engine's lock.
 
-    One thread at a time sends. ``limits`` returns the parameter ``client-output-buffer-limit``.
+    Only one thread sends at a time. ``limits`` returns the parameter
+    ``client-output-buffer-limit``.
     """
 
     def __init__(
@@ -35,32 +36,32 @@ class Outbox:
         self._lock = threading.Lock()
         self._over_since_us: int | None = None
         self.sending = threading.Lock()
-        """Held by the thread that uses the socket."""
+        """A lock that is held by the thread that uses the socket."""
         self._flushing = False
-        """Whether a thread of the pool sends pushes; never more than one does."""
+        """Whether a thread of the pool is sending pushes; at most one does at a time."""
         self.held = False
-        """Whether the connection's own thread is about to send."""
+        """Whether the connection's own thread will send soon, so that no other thread needs to."""
 
     def has_unsent(self) -> bool:
-        """Return whether messages wait or are being sent."""
+        """Return whether any message has not been sent completely."""
         return bool(self._messages) or self._flushing
 
     @property
     def is_full(self) -> bool:
-        """Whether more bytes wait than are sent together."""
+        """Whether more bytes are waiting than are sent together."""
         return self.waiting_bytes > SEND_BYTES
 
     def put(self, *parts: bytes) -> None:
-        """Add messages, or the parts of one."""
+        """Add one or more messages, or the parts of a message."""
         with self._lock:
             self._messages += parts
             for part in parts:
                 self.waiting_bytes += len(part) + _PER_MESSAGE
 
     def send(self) -> None:
-        """Send all messages, and leave later ones to other threads."""
-        # In this order: a thread that pushes adds its message before it reads `held`, so one of the
-        # two threads sends it.
+        """Send all messages, and let other threads send later ones."""
+        # Clear `held` before sending: a thread that pushes adds its message before it reads `held`,
+        # so one of the two threads sends the message.
         self.held = False
         self._flush()
 
@@ -82,7 +83,7 @@ class Outbox:
         return now_us - self._over_since_us > seconds * 1_000_000
 
     def send_later(self) -> None:
-        """Send from a thread of the pool, unless one is sending already."""
+        """Send from a thread of the pool, unless one is already sending."""
         with self._lock:
             if self._flushing:
                 return
@@ -90,7 +91,8 @@ class Outbox:
         self._connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
 
     def _flush_pushes(self) -> None:
-        # If the client has disconnected, its own thread notices; nothing can be sent any more.
+        # Ignore a disconnected client: nothing can be sent any more, and its own thread will
+        # notice.
         with suppress(OSError):
             while True:
                 self._flush()
@@ -109,7 +111,9 @@ class Outbox:
                     self._connection.sock.sendall(data)
 
     def _next(self) -> bytes:
-        """Remove the messages to send together: many small ones, or a large one alone."""
+        """Remove and return the messages to send next: many small ones together, or a large one
+        alone.
+        """
         messages = self._messages
         with self._lock:
             data = messages.popleft()
@@ -126,7 +130,9 @@ class Outbox:
 
 @functools.lru_cache(maxsize=16)
 def _of_listeners(text: str) -> tuple[int, int, int]:
-    """Return the limits for subscribers: the hard limit, the soft limit and its seconds."""
+    """Return the limits for subscribers: the hard limit, the soft limit, and the seconds for which
+    the soft limit may be exceeded.
+    """
     words = text.split()
     most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
     return most, soft, seconds

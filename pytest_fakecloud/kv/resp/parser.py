@@ -1,6 +1,6 @@
-"""Parses commands from the bytes of a connection, without knowing sockets.
+"""Parses commands from the bytes of a connection, without using sockets.
 
-The first byte of each command distinguishes two forms: the Redis protocol (``*`` and a count) and
+The first byte of a command distinguishes two forms: the Redis protocol (``*`` and a count) and
 inline commands (words on a line, quoted as in a shell).
 """
 
@@ -13,21 +13,26 @@ from typing import Literal
 from ..algorithms.quoting import split_words
 
 LINE_LIMIT = 64 * 1024
-"""The limit in bytes on an inline command, and on a line with a count or a length."""
+"""Maximum length in bytes of an inline command, and of a line with a count or a length."""
 COUNT_LIMIT = 2**31 - 1
 WORD_BYTES = 64
-"""The overhead per word that counts towards the size limit of a command."""
+"""Bytes of overhead that each word adds to the size of a command when it is compared with the
+limit.
+"""
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
-"""The limit on announced lengths before a client has logged in."""
+"""Maximum length of a word that a client may announce before it has logged in."""
 
-# Counts that are allowed under any limit, in the form that clients send.
+# Counts and lengths that no limit rejects, in the form that clients send. They are parsed without
+# further checks.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
 
 class ProtocolFault(Exception):
-    """Bytes that are not a command; ``text`` is the error reply, after which the connection ends."""
+    """Raised for bytes that are not a command; ``text`` is the error reply, after which the
+    connection ends.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -35,10 +40,11 @@ class ProtocolFault(Exception):
 
 
 def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
-    """Return the protocol of a connection's first bytes, None while they are ambiguous.
+    """Return the protocol that a connection's first bytes belong to, or None if more bytes are
+    needed.
 
-    The Redis protocol begins with ``*``; a first line that ends in `` HTTP/1.x`` is REST; anything
-    else is an inline command (specification).
+    The Redis protocol begins with ``*``; if the first line ends in `` HTTP/1.x``, it is REST;
+    anything else is an inline command (specification).
     """
     if begun[:1] == b"*":
         return "native"
@@ -52,10 +58,10 @@ def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
 class CommandReader:
     """Splits received bytes into command lines, in time proportional to their size.
 
-    ``known`` returns whether the client has logged in; before that it may announce at most ten
+    ``known`` returns whether the client has logged in; before that, it may announce at most ten
     words of 16 KiB. ``longest`` returns the limit in bytes on a word (``proto-max-bulk-len``),
-    ``most`` that on a command (``client-query-buffer-limit``). Neither limit is ever below ten
-    words of 999 bytes.
+    ``most`` the limit on a command (``client-query-buffer-limit``). Neither limit is ever lower
+    than ten words of 999 bytes.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class CommandReader:
         self._words: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Add bytes that were received."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
@@ -83,13 +89,13 @@ class CommandReader:
 
     @property
     def pending(self) -> bool:
-        """Whether part of an incomplete command was received."""
+        """Whether part of an incomplete command has been received."""
         return self._at < len(self._buffer) or self._missing > 0
 
     def next(self) -> list[bytes] | None:
         """Return the next command line, or None if it is incomplete; raise ``ProtocolFault``.
 
-        Empty commands (an empty line, ``*0``) are skipped.
+        Empty commands (an empty line, or ``*0``) are skipped.
         """
         while True:
             if not self._missing:
@@ -118,7 +124,9 @@ class CommandReader:
             return words
 
     def _read_short(self) -> list[bytes] | None:
-        """Return a complete command of few short words, the usual case, or None for any other."""
+        """Return the next command if it is complete and has only a few short words, which is the
+        usual case; otherwise return None.
+        """
         buffer = self._buffer
         announced = _FEW.match(buffer, self._at)
         if announced is None:
@@ -161,7 +169,7 @@ class CommandReader:
         return True
 
     def _read_words(self) -> bool:
-        """Read words of the current command; return whether it is complete."""
+        """Read further words of the current command; return whether it is complete."""
         buffer, words = self._buffer, self._words
         longest, most = self._longest(), self._most()
         while self._missing:
@@ -179,10 +187,11 @@ class CommandReader:
             else:
                 with memoryview(buffer) as view:
                     words.append(bytes(view[start:end]))
-            # Like the server, skip two bytes for the line break without checking them.
+            # Like a real server, skip the two bytes of the line break without checking them.
             self._at = end + 2
             if self._at == len(buffer):
-                # Do not keep a second copy of a large word while its command runs.
+                # Discard the received bytes now, so that no second copy of a large word is kept
+                # while its command runs.
                 buffer = self._buffer = bytearray()
                 self._at = 0
             self._held += length + WORD_BYTES

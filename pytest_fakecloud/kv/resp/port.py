@@ -1,14 +1,14 @@
 """The database port: the Redis protocol, and REST as plain HTTP, for the same data.
 
-The first bytes of a connection determine its protocol (specification). A connection of the Redis
+The first bytes of a connection determine its protocol (specification). A connection with the Redis
 protocol has a session, a thread that reads and runs its commands in order, and an outbox for
-replies and pushes. Every command is recorded in the journal and passes through the faults, like a
-request:
+replies and pushes. Like a request, every command is recorded in the journal and can be affected by
+faults:
 
 - ``answer(status, body)`` sends an error; a body ``{"result": …}`` sends that reply. In a
   transaction it acts like an error of the server: EXEC answers EXECABORT.
 - ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect the connection as they
-  affect an HTTP one; ``delay`` and ``call`` are the same (decided here).
+  affect an HTTP connection; ``delay`` and ``call`` work as they do for HTTP (decided here).
 - No fault makes a command arrive twice: a client may send it again over a new connection.
 """
 
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 LARGE = 1024 * 1024
-"""The size in bytes of a command or reply above which the journal keeps only its beginning."""
+"""Of a command or reply with more bytes than this, the journal keeps only the beginning."""
 HANG_SECONDS = 60.0
-_SHOWN = 256  # words of a large command, and bytes of each, that the journal keeps
+_SHOWN = 256  # Words of a large command, and bytes of each word, that the journal keeps.
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 RESP_TYPE = "application/x-resp"
 
@@ -73,12 +73,13 @@ _LISTENER_WORDS = (
 )
 _LISTENER_MAY = frozenset(_LISTENER_WORDS.split())
 _UNCOUNTED = frozenset({"connection", "transactions"})
-"""Groups of commands that do not count towards the daily limit, because REST has no such requests.
+"""Groups of commands that do not count towards the daily limit, because REST has no equivalent
+requests.
 """
 
 
 class DatabasePort:
-    """Serves every connection of one database port; ``serve()`` is the protocol of its mount."""
+    """Serves the connections of a database port. ``serve()`` is called for each connection."""
 
     def __init__(self, engine: Engine, app: KVApp) -> None:
         self.engine = engine
@@ -120,7 +121,7 @@ class DatabasePort:
         return port == self.mount.port or is_free(self.mount.host, port)
 
     def wake(self) -> None:
-        """End every wait, because the port closes or its connections are closed."""
+        """End every wait, because the port is closing or its connections are being closed."""
         with self._lock:
             clients = list(self._open)
         for client in clients:
@@ -129,7 +130,7 @@ class DatabasePort:
 
 
 class PortConnection:
-    """One client of the Redis protocol."""
+    """A connection of one client that uses the Redis protocol."""
 
     def __init__(self, port: DatabasePort, connection: Connection) -> None:
         self.engine = port.engine
@@ -184,8 +185,8 @@ class PortConnection:
             data = receive(READ_BYTES)
 
     def _receive_secured(self, size: int) -> bytes:
-        # A TLS connection cannot be read by one thread while another writes, and a push may come at
-        # any time: so read only when data are available.
+        # Read only when data is available: one thread cannot read a TLS connection while another
+        # writes to it, and a push may be written at any time.
         sock = self.connection.sock
         assert isinstance(sock, ssl.SSLSocket)
         with selectors.DefaultSelector() as selector:
@@ -196,7 +197,7 @@ class PortConnection:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
-        """Run every complete command; return False if the connection is to end."""
+        """Run every complete command; return False if the connection must be closed."""
         session = self.session
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
@@ -213,13 +214,14 @@ class PortConnection:
             if not self._take(argv):
                 return False
             if self._outbox.is_full:
-                # A few bytes of commands can request any amount of replies.
+                # Send replies now and then, because a few bytes of commands can request any amount
+                # of replies.
                 self._outbox.send()
                 self._outbox.held = True
         return False
 
     def _take(self, argv: list[bytes]) -> bool:
-        """Record one command and apply faults; return False if the connection is to end."""
+        """Record a command, apply faults and run it; return False if the connection must be closed."""
         app = self.app
         size = sum(map(len, argv))
         line = without_secrets(argv)
@@ -242,8 +244,8 @@ class PortConnection:
             app.clock.settle()
             self._wait_for_pause(argv)
             if self._signal.closed:
-                # The connection was closed while the command waited, so it never reaches the
-                # engine.
+                # The connection was closed while the command waited, so the command never reaches
+                # the engine.
                 call.outcome = "dropped"
                 return False
             if not app.faults.active:
@@ -260,7 +262,8 @@ class PortConnection:
             if isinstance(response, Answer) and response.content_type != RESP_TYPE:
                 response = self._injected(argv, response, mode)
         except BaseException as error:
-            # This includes pytest.fail() in a callback, because this thread belongs to the hub.
+            # This includes the exception of pytest.fail() in a callback, because pytest does not
+            # see exceptions in this thread.
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self.session.aborted = True
@@ -279,10 +282,12 @@ class PortConnection:
         return Answer(data, status, (), RESP_TYPE)
 
     def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
-        """Return a fault's answer as a reply, and change the connection's state as a server would.
+        """Return a fault's response as a reply, and change the connection's state as a real server
+        would.
 
         An error while queueing makes EXEC fail, and EXEC always ends the transaction. Raises
-        ``ContractError`` for a reply other than an error to a command that a server would queue.
+        ``ContractError`` if a command that a server would queue is to get a reply other than an
+        error.
         """
         session = self.session
         data = _as_resp(answer, session.resp)
@@ -311,7 +316,9 @@ class PortConnection:
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _answer(self, request: Request, response: Response) -> bool:
-        """Send the answer after faults were applied; return False if the connection is to end."""
+        """Send the response after faults were applied; return False if the connection must be
+        closed.
+        """
         call = request.call
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
@@ -339,10 +346,10 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
-        """Run a command; return its status, as of a request, and its encoded reply.
+        """Run a command; return its status, in terms of HTTP, and its encoded reply.
 
-        With ``put`` the reply is put into the outbox under the engine's lock, so that no push of a
-        later command precedes it; of a large reply, the beginning is returned.
+        With ``put``, the reply is added to the outbox under the engine's lock, so that no push of a
+        later command precedes it. Only the beginning of a large reply is returned.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
@@ -375,7 +382,7 @@ class PortConnection:
                 rejection = self._rejection(spec, argv)
                 if rejection is not None:
                     session.last_command = spec.full_name
-                    # A command that is rejected while queueing discards the transaction
+                    # If a command is rejected while queueing, the transaction will be discarded
                     # (specification).
                     session.aborted = True
                     return rejection
@@ -384,10 +391,10 @@ class PortConnection:
             return error
 
     def _rejection(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
-        """Return the error for a command that the connection's state or a limit rejects, or None."""
+        """Return the error if the connection's state or a limit rejects a command, otherwise None."""
         session = self.session
         if not spec.least <= len(argv) <= spec.most:
-            return None  # the engine reports it
+            return None  # The engine reports this error.
         if self._listens() and spec.name not in _LISTENER_MAY:
             return CommandError(errors.listeners_may_not(spec.full_name))
         if session.monitor is not None and (spec.write or spec.readonly):
@@ -424,7 +431,7 @@ class PortConnection:
             data = b""
         elif session.reply_mode == "off":
             data = b""
-        # Invalidation messages for a client's own change follow its reply.
+        # Send invalidation messages for a client's own change after its reply.
         data += b"".join(self._late)
         self._late.clear()
         if put and data:
@@ -432,7 +439,7 @@ class PortConnection:
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _put_large(self, reply: Reply) -> bytes:
-        """Send a reply without copying its large strings; return what the journal keeps."""
+        """Send a reply without copying its large strings; return the part that the journal keeps."""
         parts = resp_parts(reply, self.session.resp)
         self._outbox.put(*parts, b"".join(self._late))
         self._late.clear()
@@ -440,7 +447,7 @@ class PortConnection:
         return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
 
     def _with_confirmations(self, reply: Reply) -> Reply:
-        # Inside a transaction, the confirmations of SUBSCRIBE take the place of its reply.
+        # In a transaction, the confirmations of SUBSCRIBE replace its reply.
         said, self._confirmations = self._confirmations, []
         if not isinstance(reply, list):
             return reply
@@ -450,7 +457,7 @@ class PortConnection:
         ]
 
     def _wait(self, waiter: Waiter) -> Reply:
-        """Wait on the clock for the keys of a blocking command."""
+        """Wait on the clock until a key of a blocking command changes."""
         engine = self.engine
         self._outbox.send()
         self._waiter = waiter
@@ -472,7 +479,9 @@ class PortConnection:
         return NO_REPLY if self.session.closing else reply
 
     def _has_gone(self) -> bool:
-        """Return whether the client has closed its side, perhaps after sending further commands."""
+        """Return whether the client has closed its side of the connection, perhaps after sending
+        further commands.
+        """
         sock = self.connection.sock
         if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
             return False
@@ -487,7 +496,7 @@ class PortConnection:
         return self._gone
 
     def _wait_for_pause(self, argv: list[bytes]) -> None:
-        """Delay the command while CLIENT PAUSE lasts."""
+        """Delay the command while a CLIENT PAUSE applies to it."""
         engine = self.engine
         if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
             return
@@ -497,12 +506,12 @@ class PortConnection:
             return None if held and not self._signal.closed else True
 
         self._outbox.send()
-        # With a frozen clock the wait ends like any wait.
+        # Register this wait, so that it ends like any other wait if the clock is frozen.
         engine.pauses.held.add(self.session.id)
         try:
             with self.connection.watched(self._signal.close):
                 until_us = 0
-                # Another pause may have extended this one.
+                # Check again, because another pause may have extended this one.
                 while until_us < engine.pauses.held_until_us and not resumed():
                     until_us = engine.pauses.held_until_us
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
@@ -513,7 +522,7 @@ class PortConnection:
     # -- what others do to it --------------------------------------------------------------------
 
     def _push(self, message: list[Any]) -> None:
-        """Queue a pushed message; called under the engine's lock, by any thread."""
+        """Queue a pushed message. Called under the engine's lock, from any thread."""
         engine, session = self.engine, self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
             self._confirmations.append(message)
@@ -536,7 +545,9 @@ class PortConnection:
             self._outbox.send_later()
 
     def _cut(self) -> None:
-        """Close the connection from another thread: CLIENT KILL, or the user was removed."""
+        """Close the connection from another thread, because of CLIENT KILL or because the user was
+        removed.
+        """
         self.session.closing = True
         self.wake()
         if not self._outbox.held:
@@ -551,7 +562,7 @@ class PortConnection:
             waiter.signal.close()
 
     def abandon(self) -> None:
-        """Forget the session of an ended connection."""
+        """Discard the session of a connection that has ended."""
         self.session.deliver = None
         self.session.wake = None
         self.session.has_left = None
@@ -560,9 +571,9 @@ class PortConnection:
 
 
 def _follows_reply(message: list[Any]) -> bool:
-    """Return whether a message that a client caused itself follows its reply."""
+    """Return whether a message that the client itself caused is sent after the reply."""
     if not isinstance(message, Push):
-        return True  # a line of MONITOR
+        return True  # A line of MONITOR.
     return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
 
 

@@ -1,4 +1,4 @@
-"""The formats of REST answers: JSON with plain or base64 strings, or RESP2."""
+"""The formats of REST responses: JSON with plain or base64 strings, or RESP2."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BINARY = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The format in which a request wants its answer."""
+    """The format in which a request wants its response."""
 
     base64: bool
     resp2: bool
 
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
-        """Answer a single command."""
+        """Return the response to a single command."""
         if _is_large(size_of(reply)):
             parts = resp_parts(reply) if self.resp2 else large.result(reply, self.base64)
             return self._in_pieces(parts, headers)
@@ -31,7 +31,7 @@ class Format:
         return self._whole(body, headers)
 
     def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
-        """Answer several commands, whose replies have ``size`` bytes of strings."""
+        """Return the response to several commands, whose replies contain ``size`` bytes of strings."""
         if _is_large(size):
             if self.resp2:
                 parts = (part for reply in replies for part in resp_parts(reply))
@@ -42,7 +42,7 @@ class Format:
         return self._whole(self._envelopes(replies), headers)
 
     def error(self, error: CommandError) -> Answer:
-        """Answer a command that failed."""
+        """Return the response to a command that failed."""
         if self.resp2:
             return Answer(to_resp(error), 400, (), _BINARY)
         return Answer({"error": str(error)}, 400)
@@ -70,7 +70,7 @@ class Format:
 
 
 def _is_large(size: int) -> bool:
-    """Return whether a reply is sent in pieces; raise ``RestError`` for one that is too large."""
+    """Return whether a reply is sent in pieces; raise ``RestError`` if it is too large to be sent."""
     if size > LARGEST:
         raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
     return size > STREAMED
@@ -88,6 +88,6 @@ def format_of(request: Request) -> Format:
 
 
 def option(request: Request, name: str) -> str:
-    """Return a header by its vendor's or its neutral name, ``""`` if it is missing."""
+    """Return a header, given by its vendor's name or its neutral name; ``""`` if it is missing."""
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()

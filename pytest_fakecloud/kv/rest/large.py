@@ -1,4 +1,4 @@
-"""Large replies as pieces of JSON, so that memory never holds a second copy of one."""
+"""Large replies as pieces of JSON, so that memory never contains a second copy of a reply."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..errors import CommandError
 from ..reply import Reply, to_json
 
 _PIECE = 3 * 2**16
-"""Bytes of a string per piece: a multiple of three, which base64 needs."""
+"""Bytes of a string per piece: a multiple of three, as base64 requires."""
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces, without copying a large part."""
+    """Yield the same bytes in pieces of moderate size, without copying a large part."""
     for part in parts:
         for at in range(0, len(part), _PIECE):
             yield part[at : at + _PIECE]
 
 
 def result(reply: Reply, base64: bool) -> Iterator[bytes]:
-    """Yield the JSON of a single command's answer."""
+    """Yield the JSON response to a single command."""
     yield b'{"result":'
     yield from _value(reply, base64)
     yield b"}"
 
 
 def envelopes(replies: list[Reply], base64: bool) -> Iterator[bytes]:
-    """Yield the JSON of the answer to several commands."""
+    """Yield the JSON response to several commands."""
     separator = b"["
     for reply in replies:
         yield separator

@@ -1,6 +1,6 @@
 """Command lines in HTTP requests: path segments, query parameters, JSON bodies.
 
-It also has the fields of a command line that the journal records, and how tests match them.
+It also defines which parts of a command line the journal records, and how tests match them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..table.registry import COMMANDS
 
 
 class _Command(Sort):
-    """A command's name in any case, with or without that of the sub-command."""
+    """Matches a command's name case-insensitively, with or without the name of its sub-command."""
 
     expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
 
@@ -45,7 +45,9 @@ class _Command(Sort):
 
 
 class _Lines(Sort):
-    """Command lines, matched one by the list of its words, or all by the list of such lists."""
+    """Matches command lines: a single line given as a list of its words, or all lines given as a
+    list of such lists.
+    """
 
     expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
 
@@ -84,7 +86,9 @@ def _names_an_index(command: str) -> bool:
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
-    """Return the journal's fields of command lines: ``command`` (names), ``words``, ``index``."""
+    """Return the fields that the journal records for command lines: ``command`` (names), ``words``,
+    ``index``.
+    """
     return {
         "command": [command_name(line) for line in lines],
         "words": lines,
@@ -93,7 +97,7 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
 
 
 def command_name(words: Sequence[str]) -> str:
-    """Return the name of a command line in upper case, including a sub-command's."""
+    """Return the name of a command line in upper case, with the sub-command if there is one."""
     name = words[0].upper()
     spec = COMMANDS.get(name)
     has_child = spec is not None and spec.subcommands is not None and len(words) > 1
@@ -101,7 +105,9 @@ def command_name(words: Sequence[str]) -> str:
 
 
 class _Number(str):
-    """The source of a JSON number; only error messages distinguish it from a JSON string."""
+    """The source text of a JSON number. The type distinguishes it from a JSON string in error
+    messages.
+    """
 
     __slots__ = ()
 
@@ -110,7 +116,8 @@ def _refused_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a number of 5,000 digits is harmless.
+# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a number of 5,000 digits does no
+# harm.
 _decode = json.JSONDecoder(
     parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
 ).decode
@@ -161,8 +168,8 @@ def _line(items: Any, what: str) -> list[bytes]:
 def command_of_body(body: bytes) -> list[bytes]:
     """Return the command line in a JSON array.
 
-    Strings and numbers keep their text, booleans become the words ``true`` and ``false``; null and
-    nested values are rejected. Raises ``RestError`` 400.
+    Strings and numbers keep their text, and booleans become the words ``true`` and ``false``; null
+    and nested values are rejected. Raises ``RestError`` 400.
     """
     return _line(_json(body), "the body")
 
@@ -175,7 +182,7 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
     if all(type(line) is list for line in lines):
-        # A shortcut for the usual case that every argument is a string.
+        # Fast path for the usual case that every argument is a string.
         with suppress(AttributeError, UnicodeEncodeError):
             found = [[item.encode() for item in line] for line in lines]
             if all(found):
@@ -184,10 +191,11 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
 
 
 def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
-    """Return the command line of a path: its segments, then the body, then the query.
+    """Return the command line in a path: its segments, followed by the body and the query
+    parameters.
 
-    Segments are decoded after splitting. A query parameter adds its name and its value, only its
-    name when the value is empty (``NX=``), and nothing for ``_token``.
+    The path is split before its segments are decoded. A query parameter adds its name and its
+    value, only its name if the value is empty (``NX=``), and nothing for ``_token``.
     """
     segments = raw.split("/")
     if len(segments) > 1 and not segments[-1]:

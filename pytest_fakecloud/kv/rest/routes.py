@@ -1,4 +1,4 @@
-"""The REST interface: routes, tokens, limits and answers."""
+"""The REST interface: routes, tokens, limits and responses."""
 
 from __future__ import annotations
 
@@ -53,18 +53,19 @@ class Credentials:
 
     @cached_property
     def read_only(self) -> str:
-        # Created on demand, because most tests do not use it; of two threads both get the same one.
+        # The read-only token, created on first use, because most tests do not use it. If two
+        # threads create it at the same time, both get the same token.
         made: str = vars(self).setdefault("read_only", new_token())
         return made
 
 
 class KVApp(App):
-    """The service as an HTTP app.
+    """The key-value service as an HTTP application.
 
-    ``engine`` returns the engine when it is needed. ``credentials`` are the default tokens,
-    ``limits`` the limits of requests, ``interruptions`` the interruptions of pipelines. ``int_text`` is
-    the word in the error about values that are not integers: stock servers write ``integer``, the
-    vendor's documentation ``int``.
+    ``engine`` is a function that returns the engine. ``credentials`` are the default tokens,
+    ``limits`` the limits of requests, ``interruptions`` the interruptions of pipelines.
+    ``int_text`` is the word in the error about values that are not integers: stock servers write
+    ``integer``, the vendor's documentation ``int``.
     """
 
     service: ClassVar[str] = "kv"
@@ -100,7 +101,7 @@ class KVApp(App):
         return self._find_engine()
 
     def routes(self) -> list[Route]:
-        """Return the four forms of commands, and the three streams."""
+        """Return the routes for the four forms of commands and the three streams."""
         return [
             Route("POST PUT", "/", "command", self.body_command),
             Route("GET HEAD", "/", "command", self.no_command),
@@ -113,7 +114,7 @@ class KVApp(App):
         ]
 
     def refused(self, status: int, reason: str) -> None:
-        """Record a malformed request, with a hint for a client of the Redis protocol."""
+        """Record a malformed request, with a hint if it looks like the Redis protocol."""
         if status == 400 and "method" in reason:
             reason += "; a Redis client connects to database_url"
         super().refused(status, reason)
@@ -121,7 +122,7 @@ class KVApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> User:
-        """Return the user of the bearer token, or of the query parameter ``_token``."""
+        """Return the user that the bearer token, or the query parameter ``_token``, belongs to."""
         token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
         if same(token, self.credentials.standard):
@@ -134,21 +135,22 @@ class KVApp(App):
         return user
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Render an error as ``{"error": text}``."""
+        """Return an error response: ``{"error": text}``."""
         return Answer({"error": error.message}, error.status, error.headers)
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Answer 405 to methods other than HEAD, GET, POST and PUT (specification)."""
+        """Return status 405 for methods other than HEAD, GET, POST and PUT (specification)."""
         headers = [("Allow", ", ".join(METHODS.split()))]
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the recorded fields of a request: ``command``, ``words``, ``index``, ``encoding``.
+        """Return the fields that the journal records: ``command``, ``words``, ``index``,
+        ``encoding``.
 
-        ``command`` has the names of its commands in upper case, with sub-commands (``"XGROUP
-        CREATE"``), ``words`` the command lines as strings, ``index`` the searched indexes,
-        ``encoding`` the encoding of strings in the answer. A method that the service does not have
-        makes no command, so nothing is recorded.
+        ``command`` contains the names of the request's commands in upper case, with sub-commands
+        (``"XGROUP CREATE"``); ``words`` the command lines as strings; ``index`` the searched
+        indexes; ``encoding`` the encoding of strings in the response. A request with a method that
+        the service does not support contains no command, so nothing is recorded.
         """
         if not request.route:
             return {}
@@ -157,7 +159,7 @@ class KVApp(App):
         elif request.path == "/":
             lines = [command_of_body(request.body)]
         else:
-            # Requests for a stream have no arguments in their body.
+            # Ignore the body: the arguments of a stream are in its path.
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
@@ -165,25 +167,27 @@ class KVApp(App):
         return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
-        """Return the names of routes, commands and sub-commands."""
+        """Return the names of all routes, commands and sub-commands."""
         return (*super().words(), "database-port", *COMMANDS)
 
-    # Replies consist of plain JSON values.
+    # Replies can be written directly, because they consist of plain JSON values.
     dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
 
     # -- single commands -------------------------------------------------------------------------
 
     def body_command(self, request: Request) -> Answer | Stream:
-        """Handle POST / with a JSON array: one command."""
+        """Serve POST / with a JSON array: a single command."""
         wanted = format_of(request)
         return self._single(request, command_of_body(request.body), wanted)
 
     def no_command(self, request: Request) -> Answer:
-        """Reject GET /, which names no command."""
+        """Reject GET /, which contains no command."""
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:
-        """Handle /<command>/<arg>/…: one command; body and query are further arguments."""
+        """Serve /<command>/<arg>/…: a single command; the body and the query contain further
+        arguments.
+        """
         wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, line, wanted)
@@ -203,7 +207,7 @@ class KVApp(App):
         return wanted.reply(self.with_int_text(reply), self._headers(request))
 
     def _guards(self, request: Request) -> bool:
-        """Return whether a limit could be exceeded: no command is larger than its request."""
+        """Return whether the request could exceed a limit: no command is larger than its request."""
         if self._counts:
             return True
         size = self.limits.max_request_size
@@ -226,7 +230,7 @@ class KVApp(App):
     # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer | Stream:
-        """Run commands in order; other clients' commands may run in between (specification)."""
+        """Run commands in order; other clients' commands may run between them (specification)."""
         wanted = format_of(request)
         lines = self._lines(request)
         session = self._session(request)
@@ -248,7 +252,7 @@ class KVApp(App):
                         self._admit_one(line)
                     reply = execute(session, line)
                     size += size_of(reply)
-                    # The whole answer will be rejected as too large, so this reply need not be
+                    # The whole response will be rejected as too large, so this reply need not be
                     # kept.
                     replies.append(reply if size <= LARGEST else None)
                 except CommandError as error:
@@ -259,7 +263,9 @@ class KVApp(App):
         return wanted.replies(replies, size, self._headers(request))
 
     def multi_exec(self, request: Request) -> Answer | Stream:
-        """Run commands as one transaction; a discarded one has a single error (specification)."""
+        """Run commands as one transaction; a discarded transaction returns a single error
+        (specification).
+        """
         wanted = format_of(request)
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
@@ -286,7 +292,7 @@ class KVApp(App):
             for line in lines:
                 try:
                     if line[0].upper() == b"EXEC":
-                        # The request itself is the transaction, so a command cannot end it.
+                        # The request itself is the transaction, so none of its commands may end it.
                         raise CommandError(errors.EXEC_WITHOUT_MULTI)
                     self.engine.execute(session, line)
                 except CommandError as error:
@@ -307,7 +313,7 @@ class KVApp(App):
     def subscribe(self, request: Request) -> Answer | Stream:
         """Stream messages to channels or patterns, if the client accepts server-sent events."""
         command = request.path[1:].partition("/")[0]
-        # The JavaScript client sends the body of an empty command, which has no meaning here.
+        # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
         if not _accepts_events(request):
             return self._single(request, names, format_of(request))
@@ -333,7 +339,7 @@ class KVApp(App):
         return self._streamed(monitor_stream(self.engine, session))
 
     def is_full(self) -> bool:
-        """Return whether the limit of open connections and event streams is reached."""
+        """Return whether the number of open connections and event streams has reached its limit."""
         limit = self.limits.max_connections
         return limit is not None and len(self.connections) >= limit
 
@@ -359,11 +365,15 @@ class KVApp(App):
     # -- answers ---------------------------------------------------------------------------------
 
     def failed(self, request: Request, error: BaseException) -> None:
-        """Report an exception in a command of the database port: a bug, or an error of a callback."""
+        """Report an exception raised by a command of the database port: a bug, or an error in a
+        callback.
+        """
         self._report_bug(request, error)
 
     def with_int_text(self, reply: Reply) -> Reply:
-        """Replace the word for integers in a reply's errors, including those in lists, in place."""
+        """Replace the word for integers in a reply's errors, including those in lists. Lists are
+        changed in place.
+        """
         if self.int_text == "int":
             if isinstance(reply, CommandError):
                 return self.error_of(reply)
@@ -378,7 +388,7 @@ class KVApp(App):
         return reply
 
     def error_of(self, error: CommandError) -> CommandError:
-        """Return an error with the word for integers that the settings choose."""
+        """Return an error with the word for integers that the setting ``int_text`` chooses."""
         if self.int_text == "int" and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
@@ -396,8 +406,7 @@ class KVApp(App):
             self.engine.abandon(session)
 
     def _headers(self, request: Request) -> Headers:
-        # Clients start without a token, and so without the header, but the service sends one
-        # anyway.
+        # Send the header even if the client sent no sync token, as the service does.
         token = str(next(self._sync))
         headers = [(_SYNC_TOKEN, token)]
         if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:

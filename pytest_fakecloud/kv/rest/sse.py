@@ -1,4 +1,4 @@
-"""Server-sent events: subscriptions and MONITOR as endless HTTP answers."""
+"""Server-sent events: subscriptions and MONITOR as endless HTTP responses."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from ..engine.monitor import monitor_line
 from ..model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024
-"""The limit on unread bytes of events, beyond which the stream ends, as on the database port."""
+"""The limit on unread bytes of events. As on the database port, a client that exceeds it is
+disconnected.
+"""
 _PER_EVENT = 64
 HEARTBEAT_US = 15_000_000
-"""Microseconds of silence after which a comment line shows that the stream is alive."""
+"""Microseconds without an event after which a comment line shows that the stream is alive."""
 
 
 class EventStream:
-    """Events for one client: filled under the engine's lock, emptied by ``chunks()``."""
+    """The events for one client. They are added under the engine's lock and consumed by
+    ``chunks()``.
+    """
 
     def __init__(
         self, clock: Timekeeper, opened: Callable[[], None], closed: Callable[[], None]
     ) -> None:
         self._clock = clock
         self._events: deque[bytes] = deque()
-        # Writers increase the first under the engine's lock, the one reader increases the second.
+        # Two counters, so that each has a single writer: `_bytes_put` is incremented under the
+        # engine's lock, `_bytes_taken` by the only reader.
         self._bytes_put = self._bytes_taken = 0
         self._signal = clock.signal()
         self._opened = opened
         self._closed = closed
 
     def put(self, text: bytes) -> None:
-        """Add an event; a client with too many unread bytes gets no more events."""
+        """Add an event, unless the client already has too many unread bytes."""
         if self._signal.closed:
             return
         event = _event(text)
@@ -46,7 +51,7 @@ class EventStream:
         self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield events, and comment lines in times of silence, until ``close()``."""
+        """Yield events, or comment lines if there are no events for a while, until ``close()``."""
         self._opened()
         try:
             while not self._signal.closed:
@@ -59,7 +64,7 @@ class EventStream:
         return self._clock.wait(self._signal, self._take, until)
 
     def _take(self) -> bytes | None:
-        # Keys that expire while all clients only listen cause events too.
+        # Fire the timers that are due: keys that expire cause events even if no client runs a command.
         self._clock.settle()
         try:
             event = self._events.popleft()
@@ -69,12 +74,13 @@ class EventStream:
         return event
 
     def close(self) -> None:
-        """End the stream; any thread may call it, and more than once."""
+        """End the stream. Can be called from any thread, and more than once."""
         self._signal.close()
 
 
 def _event(text: bytes) -> bytes:
-    # A payload may contain line breaks; each of its lines is a data line of the event.
+    # Each line of the payload becomes a data line of the event, because a payload may contain line
+    # breaks.
     lines = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
 
@@ -84,7 +90,7 @@ def subscription_stream(
 ) -> EventStream:
     """Stream messages to channels (``kind`` "channel") or patterns ("pattern").
 
-    The first event of each name is ``subscribe,<channel>,<count>``, then
+    The first event for each name is ``subscribe,<channel>,<count>``; further events are
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
@@ -111,7 +117,7 @@ def subscription_stream(
 
 
 def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
-    """Stream every command that runs as server-sent events; the first event is ``"OK"``."""
+    """Stream every command that runs, as server-sent events; the first event is ``"OK"``."""
 
     def see(at_us: int, session: Client, argv: list[bytes]) -> None:
         outbox.put(monitor_line(at_us, session, argv))
