@@ -67,7 +67,7 @@ def as_misuse() -> Iterator[None]:
 
 
 def illegal_argument(message: str) -> BrokerError:
-    """Return the error for a request that is invalid for every broker."""
+    """The error for a request that is invalid for every broker."""
     return BrokerError("illegal_argument", message)
 
 
@@ -83,7 +83,7 @@ def can_name_a_topic(name: str) -> bool:
 
 
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
-    """Return the error for a topic that does not exist (using a topic never creates it) or an
+    """The error for a topic that does not exist (using a topic never creates it) or an
     invalid name.
     """
     if not can_name_a_topic(topic):
@@ -95,7 +95,7 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
-    """Return the error for a partition that the topic does not have."""
+    """The error for a partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
         f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
@@ -104,7 +104,7 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 def invalid_topic(topic: str) -> BrokerError:
-    """Return the error for an invalid topic name."""
+    """The error for an invalid topic name."""
     if len(topic) > 249:
         return BrokerError(
             "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
@@ -117,7 +117,7 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
-    """Return the error for a message above the topic's size limit."""
+    """The error for a message above the topic's size limit."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -125,7 +125,7 @@ def record_too_large(size: int, limit: int) -> BrokerError:
 
 
 def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
-    """Return the error for an offset outside the partition's log."""
+    """The error for an offset outside the partition's log."""
     return BrokerError(
         "offset_out_of_range",
         f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",
@@ -133,7 +133,7 @@ def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) 
 
 
 def no_offset(topic: str, partition: int) -> BrokerError:
-    """Return the error for a partition without a committed offset if the reset policy is ``none``."""
+    """The error for a partition without a committed offset if the reset policy is ``none``."""
     return BrokerError(
         "no_offset",
         f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
@@ -142,7 +142,7 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(group: str, instance: str) -> BrokerError:
-    """Return the error for an unknown instance: never created, closed, or deleted."""
+    """The error for an unknown instance: never created, closed, or deleted."""
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -151,12 +151,12 @@ def unknown_instance(group: str, instance: str) -> BrokerError:
 
 
 def unknown_group(group: str) -> BrokerError:
-    """Return the error for a group that has neither members nor committed offsets."""
+    """The error for a group that has neither members nor committed offsets."""
     return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
-    """Return the error for more consumer instances than partitions."""
+    """The error for more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -165,7 +165,7 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
-    """Return the error for a commit to a partition of another instance."""
+    """The error for a commit to a partition of another instance."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -174,7 +174,7 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
-    """Return the error for a commit between the revocation of partitions and the next assignment."""
+    """The error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -182,7 +182,7 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
-    """Return the error for a commit by an instance whose session has expired."""
+    """The error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -191,7 +191,7 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def concurrent_consume(group: str, instance: str) -> BrokerError:
-    """Return the error for a second consume request on an instance that is already consuming."""
+    """The error for a second consume request on an instance that is already consuming."""
     return BrokerError(
         "concurrent_consume",
         f"Instance {instance!r} of group {group!r} is already serving another consume request",

@@ -182,8 +182,8 @@ class BrokerConfig(HandleConfig):
     ``BrokerLimits``.
     """
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
-    """Prefixes of the consumer configuration headers; if a request has several, the first prefix in
-    this list wins.
+    """Prefixes of the consumer configuration headers; if a request sends a header with several of them,
+    the first prefix in this list wins.
     """
     idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
     """Time without a consume request after which an instance is closed; None: never."""

@@ -54,7 +54,7 @@ T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
 _LONGEST_SLEEP = 3600.0
-"""The longest time in seconds that ``sleep()`` accepts on every platform."""
+"""Maximum seconds of a single sleep; every platform supports this value."""
 MOST_PARTITIONS = 100_000
 """A larger number of partitions can only be a mistake, and would fill the memory."""
 

@@ -1,6 +1,6 @@
 """From queries to hits: rank the dense and sparse components, apply filters, fuse the rankings.
 
-Decided here: a hybrid query without a filter fuses the 1000 best rows of each component (or top_k,
+Decided here: a hybrid query that is not resumable fuses the 1000 best rows of each component (or top_k,
 if that is more; the service is known to examine more than top_k). A dense score is clamped to 0..1
 when it is returned, after ranking by the unclamped score. Sparse and fused scores are returned
 unchanged.
