@@ -656,8 +656,7 @@ function offsets({start = 0, end, committed, position}) {
     svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
     svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
   const gone = committed !== null && committed < start
-    ? `${plural(start - committed, "record")} after the committed offset no longer exist${start - committed === 1 ? "s" : ""}`
-      + (position > start ? `; the position skipped ${plural(position - start, "more record")}` : "") : "";
+    ? `${plural(start - committed, "record")} from the committed offset on no longer exist${start - committed === 1 ? "s" : ""}` : "";
   return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
 }
 
@@ -710,9 +709,9 @@ function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10
 
 function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11, 23); }
 
-// The time between two rows, from a second on: "+5 m", with the date when the day changes.
+// The time between two rows in whole seconds: "+5 m", with the date when the day changes. Empty below a second.
 function gapText(from_us, to_us) {
-  const seconds = Math.round((to_us - from_us) / 1e6);
+  const seconds = Math.floor((to_us - from_us) / 1e6);
   if (seconds < 1) return "";
   const parts = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
   const text = [];

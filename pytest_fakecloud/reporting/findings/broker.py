@@ -195,9 +195,19 @@ def skipped(look: Look) -> Iterator[Finding]:
                     values = {
                         "partition": f"{record['topic']}-{record['partition']}", "committed": before,
                         "received": offset, "skipped": len(missed), "start": start,
+                        "deleted": max(0, min(start, offset) - before),
+                        "latest": _resets_to_latest(handle, group, str(call.facts.get("instance"))),
                     }  # fmt: skip
                     yield _about("records_skipped", handle, call, group, **values)
                 known.add(offset)
+
+
+def _resets_to_latest(handle: Any, group: str, instance: str) -> bool:
+    """Whether an instance that is still a member starts at the end without a valid offset."""
+    return any(
+        member.name == instance and member.config.auto_offset_reset == "latest"
+        for member in handle.group(group).members
+    )
 
 
 def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:

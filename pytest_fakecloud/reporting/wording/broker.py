@@ -185,14 +185,21 @@ def _received_again(of: Finding, scene: Scene) -> str:
 
 def _skipped(of: Finding, scene: Scene) -> str:
     values = of.values
-    deleted = ""
-    if values["start"] > values["committed"]:
-        deleted = (
-            f"; the log now starts at {values['start']}, after the record at its committed offset"
-        )
+    name, count, deleted = values["partition"], values["skipped"], values["deleted"]
+    told = (
+        f"group {values['group']} had committed {name}={values['committed']} and next received "
+        f"{name}@{values['received']}"
+    )
+    if not deleted:
+        return f"{told}: {counted(count, 'record')} skipped"
+    if deleted == count:
+        gone = f"the {counted(count, 'record')} between no longer exist{'s' * (count == 1)}"
+        return f"{told}: {gone} (the log now starts at {values['start']})"
     return (
-        f"group {values['group']} had committed {values['partition']}={values['committed']} and next "
-        f"received @{values['received']}: {counted(values['skipped'], 'record')} skipped{deleted}"
+        f"{told}: {deleted} of the {count} records between no longer "
+        f"exist{'s' * (deleted == 1)} (the log now starts at {values['start']}), and "
+        f"{counted(count - deleted, 'other record')} {'was' if count - deleted == 1 else 'were'} "
+        "skipped" + " (auto.offset.reset is latest)" * values["latest"]
     )
 
 
