@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import httpx
@@ -224,6 +226,20 @@ def test_a_replay_ends_with_the_data_of_the_fakes(
     assert result["note"] == ""
     assert after(result) == real(cloud)
     assert len(result["steps"]) >= 2
+
+
+@pytest.mark.parametrize("scene", [_kv, _kv_port], ids=["rest", "port"])
+def test_each_reading_of_a_running_clock_is_replayed(
+    cloud: Cloud, scene: Callable[[Cloud], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, ticks = time.time(), count()
+    monkeypatch.setattr(time, "time", lambda: now + next(ticks) / 1000)
+    cloud.clock.resume()
+    record_times(cloud)
+    scene(cloud)
+    result = found(cloud)
+    assert result["note"] == ""
+    assert after(result) == real(cloud)
 
 
 def test_each_row_has_its_own_changes(cloud: Cloud) -> None:

@@ -195,11 +195,12 @@ def _skipped(of: Finding, scene: Scene) -> str:
     if deleted == count:
         gone = f"the {counted(count, 'record')} between no longer exist{'s' * (count == 1)}"
         return f"{told}: {gone} (the log now starts at {values['start']})"
+    rest = count - deleted
+    why = " (auto.offset.reset is latest)" if values["latest"] else ""
     return (
         f"{told}: {deleted} of the {count} records between no longer "
         f"exist{'s' * (deleted == 1)} (the log now starts at {values['start']}), and "
-        f"{counted(count - deleted, 'other record')} {'was' if count - deleted == 1 else 'were'} "
-        "skipped" + " (auto.offset.reset is latest)" * values["latest"]
+        f"{counted(rest, 'other record')} {'was' if rest == 1 else 'were'} skipped{why}"
     )
 
 
