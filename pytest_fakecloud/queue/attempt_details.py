@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,7 +53,7 @@ class AttemptDetails:
         self._sent: dict[tuple[str, str, int], _Taken] = {}
         self.made: deque[tuple[int, Delivery, Outcome]] = deque(maxlen=_MOST)
         """The most recent deliveries, each with its journal number and its outcome."""
-        self._known_keys = {keys.current, keys.next}
+        self._seen_keys = [(keys.current, keys.next)]
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
         """Wrap ``send`` so that each delivery is recorded."""
@@ -169,6 +169,7 @@ class AttemptDetails:
             "verified_body": None,
             "verified_key": None,
             "former_key": False,
+            "next_key_missing": False,
             "claim": "",
             "ahead_s": time.time() - self._now(),
             "environment": _environment(self._keys),
@@ -185,10 +186,20 @@ class AttemptDetails:
             own = [one for one in refused if self._keys.current in one.keys]
             check = [*refused, *own][-1]
             data |= _compared(check, sent, signed, self._keys)
-            now = {self._keys.current, self._keys.next}
-            data["former_key"] = bool((self._known_keys - now).intersection(check.keys))
-            self._known_keys |= now
+            data |= self._rotation(check.keys)
         return data
+
+    def _rotation(self, tried: Collection[str]) -> dict[str, bool]:
+        """Return whether a check had a key from before a rotation, and lacked the next key of then."""
+        now = self._keys.current, self._keys.next
+        if self._seen_keys[-1] != now:
+            self._seen_keys.append(now)
+        former = {key for pair in self._seen_keys for key in pair}.difference(now)
+        current, following = self._seen_keys[-2:][0]
+        return {
+            "former_key": not former.isdisjoint(tried),
+            "next_key_missing": current in tried and following == now[0] and following not in tried,
+        }
 
 
 def _environment(keys: SigningKeys) -> str:

@@ -640,7 +640,7 @@ function fieldsOf(value, other, {changed = false} = {}) {
   if (value === null) return el("span", {class: "trace-soft"}, "–");
   const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
   return el("div", {}, el("dl", {}, ...Object.entries(value).filter(([name, field]) => changed && other !== null ? differs(name) : field !== null).map(([name, field]) => {
-    const text = field === null ? "none" : typeof field === "string" ? field : JSON.stringify(field);
+    const text = field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
     return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, differs(name) ? el("mark", {}, text) : text));
   })), isPartition(value) ? offsets(value) : null);
 }
@@ -734,7 +734,13 @@ function breakable(name) { return name.split(/(?<=[_.:-])/).flatMap((part) => [p
 
 function pretty(value) {
   const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
-  return line.length > 60 ? JSON.stringify(value, null, 2) : line;
+  return visible(line.length > 60 ? JSON.stringify(value, null, 2) : line);
+}
+
+// A text with the characters escaped that a reader cannot see or tell apart, as in the rows (visible() in bodies.py).
+function visible(text) {
+  const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
+  return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 }
 
 // The claims of a web token below it.

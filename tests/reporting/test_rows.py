@@ -318,13 +318,17 @@ def test_a_check_of_the_applications_own_is_explained(
     assert "msg_" in sentence(one, scene)
 
 
-def test_a_key_from_before_a_rotation_is_recognised(cloud: Cloud) -> None:
+@pytest.mark.parametrize(("rotations", "reason"), [(1, "next_key"), (2, "former_key")])
+def test_a_key_from_before_a_rotation_is_recognised(
+    cloud: Cloud, rotations: int, reason: str
+) -> None:
     queue = cloud.queue()
     keys = queue.current_signing_key, queue.current_signing_key
-    queue.rotate_keys()
+    for _ in range(rotations):
+        queue.rotate_keys()
     verifying(cloud, queue=queue, keys=keys)
     (one,) = find(cloud, scene_of(cloud, []))
-    assert one.values["reason"] == "former_key"
+    assert one.values["reason"] == reason
 
 
 def test_a_receiver_that_was_replaced_meanwhile_stays_so(

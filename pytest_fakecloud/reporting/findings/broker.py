@@ -235,7 +235,11 @@ def shared_group(look: Look) -> Iterator[Finding]:
             group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
             got.setdefault(group, {}).setdefault(instance, set()).update(places)
             last[group] = call
+        together = [(event.data["group"], event.data["assignment"].keys())
+                    for event in look.events("rebalance") if event.handle == handle.name]  # fmt: skip
         for group, instances in got.items():
+            if not any(name == group and instances.keys() <= at_once for name, at_once in together):
+                continue
             stems = {re.sub(r"[\W_\d]+", "", name) for name in instances}
             received = list(instances.values())
             unlike = len(stems) == len(instances) > 1 and all(len(stem) > 2 for stem in stems)

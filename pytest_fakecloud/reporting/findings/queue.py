@@ -89,6 +89,8 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
         same = signature["verified_body_same_json"]
         return {"reason": "json" if same else "body", "size": signature["verified_size"]}
     if signature["verified_key"] is False:
+        if signature["next_key_missing"]:
+            return {"reason": "next_key"}
         return {"reason": "former_key" if signature["former_key"] else "key"}
     if signature["claim"]:
         return {"reason": "claim", "got": signature["claim"]}

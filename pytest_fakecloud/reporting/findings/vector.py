@@ -56,7 +56,7 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
 
 
 def refused_candidates(look: Look) -> Iterator[Finding]:
-    """A record that a filter rejected, and why, for a query without hits."""
+    """The records that a filter rejected for one reason, for a query without hits."""
     for handle in look.handles("vector"):
         for call, item, hits, namespace in _queries(look, handle):
             text = item.get("filter")
@@ -64,14 +64,13 @@ def refused_candidates(look: Look) -> Iterator[Finding]:
                 continue
             touched = _touched_after(look, handle, call, namespace)
             records = handle.vectors(namespace=namespace) if touched is not None else []
-            for record in [one for one in records if str(one["id"]) not in (touched or ())][:1]:
-                try:
-                    why = why_not(text, record.get("metadata"))
-                except ServiceError:
-                    continue
+            with suppress(ServiceError):
+                whys = {id: why_not(text, record.get("metadata")) for record in records
+                        if (id := str(record["id"])) not in (touched or ())}  # fmt: skip
+                why = next(iter(whys.values()), None)
                 if why is not None:
-                    id = str(record["id"])
-                    yield _found("filter_rejected", handle, call, namespace, id=id, why=why)
+                    ids = [id for id, own in whys.items() if own == why]
+                    yield _found("filter_rejected", handle, call, namespace, ids=ids, why=why)
 
 
 def no_longer_matches(look: Look) -> Iterator[Finding]:
@@ -99,9 +98,16 @@ def no_longer_matches(look: Look) -> Iterator[Finding]:
                     why = why_not(item["filter"], record.get("metadata"))
                     if why is not None and why_not(item["filter"], steps[0][1]) is None:
                         last = steps[-1][0]
-                        found = _found("no_longer_matches", handle, last, namespace, id=id, why=why)
-                        values = {**found.values, "route": last.route}
-                        yield replace(found, values=values, rows=(last.number, call.number))
+                        values = {"id": id, "why": why, "route": last.route, "mode": _mode(last, id)}
+                        found = _found("no_longer_matches", handle, last, namespace, **values)
+                        yield replace(found, rows=(last.number, call.number))
+
+
+def _mode(write: Call, id: str) -> str:
+    """The metadata mode of an update; empty for an upsert."""
+    body = parsed(write.body)
+    of = [one for one in (body if isinstance(body, list) else [body]) if str(one.get("id")) == id]
+    return str(of[-1].get("metadataUpdateMode") or "OVERWRITE") if write.route == "update" else ""
 
 
 def upserted_again(look: Look) -> Iterator[Finding]:

@@ -242,8 +242,8 @@ SENTENCES: Sentences = {
     "redelivered_and_repeated": _redelivered,
     "started_at_end": "group {group} started at the end of {partition} (auto.offset.reset is latest) "
     "and skipped {skipped:earlier record}",
-    "shared_group": "group {group} has the instances {instances:list}: each record is delivered to one "
-    "of them only",
+    "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
+    "only one of them",
     "never_committed": _never_committed,
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",

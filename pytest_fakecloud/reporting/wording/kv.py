@@ -228,8 +228,8 @@ SENTENCES: Sentences = {
     "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
     "used",
     "lost_update": _replaced,
-    "check_then_set": "{read} of {item} found nothing {times:raw} times, then {write} was sent "
-    "{times:raw} times: nothing kept the second one from running",
+    "check_then_set": "two {read} of {item} found nothing, then two {write} wrote it, the second over "
+    "the first: the check and the write are separate commands",
     "read_after_expiry": "{key} was read after it had expired",
     "no_subscriber": "{channel} was published to without a subscriber; clients subscribe to "
     "{others:list}, which received nothing",

@@ -353,6 +353,8 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "unsigned": "the delivery was sent without a signature",
         "former_key": "the application's check has a key from before the rotation of the queue's keys, "
         "and not the current one",
+        "next_key": "the application's check has the key that was current before the queue's keys were "
+        "rotated, but not the key that was the next one then and is current now",
         "claim": f"the application's check rejected the claim {of.values.get('got')}",
         "invalid": str(of.values.get("got")),
     }[why]

@@ -123,7 +123,18 @@ def _name(namespace: str) -> str:
 
 
 def _filter_rejected(of: Finding, scene: Scene) -> str:
-    return f"the filter rejected {shortened(of.values['id'])}: {of.values['why']}"
+    ids = listed([shortened(one) for one in of.values["ids"]], 4)
+    return f"the filter rejected {ids}: {of.values['why']}"
+
+
+def _no_longer_matches(of: Finding, scene: Scene) -> str:
+    mode = of.values["mode"]
+    did = "changed" if mode == "PATCH" else "replaced"
+    return (
+        f"the filter of a query rejected {shortened(of.values['id'])}, which matched before an "
+        f"{of.values['route'].partition('-')[0]} {did} its metadata{f' ({mode})' if mode else ''}: "
+        f"{of.values['why']}"
+    )
 
 
 def _empty_namespace(of: Finding, scene: Scene) -> str:
@@ -154,7 +165,7 @@ def _pending(of: Finding, scene: Scene) -> str:
 
 SENTENCES: Sentences = {
     "filter_rejected": _filter_rejected,
-    "no_longer_matches": "the filter rejected {id}, which matched before this {route:raw}: {why:raw}",
+    "no_longer_matches": _no_longer_matches,
     "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list}); the earlier "
     "upsert was carried out although its answer was lost",
     "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}",

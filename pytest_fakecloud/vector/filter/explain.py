@@ -32,8 +32,8 @@ def _why_not(expression: Expression, metadata: Mapping[str, Any] | None) -> str 
     if isinstance(expression, HasField):
         return f"{path} is {'there' if expression.negated else 'absent'}"
     if value is MISSING:
-        names = ", ".join(sorted(metadata or ())) or "none"
-        return f"{path} is absent (there are: {names})"
+        names = ", ".join(sorted(metadata or ()))
+        return f"{path} is absent ({f'its metadata has only {names}' if names else 'no metadata'})"
     hint = ""
     if isinstance(value, list) and isinstance(expression, Compare):
         hint = "; use CONTAINS for an array"

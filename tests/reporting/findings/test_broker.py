@@ -186,6 +186,15 @@ def read_in_one_group(shop: Shop, *instances: str) -> None:
 
 CASES: dict[str, Scene] = {
     "one group for two services": lambda shop: read_in_one_group(shop, "mail", "billing"),
+    "one group for two services, one after the other": lambda shop: [
+        (
+            shop.produce(1),
+            shop.ask(f"consume/g/{name}", {"topic": "t"}),
+            shop.ask(f"commit/g/{name}"),
+            shop.broker.leave("g", name),
+        )
+        for name in ("mail", "billing")
+    ],
     "one group for two workers": lambda shop: read_in_one_group(shop, "worker-1", "worker-2"),
     "a batch that failed in part and was repeated": lambda shop: (
         shop.broker.partial_produce(1),

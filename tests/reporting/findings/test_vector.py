@@ -64,6 +64,9 @@ CASES: dict[str, Scene] = {
     "a filter after a query without one": asks(A, ("query", query()), ("query", TEXT)),
     "a filter of a query in steps": asks(A, ("resumable-query", TEXT)),
     "a filter after a query where nothing is": asks(A, ("query/none", TEXT), ("query", TEXT)),
+    "two records that a filter rejected for one reason": asks(
+        A, record("b", {"n": 1}), record("c", {"n": 2}), ("query", TEXT)
+    ),
     "an array": asks(record("a", {"n": ["x"]}), ("query", query("n = 'x'"))),
     "the default namespace": asks(record("a", to="upsert/full"), ("query", query())),
     "the others by their counts": asks(A, record("b", to="upsert/full"), ("query/none", query())),

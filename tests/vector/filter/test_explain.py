@@ -34,7 +34,7 @@ def test_the_first_condition_that_does_not_hold() -> None:
                 'city is the string "Bern", compared with the string "Basel", and n is the number 4, '
                 "compared with the number 5",
             ),
-            ("zip = 3000", "zip is absent (there are: city, n, none, open, tags)"),
+            ("zip = 3000", "zip is absent (its metadata has only city, n, none, open, tags)"),
             ("HAS FIELD zip", "zip is absent"),
             ("HAS NOT FIELD city", "city is there"),
             (
@@ -50,7 +50,7 @@ def test_the_first_condition_that_does_not_hold() -> None:
 
 
 def test_nothing_is_there_where_there_is_no_metadata() -> None:
-    assert why_not("zip = 1", None) == "zip is absent (there are: none)"
+    assert why_not("zip = 1", None) == "zip is absent (no metadata)"
 
 
 def test_null_is_told_as_such() -> None:
