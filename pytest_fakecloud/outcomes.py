@@ -233,7 +233,7 @@ def _told(
                 known = list(vars(getattr(item, "module", None) or object).values())
                 lines += suspicions(cloud, known, call.excinfo.value)
             if not lines and call.when == "call":
-                lines += unread_variables(cloud, getattr(item, "fixturenames", ()))
+                lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
             lines += mistakes(cloud, call.excinfo.value)
     with telling(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns

@@ -132,6 +132,7 @@ _LIBRARIES = (
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
 """The packages of the official clients, with their services."""
 _PLACE = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
+_UNCONNECTED = re.compile(r"\b(?:Connect\w*Error|Connection refused)\b")
 _CAUSE, _CONTEXT, _ARGS = (
     vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
 )
@@ -367,12 +368,19 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         waiting += [each for each in linked if issubclass(type(each), BaseException)]
 
 
-def unread_variables(cloud: AnyCloud, fixtures: Iterable[str]) -> list[str]:
+def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list[str]:
     """Return a hint about a test that sets the clients' variables and whose fakes got no request."""
     if "fakecloud_env" not in fixtures or cloud.journal.entries:
         return []
     names = ", ".join(sorted(cloud.env))
+    failed = _UNCONNECTED.search(log)
+    what = (
+        f"the log has {failed[0]}, so the application may have called another address: it"
+        if failed
+        else "the application made no request, or it"
+    )
     return [
-        f"fakecloud_env set {names}, and no fake received a request: the application reads other "
-        "variables, reads them before the test, or goes on after a failed connection (see the log)"
+        f"no fake received a request: {what} reads other variables than fakecloud_env sets, or read "
+        "them before the test",
+        f"    variables: {names}",
     ]

@@ -6,6 +6,9 @@ import importlib.util
 
 import pytest
 
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.hints import unread_variables
+
 from ..harness import Run, apart, quiet_but
 
 
@@ -303,3 +306,12 @@ def test_a_client_of_an_earlier_test_is_told_how_fakes_stay(run: Run) -> None:
 def test_what_those_lines_say_helps(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_scope = session\nfakecloud_early = kv_server\n")
     run(ONCE).assert_outcomes(passed=4)
+
+
+def test_a_connection_error_in_the_log_is_named() -> None:
+    with Cloud() as cloud:
+        cloud.kv_server()
+        log = "WARNING counting in memory: ConnectionError"
+        first, variables = unread_variables(cloud, ["fakecloud_env"], log)
+    assert "the log has ConnectionError, so the application may have called another" in first
+    assert "KV_REST_API_URL" in variables

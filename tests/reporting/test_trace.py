@@ -205,7 +205,9 @@ def test_the_pane_shows_the_row_and_leads_to_the_others(opened: Opened) -> None:
 def test_the_pane_escapes_what_looks_alike_and_gaps_are_whole_seconds(opened: Opened) -> None:
     quoted = {"line": "POST /", "body": "", "decoded": {"city": "Zu\u0308rich", "now": "Zürich"}}
     page = opened(
-        report(row(1, request=quoted), row(2, at_us=NOON + 600_000), row(3, at_us=NOON + 1_900_000)),
+        report(
+            row(1, request=quoted), row(2, at_us=NOON + 600_000), row(3, at_us=NOON + 1_900_000)
+        ),
         "#row-1",
     )
     assert '"Zu\\u0308rich"' in page.locator(".trace-pane").inner_text()

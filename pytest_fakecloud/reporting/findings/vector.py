@@ -98,7 +98,12 @@ def no_longer_matches(look: Look) -> Iterator[Finding]:
                     why = why_not(item["filter"], record.get("metadata"))
                     if why is not None and why_not(item["filter"], steps[0][1]) is None:
                         last = steps[-1][0]
-                        values = {"id": id, "why": why, "route": last.route, "mode": _mode(last, id)}
+                        values = {
+                            "id": id,
+                            "why": why,
+                            "route": last.route,
+                            "mode": _mode(last, id),
+                        }
                         found = _found("no_longer_matches", handle, last, namespace, **values)
                         yield replace(found, rows=(last.number, call.number))
 
