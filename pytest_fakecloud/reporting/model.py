@@ -38,7 +38,7 @@ SEVERITIES: Mapping[str, Severity] = {
         ("metadata_not_included", "upsert_replaced", "several_callbacks", "no_order", "never_called",
          "received_again", "continued_after_error", "error_not_seen", "message_waits",
          "group_behind", "signature_valid", "read_after_expiry",
-         "delivered_late", "shared_group"),
+         "delivered_late", "shared_group", "pages_overlap", "limit_shared", "instances_used_once"),
         "hint",
     ),
     **dict.fromkeys(("dead_letter", "schedule_waits"), "context"),

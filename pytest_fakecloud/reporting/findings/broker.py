@@ -248,6 +248,32 @@ def shared_group(look: Look) -> Iterator[Finding]:
                 yield _about("shared_group", handle, last[group], group, **values)
 
 
+def used_once(look: Look) -> Iterator[Finding]:
+    """A group whose instances, named alike, each consumed once and keep partitions with new records."""
+    for handle in look.handles("broker"):
+        calls: dict[str, dict[str, list[Call]]] = {}
+        for call, _ in _consumed(look, handle):
+            group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
+            calls.setdefault(group, {}).setdefault(instance, []).append(call)
+        for group, by in calls.items():
+            once = list(by)[:-1]
+            stems = {re.sub(r"\d+", "", name) for name in by}
+            if len(by) < 3 or len(stems) > 1 or any(len(one) > 1 for one in by.values()):
+                continue
+            waiting = [
+                f"{tp.topic}-{tp.partition}"
+                for member in handle.group(group).members
+                for tp in member.assignment
+                if member.name in once
+                and (position := member.position.get(tp)) is not None
+                and position < handle.topic(tp.topic).end_offsets[tp.partition]
+            ]
+            if waiting:
+                last = by[list(by)[-1]][0]
+                values = {"instances": len(by), "partitions": waiting}
+                yield _about("instances_used_once", handle, last, group, **values)
+
+
 def began_at_the_end(look: Look) -> Iterator[Finding]:
     """A group without commits that began behind records it never got (reset to ``latest``)."""
     for handle in look.handles("broker"):
@@ -324,6 +350,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     twice,
     began_at_the_end,
     shared_group,
+    used_once,
     skipped,
     never_committed,
     without_order,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return pages, with the position of the cursor argument."""
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
+_PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
+_NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
 _SCORES_KEPT = {*_RANKED, "ZSCORE", "ZCARD", "ZADD", "ZMSCORE", "ZCOUNT", "ZRANGEBYSCORE"}
 _ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 
@@ -308,6 +311,58 @@ def never_acknowledged(look: Look) -> Iterator[Finding]:
                 yield about_key("never_acknowledged", handle, call, key, group=group, entries=ids)
 
 
+def overlapping_pages(look: Look) -> Iterator[Finding]:
+    """Two ranges of ranks, the second of which starts at the inclusive stop of the first."""
+    for handle in look.handles("kv"):
+        before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
+        told: set[tuple[str, ...]] = set()
+        for call, line, result in commands(look, handle):
+            options = {word.upper() for word in line[4:]}
+            if line[0] not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
+                continue
+            if not all(word.isascii() and word.isdigit() for word in line[2:4]):
+                continue
+            start, stop = int(line[2]), int(line[3])
+            alike = (line[0], line[1], *sorted(options))
+            first, last, members = before.get(alike, (0, 0, []))
+            same_size = stop - start == last - first > 0
+            meets = bool(result) and result[:1] == members[last - first :]
+            if same_size and start == last and meets and alike not in told:
+                told.add(alike)
+                values = {"command": line[0], "start": start, "first": first, "stop": stop}
+                values["member"] = str(result[0])
+                yield about_key("pages_overlap", handle, call, line[1], **values)
+            before[alike] = start, stop, result
+
+
+def shared_limit(look: Look) -> Iterator[Finding]:
+    """A counter that requests to several endpoints incremented, the last of which returned 429."""
+    for handle in look.handles("kv"):
+        counted: dict[str, list[tuple[str, int]]] = {}
+        steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
+        for one in look.served:
+            if not one.alone or not one.ended:
+                continue
+            target = one.target.partition("?")[0]
+            for call, key, result in steps:
+                if not key or type(result) is not int or not one.began < call.number < one.ended:
+                    continue
+                known = counted.setdefault(key, [])
+                rises = not known or result == known[-1][1] + 1
+                others = Counter(each for each, _ in known if each != target)
+                if one.status == 429 and rises and others:
+                    values = {"target": target, "count": result, "others": dict(others)}
+                    yield about_key("limit_shared", handle, call, key, **values)
+                known.append((target, result))
+
+
+def _counter(line: list[str]) -> str:
+    """The key of a command that counts, or of a script with one key; empty for others."""
+    if line[0] in ("EVAL", "EVALSHA"):
+        return line[3] if line[2:3] == ["1"] and len(line) > 3 else ""
+    return line[1] if line[0] in ("INCR", "INCRBY") and len(line) > 1 else ""
+
+
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     failed_inside,
     scan_not_ended,
@@ -318,4 +373,6 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     changed_nothing,
     repeated_after_failure,
     never_acknowledged,
+    overlapping_pages,
+    shared_limit,
 )

@@ -244,6 +244,8 @@ SENTENCES: Sentences = {
     "and skipped {skipped:earlier record}",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them",
+    "instances_used_once": "each of the {instances:raw} instances of group {group} consumed only once: "
+    "new records in {partitions:list} wait for instances that have not consumed again",
     "never_committed": _never_committed,
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",

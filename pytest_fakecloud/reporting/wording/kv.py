@@ -211,6 +211,14 @@ def _failed_inside(of: Finding, scene: Scene) -> str:
     )
 
 
+def _limit_shared(of: Finding, scene: Scene) -> str:
+    others = listed([f"{name} ({counted(n, 'time')})" for name, n in of.values["others"].items()])
+    return (
+        f"{of.values['target']} returned 429 when it counted {shortened(of.values['key'])} to "
+        f"{of.values['count']}; the same key was counted by {others}"
+    )
+
+
 SENTENCES: Sentences = {
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
     "ttl_not_set": "{key} has no TTL: the {command} was not executed",
@@ -236,6 +244,9 @@ SENTENCES: Sentences = {
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,
+    "pages_overlap": "{command} {key} {first:raw} {start:raw} and {command} {key} {start:raw} "
+    "{stop:raw} both returned {member}: the stop index is inclusive",
+    "limit_shared": _limit_shared,
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
     "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",

@@ -195,6 +195,10 @@ CASES: dict[str, Scene] = {
         )
         for name in ("mail", "billing")
     ],
+    "a new instance for each call": lambda shop: [
+        (shop.produce(2, "wide"), shop.ask(f"consume/g/i{number}", {"topic": "wide"}))
+        for number in range(3)
+    ],
     "one group for two workers": lambda shop: read_in_one_group(shop, "worker-1", "worker-2"),
     "a batch that failed in part and was repeated": lambda shop: (
         shop.broker.partial_produce(1),

@@ -138,6 +138,12 @@ FORTY = [word for number in range(40) for word in (f"m{number}", "v")]
 FIELDS = [word for number in range(600) for word in (f"f{number}", "v")]
 NOON = 1_772_366_400  # 2026-03-01T12:00:00Z
 SCORED = [word for number in range(5) for word in (1, f"m{number}")]
+
+
+def ranges(*pages: list[int]) -> Scene:
+    return kv(["RPUSH", "list", *"abcde"], *(["LRANGE", "list", *page] for page in pages))
+
+
 CASES: dict[str, Scene] = {
     "a pipeline": pipelined("pipeline", ["SET", "a", "x"], ["INCR", "a"], ["GET", "a"]),
     "a transaction over REST": pipelined("multi-exec", ["SET", "a", "x"], ["INCR", "a"]),
@@ -241,8 +247,28 @@ CASES: dict[str, Scene] = {
     "entries that were acknowledged": connected(entries(acknowledges=True)),
     "a mark of an attempt that worked": marks(200),
     "a write of an attempt that worked": counts(200),
+    "pages that overlap": ranges([0, 2], [2, 4], [4, 6]),
+    "pages that do not overlap": ranges([0, 1], [2, 3], [4, 5]),
+    "pages of the list's other end": ranges([0, 1], [1, 3], [-2, -1]),
     "a counter that begins": kv(*[["SET", "n", 0, "NX", "EX", 60], ["INCR", "n"]] * 2),
 }
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [(["GET /orders", "GET /orders", "POST /export"], ["limit_shared"]), (["GET /orders"] * 3, [])],
+)
+def test_a_limit_that_two_endpoints_share(
+    cloud: Cloud, targets: list[str], expected: list[str]
+) -> None:
+    server = cloud.kv_server()
+    reserve = recorder_of(cloud.journal).reserve
+    served = []
+    for target, status in zip(targets, (200, 200, 429), strict=True):
+        began = reserve()
+        httpx.post(server.url, json=["INCR", "limit"], headers=server.headers)
+        served.append(Served(began, 0, target, "Flask", None, 0, reserve(), status))
+    assert kinds(cloud, served=served) == expected
 
 
 @pytest.mark.parametrize(
