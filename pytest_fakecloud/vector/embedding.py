@@ -2,9 +2,9 @@
 
 The built-in embedder hashes words and their character trigrams into a dense vector, so texts that
 share words or parts of words are close. For sparse vectors it gives stemmed words BM25 weights (k1
-1.2, b 0.75, average length 32, no stop words: the parameters of the vendor's BM25 model). It does
-not know the meaning of words; tests that need meaning pass a function or a mapping from text to
-vector.
+1.2, b 0.75, average length 32, no stop words: the parameters of the vendor's BM25 model). Texts with
+the same meaning but different words are not close; tests that need meaning pass a function or a
+mapping from text to vector.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ it. Several records are
 - a list of records;
 - a mapping from id to a vector, to a text (with an embedding), or to a record without its id;
 - the path of a ``.jsonl`` file (one record per line, optionally with its ``namespace``), of a
-  ``.json`` file with one of the two above, or of an ``.npz`` file: arrays ``vectors`` (n,
+  ``.json`` file that contains such a list or mapping, or of an ``.npz`` file: arrays ``vectors`` (n,
   dimension) and optionally ``ids``, ``metadata`` (JSON strings) and ``data`` of length n; or,
   without ``vectors``, one vector under each id.
 
