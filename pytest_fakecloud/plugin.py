@@ -306,7 +306,7 @@ def fakecloud_settings() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def fakecloud_session_settings() -> dict[str, Any]:
-    """Settings of the session's fakes, by the names of the marker's keywords. Override it in a
+    """Settings of the session's fakes, keyed like the marker's arguments. Override it in a
     conftest.
     """
     return {}

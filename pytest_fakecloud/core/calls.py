@@ -359,7 +359,7 @@ class EventFields(TypedDict, total=False):
 
 
 def field_of(call: Call, name: str) -> object:
-    """Return a field or fact by name; raise ``ContractError`` if it was cut."""
+    """Return a field of a call by name; raise ``ContractError`` if the journal has shortened it."""
     if call.cut:
         size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
         known = hasattr(call, name)
@@ -646,7 +646,7 @@ class CallNames(Sort):
         return f"is {found.shown}, not {wanted}"
 
     def check_whole(self, found: Any, wanted: Any) -> None:
-        # A name with a slash cannot be a command, so it only matters whether the target was cut.
+        # A name with a slash cannot be a command, so only a shortened target matters here.
         cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
         if not found.call.cut.keys().isdisjoint(cut):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")

@@ -157,7 +157,7 @@ class Sort:
         """Raise ``CannotTell`` for a value that may differ only because the journal has cut it."""
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
-        """Describe how a value differs from the wanted one."""
+        """Describe how a value differs from the expected one."""
         if isinstance(found, str) and isinstance(wanted, str) and "*" not in wanted:
             return next(differences(found, wanted, name))
         return f"{name} is {brief(found)}, not {brief(wanted)}"

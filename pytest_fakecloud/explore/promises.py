@@ -1,4 +1,6 @@
-"""Promises: linearizable objects, effects that happen once, conditions that hold at every step."""
+"""Promises, the conditions that ``explore()`` checks: linearizable objects, effects that happen
+once, invariants.
+"""
 
 from __future__ import annotations
 

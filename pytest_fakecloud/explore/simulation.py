@@ -155,7 +155,7 @@ class Simulation:
         self.history = History(world.cloud, str(schedule))
 
     def play(self) -> Run:
-        """Run all strands to their end; the caller checks the promise."""
+        """Run all strands to their end. The caller checks the promise of the test."""
         token = simulation.set(self)
         turns = self._turns = Turns(self, self._turns._threads)
         self._world.stage = self
@@ -183,7 +183,7 @@ class Simulation:
         return run
 
     def _cut_wires(self, concerned: Callable[[Strand], bool]) -> None:
-        """Close the connections of ended strands, as a server would see it."""
+        """Close the connections of strands that have ended, so that the server notices it."""
         for wire in self._world.wires.all():
             owner = self._owners.get(wire.port)
             if owner is not None and concerned(owner):
@@ -894,7 +894,7 @@ class Simulation:
         except Crash:
             if own:
                 raise
-            # The code runs in another thread, which ends at its next step.
+            # The code runs in another thread; that thread ends at its next turn.
             return Effect("drop")
         finally:
             self._serving.pop(me, None)
@@ -1197,7 +1197,7 @@ class Simulation:
         return None if strand is None or strand.host.real else strand
 
     def is_ending(self) -> bool:
-        """Return whether this thread runs a strand of a run that is over."""
+        """Return whether this thread belongs to a run that has already ended."""
         return self._turns.over and self._turns.here() is not None
 
     def fail(self, error: BaseException) -> None:

@@ -524,7 +524,7 @@ class _Watched:
         self._plan = plan
 
     def __bool__(self) -> bool:
-        # Only faults of the test require requests to use the socket.
+        # Only faults that the test itself injected require the requests to use the socket.
         return bool(self._plan)
 
     @property

@@ -123,7 +123,7 @@ class AnyEngine(Protocol):
 
     @property
     def streaming(self) -> set[Any]:
-        """The sessions of event streams."""
+        """The sessions that read an event stream."""
 
     def session(
         self,

@@ -10,7 +10,7 @@ PRIVATE = 0o600
 
 
 def make_private(path: Path) -> Path:
-    """Create a file and its folders, readable for its owner only; return the path.
+    """Create a file and its folders, readable only by its owner; return the path.
 
     An existing file keeps its content. A pipe or a terminal keeps its mode.
     """

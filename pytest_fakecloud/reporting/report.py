@@ -85,7 +85,7 @@ def problems(cloud: AnyCloud) -> list[Finding]:
     for problem in cloud.problems:
         values = {"problem": problem.kind, "text": problem.text, "times": 1}
         one = Finding("problem", str(problem.facts.get("handle") or ""), values=values)
-        # Violations that differ only in the message they are about are alike.
+        # Count violations that differ only in the message id as the same violation.
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
         alike = repr(facts) if "message_id" in problem.facts else problem.text
         found.setdefault((problem.kind, alike), []).append(one)

@@ -46,5 +46,5 @@ class Log:
             file.flush()
 
     def bug(self, text: str) -> None:
-        """Log a bug of the server itself."""
+        """Log a bug in the server."""
         self.say("bug", text, level="error")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 
 class Detour:
-    """Redirects the requests for an origin to a fake's address, over its socket.
+    """Sends the requests for an intercepted origin to a fake, through the fake's socket.
 
     It uses separate connections for each client library, which ignore the proxies and certificates
     set for the client. A connection lasts for one request.

@@ -69,7 +69,7 @@ def translated(error: Any) -> BrokerError:
 
 
 def real_only(what: str) -> ContractError:
-    """Return the error for an operation that only the in-memory engine supports."""
+    """Return the error for an operation that a real cluster does not support."""
     return ContractError(
         f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
     )

@@ -1,4 +1,5 @@
-"""Consumer groups on a real cluster: the fake's instances, and committed offsets.
+"""Consumer groups on a real cluster: the instances that the fake manages, and the committed
+offsets.
 
 A record counts as consumed when a request takes it, not when librdkafka reads it.
 """

@@ -31,7 +31,7 @@ class Sleeper(Protocol):
         """Sleep in fake time; return False for a thread that is not explored."""
 
     def pass_time(self, seconds: float) -> bool:
-        """Sleep in fake time in an event loop that is not explored."""
+        """Sleep in fake time, in an event loop that ``explore()`` does not control."""
 
     def enters_loop(self, loop: OwnLoop) -> None:
         """Called when an event loop starts in this thread."""

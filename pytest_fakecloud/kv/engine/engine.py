@@ -115,7 +115,7 @@ class Engine:
         self.search_delay: tuple[int | None, int | None] = (None, None)
         """After how many milliseconds, or searches, a search finds a change; None for immediately."""
         self.searches: deque[Search] = deque(maxlen=1000)
-        """The searches of clients, the newest last."""
+        """The searches that clients made, newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")

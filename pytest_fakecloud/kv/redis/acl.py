@@ -47,8 +47,8 @@ class RedisUser:
 
 
 class RedisUsers:
-    """The two default users, and the server's users by their REST tokens. Tokens are not stored
-    anywhere.
+    """The two default users, and the users of the server keyed by their REST tokens, which are not
+    stored.
     """
 
     def __init__(self, link: Link, names: Names) -> None:
@@ -62,7 +62,7 @@ class RedisUsers:
         return self._own[name]
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise a NOPERM error unless the session's user may run the line."""
+        """Raise a NOPERM error unless the session's user may run the command."""
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:

@@ -371,8 +371,8 @@ class KVApp(App):
         self._report_bug(request, error)
 
     def with_int_text(self, reply: Reply) -> Reply:
-        """Replace the word for integers in a reply's errors, including those in lists. Lists are
-        changed in place.
+        """In a reply's errors, including those in lists, write "int" for "integer" if the settings
+        say so. Lists are changed in place.
         """
         if self.int_text == "int":
             if isinstance(reply, CommandError):

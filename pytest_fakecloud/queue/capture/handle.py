@@ -164,8 +164,8 @@ class CallbackCapture(Destination):
             pair = [queue.current_signing_key, queue.next_signing_key]
             keys[f"{whose}current"], keys[f"{whose}next"] = pair
             clocks.setdefault(getattr(queue, "signature_clock", "receiver"), []).extend(pair)
-        # If queues sign on different clocks, use the clock of the queue whose key signed the
-        # request.
+        # If several queues sign with different clocks, use the clock of the queue whose key signed
+        # the request.
         kinds = list(clocks)
         if len(kinds) > 1:
             kinds = [kind for kind in kinds if _opens(signature, clocks[kind])] or kinds

@@ -84,7 +84,9 @@ class WorkflowRun:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A run that waits for an event; if the wait times out, its message is delivered."""
+    """A workflow run that waits for an event. If the wait times out, the queue delivers the wait's
+    message.
+    """
 
     event_id: str
     run_id: str

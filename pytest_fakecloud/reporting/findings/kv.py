@@ -33,7 +33,7 @@ _WRITES = {
     "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
 }  # fmt: skip
 _FAR_US = 24 * 3600 * 1_000_000
-"""How far apart, in microseconds, times are that were read from different clocks."""
+"""Maximum difference, in microseconds, of two times that were read from different clocks."""
 MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
 """Commands that change something each time they are repeated."""
@@ -133,7 +133,9 @@ def other_name(look: Look) -> Iterator[Finding]:
 
 
 def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[str]:
-    """The only unread key with the prefix of the only read one: their random ids differ."""
+    """If only one key with a prefix was read and only one was not, assume that their ids were
+    generated.
+    """
     prefix, colon, _ = key.rpartition(":")
     alike = [one for one in unread if one.rpartition(":")[:2] == (prefix, colon)]
     others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
@@ -314,7 +316,7 @@ def held_up(call: Call) -> bool:
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
 """Commands that a check reads with, and how many words name what they read."""
 _UNCHECKED = {"SET": 2, "HSET": 3}
-"""Commands that write without a check, and how many words name what they write."""
+"""Commands that write without checking first, with the number of their key arguments."""
 
 
 def check_then_set(look: Look) -> Iterator[Finding]:

@@ -73,7 +73,8 @@ def made_anew(look: Look) -> Iterator[Finding]:
                 until[line[1]] = deadline
                 began.pop(line[1], None)
             elif line[0] in MAKING and line[1] in until and _first(line, result):
-                # The time at which a call was executed after a fault's function is unknown.
+                # If a function of a fault ran first, the time at which the call was executed is
+                # unknown.
                 ended = call.at_us >= until[line[1]] or held_up(call)
                 began |= {line[1]: call} if ended else {}
         for key, call in began.items():

@@ -162,7 +162,8 @@ class _Replay:
             for fault in row.faults
             if fault.function
         }
-        # A delivery to a fake of the cloud is one row, which has the number of the call.
+        # A delivery to a fake of this cloud and the call that it causes share a row, which has the
+        # call's number.
         self.numbers = {
             row.delivery.number: row.number for row in report.rows if row.delivery is not None
         }

@@ -1,4 +1,4 @@
-"""Wording of the broker: records by partition and offset, commits, groups, and its findings."""
+"""Report texts for the broker: records, commits, consumer groups, and the broker's findings."""
 
 from __future__ import annotations
 
