@@ -3,7 +3,7 @@
 import os
 
 EXAMPLES = int(os.environ.get("PYTEST_FAKECLOUD_EXAMPLES", "30"))
-"""Few during development and in `.ci/run`; CI uses 150 once a week. The selection is the same in every run."""
+"""Few by default; CI uses 150 once a week. The selection is the same in every run."""
 
 
 def cases(usual: int) -> int:
