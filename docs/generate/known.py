@@ -20,12 +20,13 @@ def page() -> str:
     return "".join(
         [
             f"{HEAD}\n# Known differences\n\n",
-            "What the comparison of the key-value engine with Redis 7.0 and Valkey 9.1 "
-            "([Fidelity](index.md)) finds and this project does not fix.\n\n",
-            "## Differences that stay\n\nThey still count in the rate.\n\n",
+            "Differences that the comparison of the key-value engine with Redis 7.0 and Valkey 9.1 "
+            "([Fidelity](index.md)) finds and that are not fixed.\n\n",
+            "## Differences that are not fixed\n\nThey count as differences in the figures.\n\n",
             *(f"- {known.reason[:1].upper()}{known.reason[1:]}.\n" for known in KNOWN),
             *_versions(),
-            "\n## What is not compared\n\nTwo real servers differ from each other here as well.\n\n",
+            "\n## What is not compared\n\nTwo real servers also differ from each other in these parts "
+            "of a reply.\n\n",
             table(
                 ("Commands", "Why"),
                 (
@@ -53,24 +54,24 @@ def _versions() -> Iterator[str]:
     others = sorted({*later, *VALKEYS} - {*documented})
     yield "\n## Versions\n"
     for text in (
-        f'The stock dialect (`kv_server(dialect="redis")`) announces {VERSION["redis"]} in `INFO`, '
-        "`HELLO`, `LOLWUT` and to scripts, and answers as that version does: what came later is an "
-        "unknown command, an unknown sub-command or a syntax error; arities, flags, `HELP` and "
-        "parameters are that version's, and doubles are printed with 17 digits.",
-        "`JSON.*` are the commands of a module there. The stock dialect has them only with "
-        '`modules=["ReJSON"]`, and then names the module in `MODULE LIST`, `INFO` and `HELLO`. The '
-        "vendor's dialect always has them. With the module the JSON models of redis-om 1.2 work; its "
-        "hash models work as on Redis 7.0.15 with and without it. Its `find()` does not work, because "
-        "the `FT.*` commands of RediSearch are unknown.",
-        '`version="7.2"` has it announce another one and know what came up to it. Only Redis 7.0.15 '
-        "and Valkey 9.1 were there to be compared with: of versions between them, what is known is "
-        "which words they have.",
-        f"The vendor's dialect announces {announced}, up to which the vendor documents its level of "
-        "the protocol, and knows more than that version. As the vendor documents: "
-        f"{_code(documented)}. Without documentation, decided here: {_code(others)}; but for "
-        "`MSETEX` only Valkey has these. `documented_only=True` refuses those commands.",
-        "One table, `kv/table/versions.py` with the versions in `kv/table/rows.py`, says what came "
-        "when.",
+        f'The stock dialect (`kv_server(dialect="redis")`) reports version {VERSION["redis"]} in '
+        "`INFO`, `HELLO`, `LOLWUT` and to scripts, and behaves like that version: later commands and "
+        "options are unknown commands, unknown sub-commands or syntax errors; arities, flags, `HELP` "
+        "and parameters are those of that version, and doubles are printed with 17 digits.",
+        "In Redis, `JSON.*` commands belong to a module. The stock dialect has them only with "
+        '`modules=["ReJSON"]`, and then lists the module in `MODULE LIST`, `INFO` and `HELLO`. The '
+        "vendor's dialect always has them. The JSON models of redis-om 1.2 need the module; its hash "
+        "models also work without it. Its `find()` does not work, because the fake does not have the "
+        "`FT.*` commands of RediSearch.",
+        'With `version="7.2"`, it reports that version and has the commands and options up to it. The '
+        "fake was compared with Redis 7.0.15 and Valkey 9.1 only. For the versions between them, only "
+        "the commands and options that they have are known.",
+        f"The vendor's dialect reports version {announced}, the protocol level that the vendor "
+        "documents, and has more commands and options than that version. Documented by the vendor: "
+        f"{_code(documented)}. Not documented, and decided here: {_code(others)}; except for `MSETEX`, "
+        "only Valkey has these. `documented_only=True` rejects the undocumented commands.",
+        "`kv/table/versions.py` and `kv/table/rows.py` contain the version in which each command and "
+        "option was added.",
     ):
         yield f"\n{fill(text, 118)}\n"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .scenario import Step
 from .sides import Reply
 
-OLDER = "the server is older than the option IFEQ"
+OLDER = "the server does not have the option IFEQ yet"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "newer servers leave the script's hash, and what to do about it, out of error texts",
+        "newer servers omit the script's hash and the advice to use EVAL from error texts",
         _same_but_for_the_script,
     ),
     Known(OLDER, _newer_word),

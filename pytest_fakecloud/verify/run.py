@@ -14,8 +14,8 @@ from .known import OLDER, reason_for
 from .scenario import Scenario, Step
 from .sides import Reply, Side, Target, facts_of, fake_of, mask_of
 
-NOT_OFFERED = "the service does not offer it"
-FOLLOWS = "follows from what differs before it in the scenario"
+NOT_OFFERED = "the service does not have this command or endpoint"
+FOLLOWS = "depends on an earlier difference in the scenario"
 _UNDONE = (NOT_OFFERED, OLDER)
 _UNKNOWN = ("unknown command", "unknown subcommand", "not supported", "is not available")
 

@@ -14,10 +14,10 @@ COMPARISONS: Mapping[str, str] = {
     "pairs": "as pairs in any order",
     "scan": "the page of a scan, in any order",
     "scan-pairs": "the page of a scan, as pairs in any order",
-    "near": "numbers within a minute: time passes between two servers",
+    "near": "numbers that differ by at most a minute, because time passes between the two requests",
     "idle": "idle times by type",
-    "shape": "by type: chance or the clock decides the value",
-    "rest": "value by value, over REST only",
+    "shape": "by type, because the value is random or depends on the clock",
+    "rest": "value by value, and only over REST",
 }
 """The ways to compare two replies, each with the differences that it ignores."""
 

@@ -1,4 +1,4 @@
-"""Write the page of what ``verify`` asks: ``python -m tests.verify.page FILE``."""
+"""Generate the page about the requests that ``verify`` sends: ``python -m tests.verify.page FILE``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_fakecloud.verify.known import KNOWN
-from pytest_fakecloud.verify.run import Result, plan, verify
+from pytest_fakecloud.verify.run import FOLLOWS, NOT_OFFERED, Result, plan, verify
 from pytest_fakecloud.verify.scenario import COMPARISONS
 from pytest_fakecloud.verify.sides import Target
 from tests.kv.comparison.servers import RealServer, available
@@ -25,40 +25,37 @@ TARGETS = {
 }
 _HEAD = """# What is compared
 
-This page is generated: `python -m tests.verify.page docs/reference/scenarios.md`. It lists what
-`pytest-fakecloud verify` sends to a real service and to a fake made like it; how to use it is told in
-{doc}`../guides/verify`.
+The requests that [`pytest-fakecloud verify`](../guides/verify.md) sends to a real service and to a
+fake with the same settings. `python -m tests.verify.page docs/reference/scenarios.md` generates this page.
 
-## Against servers that run on the machine of the tests
+## Results with Redis and Valkey
 
-The key-value scenarios, on the fake in the dialect `"redis"`. *Not offered*: the server has no
-such command, or a reply follows from that.
+The key-value scenarios, compared with a fake in the dialect `"redis"`. *Not offered* counts replies
+to commands that the server does not have, and replies that depend on such a command.
 
-| Server | Replies compared | The same | Not offered | Other known differences | Unexplained |
+| Server | Replies compared | Equal | Not offered | Other known differences | Unknown differences |
 |---|---|---|---|---|---|
 """
 
 
 def page(results: Mapping[str, Result]) -> str:
-    """The whole page; ``results`` by server and version."""
+    """Return the page; the keys of ``results`` are servers with their versions."""
     lines = [_HEAD + "\n".join(_against(name, one) for name, one in results.items())]
-    lines += ["", "Known differences, and why they stay:", ""]
+    lines += ["", "Known differences that are not fixed:", ""]
     lines += [f"- {one.reason}" for one in KNOWN]
-    lines += ["", "## How replies are compared", "", "| Word | Means |", "|---|---|"]
+    lines += ["", "## How replies are compared", "", "| Name | Comparison |", "|---|---|"]
     lines += [f"| {word} | {meaning} |" for word, meaning in COMPARISONS.items()]
     for service, title in TITLES.items():
-        lines += ["", f"## {title}", "", "| Asked | Requests | In the scenarios |", "|---|---|---|"]
+        lines += ["", f"## {title}", "", "| Request | Number | Scenarios |", "|---|---|---|"]
         lines += list(_rows(service))
     return "\n".join(lines) + "\n"
 
 
 def _against(name: str, result: Result) -> str:
-    reasons = Counter(each.reason for each in result.explained)
-    not_offered = sum(count for reason, count in reasons.items() if "offer" in str(reason))
-    follows = sum(count for reason, count in reasons.items() if "follows" in str(reason))
-    other = len(result.explained) - not_offered - follows
+    not_offered = sum(each.reason in (NOT_OFFERED, FOLLOWS) for each in result.explained)
+    other = len(result.explained) - not_offered
     same = len(result.compared) - len(result.explained) - len(result.differing)
-    cells = (name, len(result.compared), same, not_offered + follows, other, len(result.differing))
+    cells = (name, len(result.compared), same, not_offered, other, len(result.differing))
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -73,7 +70,7 @@ def _rows(service: str) -> Iterator[str]:
 
 
 def against_servers() -> dict[str, Result]:
-    """Compare with every real server of this machine."""
+    """Compare the fake with every real server that is installed."""
     found = {}
     for name, binary in available():
         server = RealServer(name, binary)

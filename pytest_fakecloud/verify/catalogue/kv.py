@@ -188,7 +188,7 @@ LTRIM @t 5 1
 EXISTS @t
 SET @s x
 RPUSH @s x
-## list: what waits is refused over REST
+## list: blocking commands are rejected over REST
 BLPOP @l 1 ~rest
 BRPOP @l 1 ~rest
 BLMOVE @l @m LEFT RIGHT 1 ~rest
@@ -451,7 +451,7 @@ SORT @l DESC LIMIT 0 2
 SORT_RO @l ALPHA
 EXPIRE @l -1
 EXISTS @l
-## keys: dumped and restored
+## keys: dump and restore
 SET @a payload
 DUMP @missing
 RESTORE @b 0 bad

@@ -1,4 +1,7 @@
-"""Known differences, each with its reason. They count in the rate."""
+"""Known differences between the fake and the servers, each with its reason.
+
+They count as differences in the printed rate.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def reason_for(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> str | No
 
 @dataclass(frozen=True)
 class Known:
-    """A difference that was examined, and why it stays."""
+    """A known difference, and why it is not fixed."""
 
     reason: str
     applies: Callable[[list[bytes], Any, dict[str, Any]], bool]
@@ -37,7 +40,7 @@ _encoding = _words(b"OBJECT", b"ENCODING")
 
 
 def _as_numbers(reply: Any) -> Any:
-    """Return strings that are numbers by value; zero has no sign then."""
+    """Convert strings that contain numbers to floats, recursively."""
     if isinstance(reply, Typed):
         return Typed(reply.kind, _as_numbers(reply.value))
     if isinstance(reply, list):
@@ -63,17 +66,19 @@ def _error_with(text: bytes, reply: Any) -> bool:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "BITCOUNT and BITPOS as in Redis 7.0: Valkey reads their arguments in another order",
+        "BITCOUNT and BITPOS: Valkey checks their arguments in another order than Redis 7.0 and the "
+        "fake",
         _only_valkey(b"BITCOUNT", b"BITPOS"),
     ),
     Known(
-        "GETEX of a key that is not there: Valkey looks at the expiry first",
+        "GETEX of a missing key with an invalid TTL: Valkey returns an error, Redis 7.0 and the fake "
+        "nil",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"GETEX"
         and ours is None and isinstance(theirs["valkey"], Error),
     ),
     Known(
-        "SCAN and its like as in Redis 7.0: Valkey refuses a cursor below zero and a type it has not, "
-        "and takes a cursor with white space before it",
+        "SCAN, HSCAN, SSCAN and ZSCAN: Valkey rejects a negative cursor and an unknown type, and "
+        "accepts white space before a cursor; the fake follows Redis 7.0",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().endswith(b"SCAN")
         and (
             _error_with(b"invalid cursor", theirs["valkey"])
@@ -82,25 +87,26 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "LSET beyond 32 bits as in Redis 7.0: Valkey leaves out what is above them, and may find an "
-        "element there",
+        "LSET with an index of more than 32 bits: Valkey truncates the index, so it may find an "
+        "element; Redis 7.0 and the fake return an error",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LSET"
         and _error_with(b"index out of range", ours) and not -(2**31) <= int(line[2]) < 2**31,
     ),
     Known(
-        "LREM at the least integer as in Redis 7.0: Valkey refuses it",
+        "LREM with the smallest 64-bit integer as its count: Valkey rejects it, Redis 7.0 and the "
+        "fake do not",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper() == b"LREM"
         and line[2] == b"-9223372036854775808",
     ),
     Known(
-        "SORT takes an empty text for 0 as in Redis 7.0: for Valkey it is no number",
+        "SORT of an empty string: Redis 7.0 and the fake count it as 0, Valkey returns an error",
         lambda line, ours, theirs: set(theirs) == {"valkey"}
         and line[0].upper() in (b"SORT", b"SORT_RO") and isinstance(ours, list) and b"" in ours
         and _error_with(b"can't be converted into double", theirs["valkey"]),
     ),
     Known(
-        "LIMIT with an offset below zero as in Redis 7.0, which finds nothing: of large sorted sets, "
-        "Valkey counts it from the end of what is between the bounds",
+        "LIMIT with a negative offset: Redis 7.0 and the fake return nothing; in large sorted sets, "
+        "Valkey counts from the end of the range",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().startswith(b"Z")
         and any(
             word.upper() == b"LIMIT" and offset.startswith(b"-")
@@ -109,13 +115,14 @@ KNOWN: tuple[Known, ...] = (
         and not isinstance(ours, Error) and not isinstance(theirs["valkey"], Error),
     ),
     Known(
-        "bounds of scores as in Redis 7.0: Valkey refuses white space before them, and hexadecimals",
+        "score bounds: Valkey rejects leading white space and hexadecimal numbers, Redis 7.0 and the "
+        "fake accept them",
         lambda line, ours, theirs: set(theirs) == {"valkey"} and line[0].upper().startswith(b"Z")
         and _error_with(b"min or max is not a float", theirs["valkey"])
         and any(_ODD_BOUND.match(word) for word in line[2:]),
     ),
     Known(
-        "the words of Redis 7.0, which differ in Valkey",
+        "a few error and help texts: Valkey has reworded them, the fake has those of Redis 7.0",
         lambda line, ours, theirs: set(theirs) == {"valkey"}
         and (
             _error_with(b"could not decode requested zset member", ours)
@@ -124,19 +131,19 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "Redis 7.0 calls a short string that was changed raw and shares small integers; "
-        "Valkey does neither",
+        "OBJECT ENCODING and REFCOUNT: Redis 7.0 and the fake report a short string that was modified "
+        "as raw, and share small integers; Valkey does neither",
         lambda line, ours, theirs: set(theirs) == {"valkey"}
         and (_encoding(line) or line[:2] == [b"OBJECT", b"REFCOUNT"]),
     ),
     Known(
-        "a shrunken list stays a quicklist while its elements lie in two of the server's nodes, "
-        "which the engine does not model",
+        "OBJECT ENCODING of a list that has shrunk: in a server it stays a quicklist while its "
+        "elements are in two nodes, which the fake does not have",
         lambda line, ours, theirs: _encoding(line) and ours == b"listpack"
         and b"quicklist" in theirs.values(),
     ),
     Known(
-        "a page of a scan that is not all of it is whatever the server's hash table has there",
+        "pages of an incomplete scan: their content depends on the server's hash table",
         lambda line, ours, theirs: line[0].upper().endswith(b"SCAN")
         and all(isinstance(reply, list) for reply in (ours, *theirs.values()))
         and (
@@ -145,8 +152,8 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "the same score, printed differently: Valkey's printer does not always find the shortest "
-        "text, and the sign of a zero depends on when a server changed its encoding",
+        "the same score in another notation: Valkey does not always print the shortest form, and the "
+        "sign of a zero depends on when a server changed the encoding",
         lambda line, ours, theirs: line[0].upper().startswith(b"Z")
         and _same_numbers(line, ours, theirs),
     ),

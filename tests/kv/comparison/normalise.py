@@ -1,7 +1,7 @@
-"""Removes what may differ between two right replies. Every rule has a reason; the list is printed.
+"""Rules that remove the parts of a reply in which two correct servers may differ.
 
-A rule gets a command and the replies of one side, and returns the reply without what may differ.
-The same rules apply to both sides.
+A rule receives a command and one reply, and returns the reply without these parts. The same rules apply
+to both sides. Each rule has a reason, which the documentation lists.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Near:
 
 
 def _ttl(line: list[bytes], reply: Any) -> Any:
-    """Make positive TTLs equal that are within a minute of each other."""
+    """Replace TTLs by values that are equal if they differ by at most a minute."""
     if isinstance(reply, int) and reply > 1000:
         return Near(reply, 60_000 if line[0].upper().startswith((b"P", b"HP")) else 60)
     if isinstance(reply, list):
@@ -134,13 +134,15 @@ def _idle(line: list[bytes], reply: Any) -> Any:
 
 
 RULES: tuple[Normalisation, ...] = (
-    Normalisation(UNORDERED, "the order of sets, hashes and scans is the hash table's", _multiset),
+    Normalisation(
+        UNORDERED, "the order of sets, hashes and scans depends on the hash table", _multiset
+    ),
     Normalisation(
         frozenset(
             {"TTL", "PTTL", "HTTL", "HPTTL"}
             | {"EXPIRETIME", "PEXPIRETIME", "HEXPIRETIME", "HPEXPIRETIME"}
         ),
-        "time passes between asking two servers",
+        "time passes between the requests to the two servers",
         _ttl,
     ),
     Normalisation(
@@ -148,11 +150,11 @@ RULES: tuple[Normalisation, ...] = (
             {"XADD", "XRANGE", "XREVRANGE", "XREAD", "XREADGROUP", "XINFO", "XPENDING", "XCLAIM"}
             | {"XAUTOCLAIM"}
         ),
-        "ids made from the clock differ by the time between two servers",
+        "ids contain the time, which passes between the requests to the two servers",
         _clock_ids,
     ),
     Normalisation(
-        frozenset({"XINFO"}), "instants of delivery are each server's now", _milliseconds
+        frozenset({"XINFO"}), "delivery times are read from each server's clock", _milliseconds
     ),
     Normalisation(
         frozenset({"XINFO", "XPENDING"}), "idle times are measured on each server's clock", _idle
@@ -161,7 +163,7 @@ RULES: tuple[Normalisation, ...] = (
 
 
 def normalise(line: list[bytes], reply: Any) -> Any:
-    """Return the reply without what may differ."""
+    """Return the reply without the parts that may differ."""
     if isinstance(reply, Error | NilArray) or not line:
         return reply
     name = line[0].upper().decode("latin-1")
