@@ -184,13 +184,7 @@ class ControlApp(App):
 
     def authenticate(self, request: Request) -> object:
         """Check the Host, and the control token for routes that need it."""
-        host = request.fields.get("host")
-        if not self._hosts.takes(host):
-            raise Refused(
-                421,
-                f"this server is not known as {host!r:.200}: ask for it by a loopback name or by the "
-                "host it is bound to, or start it with --allow-host NAME",
-            )
+        self._hosts.check(request.fields.get("host"))
         if request.route in WITHOUT_TOKEN:
             return None
         if not same(bearer_token(request.fields.get("authorization")), self.token):

@@ -59,6 +59,15 @@ class Hosts:
             return True
         return self._everywhere and _address(name) is not None
 
+    def check(self, header: str | None) -> None:
+        """Raise ``ServiceError`` 421 for a ``Host`` header that the server does not accept."""
+        if not self.takes(header):
+            raise ServiceError(
+                421,
+                f"this server is not known as {header!r:.200}: use a loopback name or the host that it "
+                "is bound to, or start it with --allow-host NAME",
+            )
+
 
 def _plain(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
@@ -81,12 +90,7 @@ class Guard:
         page.
         """
         host = request.fields.get("host")
-        if not self._hosts.takes(host):
-            raise ServiceError(
-                421,
-                f"this server is not known as {host!r:.200}: use a loopback name, or start it with "
-                "--allow-host NAME",
-            )
+        self._hosts.check(host)
         origin = request.fields.get("origin")
         same = origin is None or origin.partition("://")[2] == host
         if not same or request.fields.get("sec-fetch-site") in ("cross-site", "same-site"):
