@@ -1,4 +1,4 @@
-"""A broker of its own for each test, its REST face, and consume calls that run beside the test."""
+"""Fixtures: a broker for each test, a client of its REST API, and consume calls in threads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ START = "2026-01-01T00:00:00+00:00"
 START_MS = 1_767_225_600_000
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 CLIENTS: list[httpx.Client] = []
-"""Those the running test has opened."""
+"""The brokers that the running test has opened."""
 EARLIEST = {"Kafka-Auto-Offset-Reset": "earliest"}
 
 
 class Rest:
-    """The public REST face: paths and JSON in, status and JSON out."""
+    """A client of the REST API that returns the status and the JSON of each answer."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -88,7 +88,7 @@ class Rest:
 
 
 class Parked:
-    """A call in a thread of its own; ``result()`` is what it returned."""
+    """A call in its own thread; ``result()`` returns its result."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -116,7 +116,7 @@ class Parked:
 
 
 def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
-    """Wait until the condition holds."""
+    """Wait until the condition is true."""
     until = monotonic() + timeout
     pause = threading.Event()
     while not condition():
@@ -125,13 +125,15 @@ def eventually(condition: Callable[[], object], timeout: float = 20) -> None:
 
 
 def until_parked(broker: Broker, calls: int = 1) -> None:
-    """Wait until that many calls sleep inside the engine."""
+    """Wait until this number of calls waits inside the engine."""
     eventually(lambda: len(broker._engine.waiting) >= calls)
 
 
 @contextmanager
 def closing_brokers() -> Iterator[list[Broker]]:
-    """A list for brokers, which at the end are closed, after the clients, and free of bugs."""
+    """Yield a list for brokers; close them at the end, after their clients, and check that no bug
+    was reported.
+    """
     made: list[Broker] = []
     yield made
     while CLIENTS:
@@ -143,7 +145,9 @@ def closing_brokers() -> Iterator[list[Broker]]:
 
 @pytest.fixture
 def make_broker() -> Iterator[Callable[..., Broker]]:
-    """Brokers on a frozen clock (``clock="running"`` for a running one), closed at the end."""
+    """Return a function that opens a broker on a frozen clock (``clock="running"`` for a running
+    one).
+    """
 
     with closing_brokers() as made:
 
@@ -159,11 +163,11 @@ def make_broker() -> Iterator[Callable[..., Broker]]:
 
 @pytest.fixture
 def broker(make_broker: Callable[..., Broker]) -> Broker:
-    """A broker with topic ``orders`` of three partitions, on a frozen clock."""
+    """Return a broker with a topic ``orders`` of three partitions, on a frozen clock."""
     return make_broker()
 
 
 @pytest.fixture
 def rest(broker: Broker) -> Rest:
-    """The REST face of ``broker``."""
+    """Return a REST client of ``broker``."""
     return Rest(broker)

@@ -1,4 +1,4 @@
-"""Typed readers of request bodies, and how errors quote what came."""
+"""Test the typed readers of request bodies, and how errors quote the input."""
 
 from __future__ import annotations
 

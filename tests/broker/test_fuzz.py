@@ -1,4 +1,4 @@
-"""No request may bring a 500, a hang, or anything but the documented envelope on a failure."""
+"""Check that no request causes a 500 or a hang, and that every failure has the documented envelope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tester's side of a broker: arranging, making it happen, looking and asserting."""
+"""Test the methods of the fixture: preparing data, causing events, reading and asserting."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
 def test_what_cannot_be_loaded_leaves_nothing_behind(
     make_broker: Make, bad: dict[str, Any], batches: str
 ) -> None:
-    """Neither topics nor records, nor a place in the turn of keyless ones."""
+    """A failed load leaves neither topics nor records, and does not change the partition of the
+    next keyless record.
+    """
     limits = BrokerLimits(max_message_bytes=10, max_partitions=12)
     broker = make_broker(topics={"orders": 3}, limits=limits, batches=batches)
     with pytest.raises(ContractError):
@@ -952,7 +954,7 @@ def test_a_consumer_that_was_put_back_wakes_at_a_record(broker: Broker, rest: Re
 def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhile(
     make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only when it looks up by itself, as it does every second."""
+    """A timer wakes the call immediately, not only at its own check once a second."""
     monkeypatch.setattr("pytest_fakecloud.core.timekeeper._nap", lambda: 60.0)
     broker = make_broker(clock="running", session_timeout="50ms")
     rest = Rest(broker)
@@ -1060,7 +1062,7 @@ def test_a_session_that_only_consume_keeps_runs_on_in_a_copy_made_while_consumin
 def test_who_waits_for_a_record_wakes_for_one_in_a_partition_of_later(
     broker: Broker, rest: Rest, meanwhile: str
 ) -> None:
-    """At once, not only when the time is over."""
+    """The call returns immediately, not only at its timeout."""
     before = broker.snapshot()
     wait = Parked(lambda: broker.wait_for_record("orders", lambda r: r.value == "late", timeout=60))
     eventually(lambda: any(log.watchers for log in broker._engine.table.topics["orders"].logs))

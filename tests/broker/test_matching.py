@@ -1,4 +1,4 @@
-"""Which records an assertion means: the forms of ``core.matching``, asked of a broker."""
+"""Test the matching of records: the forms of ``core.matching``, with a broker."""
 
 from __future__ import annotations
 

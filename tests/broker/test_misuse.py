@@ -1,4 +1,4 @@
-"""Every method of the broker with every kind of value: see ``tests/misuse.py``."""
+"""Call every method of the broker with every kind of value; see ``tests/misuse.py``."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ COMMITTED = {
     "offset": NONE | NUMBER | PREDICATE | MATCHER,
 }
 METHODS: Table = {
-    # The one text of the values is the name of a topic that exists.
+    # The only string among the values is the name of an existing topic.
     "create_topic": ({"topic": "new"}, {"topic": set(), "partitions": NUMBER, **OPTIONS}),
     "delete_topic": ({"topic": "orders"}, {"topic": TEXT}),
     "add_partitions": ({"topic": "orders"}, {"topic": TEXT, "count": NUMBER}),
@@ -90,7 +90,7 @@ METHODS: Table = {
         {"topic": "orders", "value": "v"},
         {
             "topic": TEXT,
-            # JSON's names are texts, and numbers as names become some.
+            # JSON's keys are strings, and numbers become strings.
             "value": JSON | {"mapping by numbers"},
             "key": NONE | TEXT,
             "partition": NONE | NUMBER,

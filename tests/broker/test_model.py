@@ -1,4 +1,4 @@
-"""Consumer configuration from headers, the values of a record, and plans."""
+"""Test consumer configuration from headers, the values of records, and plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thirteen route shapes over HTTP: what goes in, what comes out, and every refusal."""
+"""Test the thirteen routes over HTTP: their input, their output and every rejection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def raw(
     headers: Any = (),
     auth: bool = True,
 ) -> tuple[int, Any]:
-    """A request with exactly these headers, spelled so, and nothing the client adds by itself."""
+    """Send a request with exactly these headers and spellings, without headers of the HTTP client."""
     connection = http.client.HTTPConnection("127.0.0.1", int(broker.url.rpartition(":")[2]))
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
@@ -134,7 +134,9 @@ def test_the_empty_key_is_hashed_and_an_absent_one_is_not(make_broker: Make) -> 
 
 
 def test_keyless_messages_of_a_request_stay_together(make_broker: Make) -> None:
-    """Sticky per batch: one partition for the request, the next one for the next request."""
+    """The partitioner is sticky: each request goes to one partition, and the next request to the
+    next partition.
+    """
     rest = Rest(make_broker())
     places = [rest.produce("orders", "a", "b", "c") for _ in range(4)]
     assert [{p["partition"] for p in batch} for batch in places] == [{0}, {1}, {2}, {0}]
@@ -219,7 +221,7 @@ def test_a_produce_ends_only_the_fetches_of_its_partition(make_broker: Make) -> 
 
 
 def test_a_produce_wakes_only_the_fetches_of_its_partition(make_broker: Make) -> None:
-    """Seen from inside: the others are not even woken to look."""
+    """The engine does not even wake the other fetches."""
     broker = make_broker(topics={"t": 20})
     broker.clock.wait_cap = 10
     rest = Rest(broker)
@@ -325,7 +327,9 @@ def test_commit_during_a_rebalance_is_refused(make_broker: Make) -> None:
 
 
 def test_a_late_commit_after_the_session_expired_is_refused(broker: Broker, rest: Rest) -> None:
-    """Processing that outlives its session: somebody else has the partition and the records."""
+    """Processing took longer than the session, so another instance has the partition and its
+    records.
+    """
     rest.produce("orders", "slow", partition=0)
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
     assert rest.values("g", "a", "orders", **options) == ["slow"]
@@ -387,7 +391,7 @@ def test_offsets_at_a_time(broker: Broker, rest: Rest, method: str) -> None:
 
 
 def test_a_timestamp_in_seconds_is_never_scaled(rest: Rest) -> None:
-    """Read as milliseconds it is January 1970, so the answer is the earliest offset."""
+    """In milliseconds, the number is a time in January 1970, so the result is the earliest offset."""
     rest.produce("orders", "a", "b", partition=0)
     assert rest("POST", f"/offsets/{START_MS // 1000}", {"topic": "orders", "partition": 0}) == [
         {"topic": "orders", "partition": 0, "offset": 0}
@@ -456,7 +460,7 @@ def test_everything_wants_credentials(broker: Broker, path: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_credentials_are_compared_in_both_encodings(make_broker: Make, encoding: str) -> None:
-    """The JavaScript client writes one byte for each character."""
+    """The JavaScript client encodes each character as one byte."""
     broker = make_broker(username="jürgen", password="pässwörd")
     encoded = base64.b64encode("jürgen:pässwörd".encode(encoding)).decode()
     assert raw(
@@ -474,7 +478,9 @@ def test_old_credentials_are_refused_after_rotation(broker: Broker, rest: Rest) 
 
 
 def test_a_string_without_an_end_takes_no_longer(rest: Rest) -> None:
-    """Where each quote in it may begin a string, this takes minutes and lets nobody else run."""
+    """If every quote could begin a string, the search would take minutes and block all other
+    threads.
+    """
     rest("POST", "/produce/orders", b'"' + b'\\"' * 200_000, status=400)
 
 
@@ -671,7 +677,9 @@ def test_a_deleted_instance_can_keep_its_partitions_for_a_while(make_broker: Mak
 
 
 def test_a_lost_answer_makes_true_duplicates(broker: Broker, rest: Rest) -> None:
-    """Appended, answer dropped: a client that tries again has produced twice."""
+    """The record was appended and the answer dropped, so a client that retries has produced it
+    twice.
+    """
     import httpx
 
     broker.faults.lose_answer(route="produce", times=1)

@@ -1,4 +1,4 @@
-"""The request headers that a webhook keeps as the headers of its record."""
+"""Test which request headers of a webhook become headers of its record."""
 
 from __future__ import annotations
 

@@ -1,17 +1,15 @@
-"""The blocks of the documentation's pages, and how each is run.
+"""Find the code blocks of the documentation's pages, and how to run each.
 
-A page is Markdown. Of its blocks
+- A ``python`` block with a test is a test file; without one it is a script.
+- A ``python`` block that begins with ``# name.py`` is a file of that name, which all blocks of the
+  page can import. ``# test_name.py`` is a test file with that name, ``# conftest.py`` the conftest of
+  its section.
+- An ``ini`` block before a test is its ``pytest.ini``. A line ``Options: `…``` contains pytest options.
+  ``<!-- plugin: asyncio -->`` names a plugin to load; no other plugins are loaded.
+- ``<!-- fails -->`` before a test means that it must fail. Its report must contain the following
+  ``text`` block literally, except for ports and durations.
 
-- ``python`` with a test is a test file; without one it is a script, which has to run;
-- a ``python`` block that begins with ``# name.py`` is a file of that name, which all blocks of its
-  page may import; ``# test_name.py`` is a test file that keeps its name; a ``# conftest.py`` is that
-  of its section;
-- ``ini`` before a test is its ``pytest.ini``, a line ``Options: `…``` holds its options, and
-  ``<!-- plugin: asyncio -->`` names another plugin it is for: all others stay out;
-- ``<!-- fails -->`` before a test says that it has to fail, and the ``text`` block after it is what its
-  report must show, word by word, but for ports and durations.
-
-A section is what stands below a heading of the second level, and has a folder of its own.
+A section begins at a heading of the second level and has its own folder.
 """
 
 from __future__ import annotations
@@ -39,13 +37,13 @@ _PACKAGES = {
     "asyncio": "pytest_asyncio", "randomly": "pytest_randomly", "socket": "pytest_socket",
     "timeout": "pytest_timeout", "django": "pytest_django",
 }  # fmt: skip
-"""The packages of plugins whose short names are other ones."""
+"""The packages of plugins whose package has a different name."""
 _NAME = re.compile(r"# ([\w/]+\.py)$", re.M)
 
 
 @dataclass
 class Block:
-    """One block of Python: a test file, a script, or a file that others of its page import."""
+    """A Python block: a test file, a script, or a file that other blocks of its page import."""
 
     page: str
     line: int
@@ -67,27 +65,27 @@ class Block:
 
     @cached_property
     def tests(self) -> int:
-        """How many test functions it defines."""
+        """The number of test functions in the block."""
         return len(re.findall(r"^ *(?:async )?def test_", self.source, re.M))
 
     @cached_property
     def missing(self) -> list[str]:
-        """The modules it imports or asks for that are not installed."""
+        """The modules that the block imports or requires and that are not installed."""
         missing = missing_modules(self.source, self.beside)
         plugin = _PACKAGES.get(self.plugin, self.plugin)
         return sorted({*missing, plugin} if plugin and find_spec(plugin) is None else missing)
 
     @property
     def is_of_its_section(self) -> bool:
-        """Whether it lies in the folder of its section, not in that of its page."""
+        """Whether the block's file belongs to the folder of its section instead of its page."""
         return bool(self.tests) or self.file == "conftest.py"
 
     beside: frozenset[str] = frozenset()
-    """The modules of its page's own files."""
+    """The modules that the page's own files define."""
 
 
 def missing_modules(source: str, beside: Collection[str]) -> set[str]:
-    """The modules a source imports that are not installed; ``beside`` are files of its own."""
+    """Return the imported modules that are not installed; ``beside`` are files of the page."""
     names = {alias.name for node in ast.walk(ast.parse(source)) for alias in _imported(node)}
     roots = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
     return {root for root in roots.difference(beside) if find_spec(root) is None}
@@ -103,7 +101,7 @@ def _imported(node: ast.AST) -> list[ast.alias]:
 
 @dataclass
 class Page:
-    """One page with its blocks of Python, in order."""
+    """A page with its Python blocks, in order."""
 
     path: Path
     blocks: list[Block] = field(default_factory=list)
@@ -151,11 +149,11 @@ class Page:
 
 
 def pages() -> list[Page]:
-    """The README and every page below ``docs`` that has a block of Python."""
+    """Return the README and every page below ``docs`` with a Python block."""
     paths = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
     return [page for page in map(Page.read, paths) if page.blocks]
 
 
 def is_of_recipes(page: Page) -> bool:
-    """Whether ``recipes`` runs it, with the bugs it shows."""
+    """Whether ``recipes`` runs the page, with the bugs that it shows."""
     return page.path.parent.name in ("cookbook", "migrating") and page.path.stem != "tools"

@@ -1,15 +1,15 @@
-"""Recipes of the documentation, run as they stand on their pages.
+"""Run the recipes of the documentation exactly as their pages show them.
 
-A recipe is a section (``##``) with at least one test. Its blocks say by their first line what they are:
+A recipe is a section (``##``) with at least one test. The first line of a block says what the block
+is:
 
-- ``# name.py``: a file the tests import;
-- ``# name.py, with the bug``: the same file with a bug. The tests run again with it and fail, and the
-  ``text`` block below it shows lines of what pytest says then, in their order, where ``test.py`` is the
-  file of tests;
-- no such line: a file of tests. An ``ini`` block is ``pytest.ini``.
+- ``# name.py``: a file that the tests import;
+- ``# name.py, with the bug``: the same file with a bug. The tests must fail with it. The ``text`` block
+  below shows lines of pytest's output in order, in which ``test.py`` is the test file;
+- any other line: a test file. An ``ini`` block is ``pytest.ini``.
 
-``Options: `…` `` in front of a block are options for pytest; ``-p name`` lets that plugin in.
-``Needs: …`` tells of something that no test can bring: the recipe is read and not run.
+``Options: `…` `` before a block contains pytest options; ``-p name`` loads that plugin. A recipe
+with ``Needs: …`` requires something that tests cannot provide, so it is parsed but not run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TEST_FILE = re.compile(r"\btest_bug\d+_\d+\.py")
 
 @dataclass
 class Bug:
-    """A file with a bug, and what pytest says of it."""
+    """A file with a bug, and the expected output of pytest."""
 
     name: str
     text: str
@@ -55,27 +55,27 @@ class Recipe:
 
     @property
     def python_blocks(self) -> int:
-        """How many blocks of Python it is made of."""
+        """The number of Python blocks in the recipe."""
         files = sum(name != "pytest.ini" for name in self.files)
         return files + len(self.tests) + len(self.bugs)
 
     def missing(self) -> list[str]:
-        """The modules its blocks import that are not installed."""
+        """The modules that the recipe imports and that are not installed."""
         files = [text for name, text in self.files.items() if name.endswith(".py")]
         texts = [*files, *self.tests, *(bug.text for bug in self.bugs)]
         own = {name.removesuffix(".py") for name in self.files}
         return sorted(set().union(*(missing_modules(text, own) for text in texts)))
 
     def run(self, pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-        """Run the tests with each bug, which they find, and once without, which passes.
+        """Run the tests with each bug, which must fail, and once without, which must pass.
 
-        ``more`` are options of the run that passes, whose result is returned.
+        ``more`` are options of the passing run, whose result is returned.
         """
         self.find_bugs(pytester)
         return self.run_without_bugs(pytester, *more)
 
     def find_bugs(self, pytester: pytest.Pytester) -> None:
-        """Run the tests with each bug. They fail as the page shows."""
+        """Run the tests with each bug; they must fail as the page shows."""
         for number, bug in enumerate(self.bugs):
             result = self._run(pytester, f"bug{number}", {**self.files, bug.name: bug.text})
             outcomes = result.parseoutcomes()
@@ -84,7 +84,7 @@ class Recipe:
             _assert_says(result.outlines, bug.says)
 
     def run_without_bugs(self, pytester: pytest.Pytester, *more: str) -> pytest.RunResult:
-        """Run the tests, which pass; ``more`` are options for pytest."""
+        """Run the tests, which must pass; ``more`` are options for pytest."""
         sound = self._run(pytester, "sound", self.files, *more)
         assert set(sound.parseoutcomes()) == {"passed"}, f"{self} does not pass"
         return sound
@@ -92,7 +92,9 @@ class Recipe:
     def _run(
         self, pytester: pytest.Pytester, folder: str, files: dict[str, str], *more: str
     ) -> pytest.RunResult:
-        """Run in a folder of its own: a file that changes within a second may look unchanged."""
+        """Run the tests in a new folder, because a file that changes twice within a second may look
+        unchanged.
+        """
         place = pytester.mkdir(folder)
         for name, text in files.items():
             (place / name).write_text(text, encoding="utf-8")
@@ -105,15 +107,15 @@ class Recipe:
         arguments = [*quiet, "--strict-markers", *options, f"--rootdir={place}"]
         configures = any("settings.configure(" in text for text in (*files.values(), *self.tests))
         if self.page == "libraries" or configures:
-            # What they keep in their modules does not live with a process that forgets modules, and
-            # Django is configured once in a process.
+            # Libraries whose module state does not survive when modules are imported again; Django
+            # can be configured only once per process.
             return pytester.runpytest_subprocess(*arguments, "-Wignore", place)
         with without_the_examples():
             return pytester.runpytest_inprocess(*arguments, "-Werror", place)
 
 
 def recipes(page: Path) -> list[Recipe]:
-    """The sections of a page that hold a test."""
+    """Return the sections of a page that contain a test."""
     found = []
     for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
         needs = _NEEDS.search(section)
@@ -146,7 +148,9 @@ def _add(recipe: Recipe, options: str, kind: str, text: str) -> None:
 
 
 def without_names(options: list[str]) -> list[str]:
-    """Options without ``-p name``: entry points are loaded anyway unless they are switched off."""
+    """Return the options without ``-p name``, because entry points are loaded unless they are
+    disabled.
+    """
     kept = []
     waiting = iter(options)
     for option in waiting:
@@ -158,7 +162,7 @@ def without_names(options: list[str]) -> list[str]:
 
 
 def _assert_says(output: list[str], says: list[str]) -> None:
-    """Look for the lines in their order; where a long one is wrapped is not the page's affair."""
+    """Check that the output contains the lines in order; ignore where long lines are wrapped."""
     text = _TEST_FILE.sub("test.py", " ".join(" ".join(output).split()))
     for wanted in says:
         _, found, text = text.partition(" ".join(wanted.split()))

@@ -1,4 +1,4 @@
-"""Every block of Python in the README and in the documentation runs, as it stands there."""
+"""Run every Python block of the README and the documentation."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ pytestmark = pytest.mark.slow
 
 PAGES = [page for page in pages() if not is_of_recipes(page)]
 APART = {"xdist", "socket", "timeout", "django"}
-"""Plugins for which the process is the point."""
+"""Plugins whose purpose requires a separate process."""
 WARNINGS = (
     "-Werror",
-    "-Wignore::ResourceWarning",  # clients that an application leaves open
-    "-Wignore:Call to deprecated",  # redis-py tells Celery so
-    "-Wignore:Using `httpx`",  # Starlette's client, where its other transport is not installed
+    "-Wignore::ResourceWarning",  # Clients that an application does not close.
+    "-Wignore:Call to deprecated",  # A deprecation warning of redis-py, caused by Celery.
+    "-Wignore:Using `httpx`",  # A warning of Starlette's client if its other transport is not installed.
 )
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # clients that an application leaves open
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # Clients that an application does not close.
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page: Page, pytester: pytest.Pytester) -> None:
     left_out = [block for block in page.blocks if block.missing]
@@ -59,7 +61,7 @@ def test_what_must_fail_shows_its_report() -> None:
 
 
 def _let_go() -> None:
-    """Collect the clients that a page leaves open, as tests of applications do."""
+    """Collect the clients that a page does not close, as tests of applications do."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -78,7 +80,9 @@ def _folder(block: Block) -> str:
 
 
 def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
-    """Blocks that one run of pytest can take: of the same options, without a folder of their own."""
+    """Yield groups of blocks that one run of pytest can execute: with equal options, and without a
+    folder of their own.
+    """
     tests = [block for block in blocks if block.tests]
 
     def kind(block: Block) -> tuple[bool, str, str, tuple[str, ...]]:
@@ -121,7 +125,7 @@ def _run(blocks: list[Block], pytester: pytest.Pytester) -> None:
 
 
 def _plain(text: str) -> str:
-    """A report without what differs from run to run: ports and durations."""
+    """Return a report without ports and durations, which differ from run to run."""
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
     text = re.sub(r"(?<=; )(\w+) :\d{4,5}\b", r"\1 :PORT", text)
     return "\n".join(line.rstrip() for line in re.sub(r"\d+\.\d+s\b", "0.1s", text).splitlines())

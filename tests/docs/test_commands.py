@@ -1,4 +1,4 @@
-"""Every call of the command that the documentation shows has options that the command takes."""
+"""Check that the command line accepts every call that the documentation shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _calls() -> list[tuple[str, list[str]]]:
 
 
 def _of_line(line: str) -> Iterator[list[str]]:
-    """The arguments of each call in a line of a shell."""
+    """Yield the arguments of each call in a shell line."""
     for part in re.split(r"&&|[|;>&]", line.removeprefix("$ ")):
         words = shlex.split(part, comments=True)
         if "pytest-fakecloud" in words and "install" not in words:
@@ -40,7 +40,7 @@ def _name(page: Path) -> str:
 @pytest.mark.parametrize(("page", "words"), _calls())
 def test_the_command_takes_what_the_page_shows(page: str, words: list[str]) -> None:
     plain = [re.sub(r"\$\w+", "1234", word) for word in words]
-    given = cli._parser().parse_args(plain)  # a wrong option ends the process
+    given = cli._parser().parse_args(plain)  # An invalid option ends the process.
     assert given.command == words[0], page
 
 

@@ -1,4 +1,6 @@
-"""Every recipe of the cookbook passes, finds the bugs it shows, and has no false fact in its report."""
+"""Run every recipe of the cookbook; check that it finds its bugs and that no finding of its reports
+is false.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ JUDGED = Path(__file__).parent / "judged_facts.txt"
 
 @pytest.fixture(scope="module")
 def what_recipes_need() -> None:
-    """Import it once: a run in this process forgets the modules that it was the first to import."""
+    """Import these modules once, because a run in this process forgets modules that it was the
+    first to import.
+    """
     for name in ("fastapi.testclient", "flask", "redis", "upstash_workflow"):
         pytest.importorskip(name)
 
@@ -44,7 +48,7 @@ def test_recipe(recipe: Recipe, pytester: pytest.Pytester, monkeypatch: pytest.M
         pytest.skip(f"not installed: {', '.join(missing)}")
     monkeypatch.setenv("COLUMNS", COLUMNS)
     recipe.find_bugs(pytester)
-    # Most bugs are found within 20 schedules. tests/explore tries corrections for longer.
+    # Most bugs are found within 20 schedules. ``tests/explore`` tries the corrections with more.
     monkeypatch.setitem(explore.__kwdefaults__, "budget", cases(20))
     judge(JUDGED, str(recipe), "\n".join(recipe.run_without_bugs(pytester, *ALWAYS).outlines))
 

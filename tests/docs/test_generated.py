@@ -1,4 +1,4 @@
-"""The generated pages of the documentation say what the code says."""
+"""Check that the generated pages of the documentation are up to date."""
 
 from __future__ import annotations
 

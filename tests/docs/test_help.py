@@ -1,4 +1,4 @@
-"""``help(pytest_fakecloud)`` shows a map, and every public class."""
+"""Check that ``help(pytest_fakecloud)`` shows an overview and every public class."""
 
 from __future__ import annotations
 

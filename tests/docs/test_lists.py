@@ -1,4 +1,4 @@
-"""The guides that list all of a kind list all there are."""
+"""Check that lists in the guides are complete."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def test_every_assertion_is_in_the_guide() -> None:
 
 def _assertions(kind: type) -> set[str]:
     names = {name for name in dir(kind) if name.startswith("assert_")}
-    names -= {"assert_request_made"}  # of the HTTPServer that a Destination is
+    names -= {"assert_request_made"}  # inherited from HTTPServer
     return {name for name in names if not name.startswith("assert_not_")}

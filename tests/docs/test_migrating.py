@@ -1,4 +1,6 @@
-"""What the pages of migrating show after a change passes, and before it where its library is there."""
+"""Run the migration pages: the tests after the change must pass, those before it if their library
+is installed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.slow
 PAGES = sorted((DOCS / "migrating").glob("*.md"))
 RECIPES = [recipe for page in PAGES for recipe in recipes(page)]
 MAY_BE_MISSING = {"boto3", "fakeredis", "moto"}
-"""What only a test of the time before uses, and no extra of ours brings."""
+"""Libraries that only the tests before the change use; no extra installs them."""
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=str)

@@ -1,7 +1,8 @@
-"""A checker of histories: is there an order of the calls in which an obvious model answers as was seen?
+"""Check whether a history of calls is linearizable, that is, whether some order of the calls
+explains all answers.
 
-A call takes effect at one instant between its start and its end (Wing and Gong). The search tries
-every call that nothing unfinished precedes, and remembers which sets of calls led to which state.
+Each call takes effect at one time between its start and its end (Wing and Gong). The search tries
+every call that no unfinished call precedes, and remembers which sets of calls led to which state.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a client: what it asked, what came, and when it began and ended (any unit)."""
+    """A client's call: the command, the answer, and the start and end (in any unit)."""
 
     line: tuple[str, ...]
     answer: Any
@@ -22,11 +23,11 @@ class Call:
 
 
 Model = Callable[[Any, tuple[str, ...]], tuple[Any, Any]]
-"""Gives the next state and the answer, from a state and a command line."""
+"""Returns the next state and the answer for a state and a command line."""
 
 
 def is_linearizable(calls: Sequence[Call], model: Model, start: Hashable) -> bool:
-    """Whether some order explains every answer."""
+    """Return whether some order of the calls explains every answer."""
     seen: set[tuple[int, Hashable]] = set()
     everything = (1 << len(calls)) - 1
 

@@ -1,4 +1,4 @@
-"""Small inputs that ask for much: each is answered in words, soon, and takes little memory."""
+"""Small inputs that request a lot of work are rejected or answered quickly, with little memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.budget import cases
 from tests.kv import fuzzing
 
 SECONDS = 2.0
-"""Processor time one bomb may take: a search without bounds takes minutes."""
+"""Maximum processor time of one input, in seconds; an unbounded search would take minutes."""
 
 
 class Asked:
-    """An engine with some keys, and a way to ask that gives errors back."""
+    """An engine with some keys, and a function that runs a command and returns errors as values."""
 
     def __init__(self) -> None:
         self.engine = Engine(Timekeeper(), Ids(1), "vendor")
@@ -56,7 +56,7 @@ LINES = (
 
 
 def damaged(data: bytes, luck: random.Random) -> bytes:
-    """The bytes with a few changes; often with a check sum that is right again."""
+    """Return the bytes with a few changes, often with a corrected checksum."""
     changed = bytearray(data)
     for _ in range(luck.choice([1, 1, 2, 5])):
         at = luck.randrange(len(changed) or 1)
@@ -68,7 +68,9 @@ def damaged(data: bytes, luck: random.Random) -> bytes:
 
 
 def restore_damaged(ask: Asked, seed: int, rounds: int) -> tuple[int, int]:
-    """Restore damaged dumps of keys and functions; how many were refused, and how many taken."""
+    """Restore damaged dumps of keys and functions; return how many were rejected and how many
+    accepted.
+    """
     luck = random.Random(seed)
     ask("FLUSHALL")
     for line in LINES:
@@ -95,11 +97,13 @@ def restore_damaged(ask: Asked, seed: int, rounds: int) -> tuple[int, int]:
 
 
 FOOTER = 10
-"""Bytes of the version and the check sum at the end of a dump."""
+"""The number of bytes of version and checksum at the end of a dump."""
 
 
 def _damaged_dump(data: bytes, luck: random.Random) -> bytes:
-    """Mostly with a check sum that fits, or damage would never be looked at."""
+    """Damage a dump, usually with a corrected checksum, because otherwise only the checksum would
+    be tested.
+    """
     if luck.random() < 0.2:
         return damaged(data, luck)
     body = damaged(data[:-FOOTER], luck) + data[-FOOTER:-8]
@@ -107,7 +111,7 @@ def _damaged_dump(data: bytes, luck: random.Random) -> bytes:
 
 
 def _use(ask: Asked) -> None:
-    """Whatever was taken can be read, changed and dumped like any other key."""
+    """Check that everything that was restored can be read, changed and dumped."""
     for line in ("TYPE copy", "DUMP copy", "OBJECT ENCODING copy", "COPY copy other REPLACE", "TTL copy",
                  "GET copy", "LRANGE copy 0 -1", "SMEMBERS copy", "ZRANGE copy 0 -1 WITHSCORES",
                  "HGETALL copy", "XRANGE copy - +", "XINFO STREAM copy FULL", "PFCOUNT copy",
@@ -214,7 +218,7 @@ def test_filters(text: str) -> None:
 
 @pytest.mark.long
 def test_hostile_frames_for_long() -> None:
-    """A quarter of a million on the reader, and thousands on a port."""
+    """Parse 250,000 frames with the reader, and send thousands to a port."""
     fuzzing.main(250_000, 10_000, random.randrange(2**32))
 
 

@@ -1,4 +1,4 @@
-"""Thousands of clouds, one after the other: memory, threads and descriptors stay where they are."""
+"""Open and close thousands of clouds; memory, threads and descriptors must not grow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resident_kb() -> int:
 
 
 def live(luck: random.Random) -> None:
-    """A cloud of some fakes that are used, and go without a word."""
+    """Use some fakes of a cloud, and drop the cloud without closing it."""
     with Cloud(seed=1, delivery=luck.choice(["driven", "background"])) as cloud:
         made: list[Any] = []
         for fixture in luck.sample(
@@ -80,7 +80,7 @@ def test_ten_thousand_clouds_leave_nothing_behind() -> None:
 @needs_proc
 @pytest.mark.slow
 def test_what_is_left_behind_is_found() -> None:
-    """The measure can fail."""
+    """Check that the measurement can fail."""
     kept: list[Any] = []
     before = measure()
     try:

@@ -1,4 +1,6 @@
-"""Hostile HTTP at every door: each connection ends, no door answers 500, and all stay open."""
+"""Send hostile HTTP to every port: each connection must end, none may get a 500, and all ports must
+stay open.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +42,19 @@ PATHS = {
     "destination": "/x",
     "control": "/ /__control__/state /__control__/clock /__control__/call /__control__/problems",
 }
-"""Where requests go that get past the credentials."""
+"""The paths of requests that pass authentication."""
 
 
 @dataclass
 class House:
-    """A cloud with every door, where they are, and what opens them."""
+    """A cloud with all fakes, their addresses and credentials."""
 
     cloud: Cloud
     addresses: dict[str, tuple[str, int]]
     keys: dict[str, str]
 
     def change(self, door: str, data: bytes, luck: random.Random) -> bytes:
-        """Give some of the requests credentials and a path that leads somewhere."""
+        """Add credentials and a valid path to some of the requests."""
         if luck.random() < 0.3:
             return data
         path = luck.choice(PATHS[door].split()).encode()
@@ -60,7 +62,7 @@ class House:
         return data.replace(b"Host: h\r\n", login).replace(b" /a ", b" " + path + b" ")
 
     def check(self) -> None:
-        """Every service still works, and nothing was a mistake of ours."""
+        """Check that every service still works and that no bug was reported."""
         assert not [one for one in self.cloud.problems if one.kind == "bug"]
         kv = self.cloud.kv_server(name="after")
         assert kv.execute("SET", "a", "1") == "OK"
@@ -76,7 +78,7 @@ def house() -> Iterator[House]:
             name: cloud.start(name, {"dimension": 2} if name == "vector_index" else {})
             for name in DOORS[:-1]
         }
-        # What no handler is for is a 500 of pytest-httpserver's own.
+        # A request without a handler is a 500 of pytest-httpserver itself, so give it a handler.
         for name in ("callback_capture", "destination"):
             handles[name].expect_request(re.compile(".*")).respond_with_data("fine")
         control = cloud._context.mount(ControlApp(cloud, "token", hosts=Hosts("127.0.0.1", [])))
@@ -89,7 +91,7 @@ def house() -> Iterator[House]:
 
 
 def attack(seed: int, rounds: int) -> dict[str, Counter[str]]:
-    """So many connections at each door; how they ended."""
+    """Open this number of connections at each port; return how they ended."""
     with house() as found:
         ended = {}
         for name, address in found.addresses.items():
@@ -102,7 +104,7 @@ def attack(seed: int, rounds: int) -> dict[str, Counter[str]]:
 
 @pytest.mark.slow
 def test_hostile_requests_at_every_door() -> None:
-    """More than 1,500 requests: a connection has two and a half."""
+    """Send more than 1,500 requests: on average, a connection has two and a half."""
     ended = attack(1, rounds := cases(100))
     assert set(ended) == set(DOORS)
     for name, found in ended.items():

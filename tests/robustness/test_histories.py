@@ -1,7 +1,8 @@
-"""Crowds of clients: whatever they saw, one order of their calls explains it.
+"""Record the calls of many parallel clients, and check that some order of the calls explains all
+answers.
 
-Each kind of history has a checker, and a fault that the checker must find: a checker that never
-fails proves nothing.
+Each kind of history has a checker and a planted fault that the checker must find, because a checker
+that never fails proves nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def plainly(reply: Any) -> Any:
 
 
 def together(tasks: list[Callable[[], None]]) -> None:
-    """Run tasks in threads that begin at one moment; an error of one is raised here."""
+    """Run tasks in threads that start at the same time; raise the first error here."""
     begin, errors = threading.Barrier(len(tasks)), []
 
     def run(task: Callable[[], None]) -> None:
@@ -147,7 +148,9 @@ def together(tasks: list[Callable[[], None]]) -> None:
 
 
 def history(kv: KVServer, kind: str, seed: int, spoil: Callable[[Line, Any], Any]) -> list[Call]:
-    """What some clients saw that worked on the same keys at once, over REST and the database port."""
+    """Return the history of clients that use the same keys in parallel, over REST and over the
+    Redis protocol.
+    """
     _, _, make = KINDS[kind]
     calls: list[Call] = []
 
@@ -208,7 +211,7 @@ def test_single_commands_for_long(kv: KVServer, kind: str) -> None:
     ],
 )
 def test_a_wrong_answer_is_found(kv: KVServer, kind: str, command: str, wrong: Any) -> None:
-    """A stale, lost or doubled effect in one command has no order that explains it."""
+    """Check that no order explains a history with a stale, lost or doubled effect."""
 
     def spoil(line: Line, answer: Any) -> Any:
         return wrong(answer) if line[0] == command and answer is not None else answer
@@ -220,7 +223,7 @@ def test_a_wrong_answer_is_found(kv: KVServer, kind: str, command: str, wrong: A
 
 
 def add_watched(kv: KVServer, watch: bool) -> tuple[int, int]:
-    """How many transactions of several clients went through, and the sum they left."""
+    """Return how many transactions of several clients succeeded, and the resulting sum."""
     done: list[int] = []
 
     def client() -> None:
@@ -261,7 +264,7 @@ ITEMS = 40
 
 
 def blocking_pops(kv: KVServer, forget: bool = False) -> tuple[list[int], dict[int, list[int]]]:
-    """What was pushed, and what each of some waiting clients took."""
+    """Return what was pushed, and what each waiting client received."""
     taken: dict[int, list[int]] = defaultdict(list)
     pushed = list(range(ITEMS))
     left = threading.Semaphore(0)
@@ -315,7 +318,9 @@ def test_an_item_handed_out_twice_is_found(kv: KVServer) -> None:
 
 
 def stream_group(kv: KVServer, seed: int, *, claim: bool = True) -> tuple[Counter[str], int, int]:
-    """How often each entry was acknowledged, how many were lost by crashes, and what is pending."""
+    """Return how often each entry was acknowledged, how many were lost in crashes, and the pending
+    entries.
+    """
     acknowledged: Counter[str] = Counter()
     deliveries: list[tuple[str, int]] = []
     crashes: list[int] = []
@@ -349,7 +354,9 @@ def stream_group(kv: KVServer, seed: int, *, claim: bool = True) -> tuple[Counte
                         with lock:
                             deliveries.append((entry.decode(), number))
                         if luck.random() < 0.3:
-                            crashes.append(number)  # it has the entry, and never says so
+                            crashes.append(
+                                number
+                            )  # The consumer has the entry and never acknowledges it.
                         elif port.call([b"XACK", b"s", b"g", entry]) == 1:
                             acknowledged[entry.decode()] += 1
             finally:
@@ -411,9 +418,9 @@ def test_entries_that_nobody_claims_are_found(kv: KVServer) -> None:
 def broker_group(
     seed: int, *, skip: bool = False
 ) -> tuple[set[tuple[int, int]], list[list[tuple[int, int]]]]:
-    """Which records there are, and what the instances of a group saw that die and come again.
+    """Return the records of a topic, and those that each instance saw; instances die and restart.
 
-    ``skip`` commits what was never worked on: the fault the checker must find.
+    ``skip`` commits records that were not processed, the fault that the checker must find.
     """
     luck = random.Random(seed)
     with Cloud(seed=seed) as cloud:
@@ -436,7 +443,8 @@ def broker_group(
                     with lock:
                         seen.append([(one["partition"], one["offset"]) for one in keep])
                     if found and lives.random() < 0.3:
-                        http.die()  # before it commits: another gets the records again
+                        # The consumer dies before it commits, so another one receives the records again.
+                        http.die()
                     else:
                         http.commit()
 
@@ -453,7 +461,7 @@ def broker_group(
 
 
 class _Consumer:
-    """One instance of a consumer group, over HTTP."""
+    """An instance of a consumer group, over HTTP."""
 
     def __init__(self, broker: Any, name: str) -> None:
         import requests
@@ -484,7 +492,9 @@ class _Consumer:
 
 
 def nothing_lost(there: set[tuple[int, int]], seen: list[list[tuple[int, int]]]) -> bool:
-    """Every record was seen, and within one answer each partition's records in order."""
+    """Check that every record was seen, and that each answer has the records of a partition in
+    order.
+    """
     for page in seen:
         for partition in range(4):
             offsets = [offset for at, offset in page if at == partition]

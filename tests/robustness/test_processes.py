@@ -1,4 +1,4 @@
-"""Processes that split, are killed, run out of files or end at a bad moment: nobody hangs."""
+"""Processes that fork, are killed, run out of descriptors or exit at a bad moment must not hang."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask_on(handle):
 
 
 def run(code: str, *options: str, code_of_exit: int = 0, **more: Any) -> str:
-    """Run a script in an interpreter that shows every warning; its output."""
+    """Run a script in an interpreter that shows every warning; return its output."""
     script = HEAD + textwrap.dedent(code)
     done = subprocess.run(
         [sys.executable, *options, "-c", script],
@@ -42,7 +42,7 @@ def run(code: str, *options: str, code_of_exit: int = 0, **more: Any) -> str:
 
 
 def test_no_warning_in_development_mode() -> None:
-    """Unclosed sockets, threads and files are errors there."""
+    """In development mode, unclosed sockets, threads and files are errors."""
     out = run(
         """
         import gc
@@ -62,7 +62,7 @@ def test_no_warning_in_development_mode() -> None:
 
 @pytest.mark.parametrize("way", ["plain", "sys.exit", "exception", "daemon thread", "open stream"])
 def test_an_exit_with_everything_open(way: str) -> None:
-    """An interpreter that ends while fakes serve ends at once, whatever is under way."""
+    """An interpreter that exits while fakes are open ends immediately."""
     ends = {
         "plain": "",
         "sys.exit": "sys.exit(0)",
@@ -108,7 +108,7 @@ def test_a_forked_child_serves_for_itself_and_leaves_the_parent_alone() -> None:
 
 
 def serve_and_ask(number: int) -> str:
-    """What a worker of a pool does: a cloud of its own."""
+    """Use a cloud in a worker process of a pool."""
     import requests
 
     from pytest_fakecloud import Cloud
@@ -152,7 +152,7 @@ def test_a_signal_ends_a_server_under_load(number: int) -> None:
 
 @POSIX
 def test_a_process_without_descriptors_says_so_and_goes_on() -> None:
-    """More clients than ``ulimit -n`` allows: those that are served are served right."""
+    """Open more clients than ``ulimit -n`` allows; the served clients must get correct answers."""
     out = run(
         """
         import resource, socket, time

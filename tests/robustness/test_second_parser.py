@@ -1,7 +1,8 @@
-"""Two readers of HTTP/1.1 read the same requests: ours, and h11, which nobody here wrote.
+"""Compare our HTTP/1.1 parser with h11 on the same bytes.
 
-A disagreement about where a request ends is how requests are smuggled. What both serve is compared
-whole; what only one serves is counted by its reason, and every reason must be known.
+Request smuggling relies on two parsers that disagree about the end of a request. Requests that both
+accept must be equal; requests that only one accepts are counted by reason, and every reason must be
+known.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOOSER = "h11 refuses, ours serves"
 
 
 def read_by_h11(data: bytes) -> tuple[list[Seen], str | None]:
-    """The requests h11 reads, and why it read no more."""
+    """Return the requests that h11 reads, and the reason why it stopped."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=4000)
     connection.receive_data(data)
     seen: list[Seen] = []
@@ -52,7 +53,7 @@ def read_by_h11(data: bytes) -> tuple[list[Seen], str | None]:
 
 
 def _answer(connection: h11.Connection) -> None:
-    """Serve the request, so that the next one can be read."""
+    """Answer the request, so that h11 can read the next one."""
     if connection.our_state in (h11.SEND_RESPONSE, h11.IDLE):
         connection.send(h11.Response(status_code=404, headers=[("Content-Length", "0")]))
         connection.send(h11.EndOfMessage())
@@ -69,7 +70,9 @@ def _seen(head: h11.Request, body: bytes) -> Seen:
 
 
 def plain(seen: Seen) -> tuple[str, str, bytes, tuple[tuple[str, str], ...]]:
-    """What must agree: method, target, body, and the fields without the framing's own and trailers."""
+    """Return the parts that must be equal: method, target, body, and the fields except framing
+    fields and trailers.
+    """
     method, target, fields, body = seen
     kept = [(name.lower(), value.strip()) for name, value in fields if name.lower() not in FRAMING]
     return method, target, body, tuple(sorted(kept))
@@ -79,7 +82,9 @@ FRAMING = {"content-length", "transfer-encoding", "t", "connection", "upgrade", 
 
 
 def compare(data: bytes) -> str:
-    """Read the bytes both ways; how they agree. ``AssertionError`` where what was served differs."""
+    """Parse the bytes with both and return how the results relate; raise ``AssertionError`` if
+    accepted requests differ.
+    """
     ours, status, _ = read([data])
     theirs, reason = read_by_h11(data)
     for one, other in zip(ours, theirs, strict=False):
@@ -96,13 +101,13 @@ def _group(reason: str | None) -> str:
 
 
 KNOWN = {
-    # A reader that refuses more can be trusted more.
+    # It is safe to reject more than h11 does.
     *(f"{STRICTER}: {status}" for status in (400, 405, 413, 417, 431, 501, 505)),
-    # Two spaces before the version, and an empty line before the request: RFC 9112 allows both
-    # (sections 3 and 2.2), and neither moves the end of a request.
+    # RFC 9112 allows two spaces before the version (section 3) and an empty line before the request
+    # (section 2.2); neither moves the end of a request.
     f"{LOOSER}: illegal request line: bytearray(",
     f"{LOOSER}: no request line received",
-    # h11 ends every connection of HTTP/1.0, ours keeps those that ask for it.
+    # h11 ends every HTTP/1.0 connection; ours keeps those that request it.
     f"{LOOSER}: waits for more",
     f"{LOOSER}: Got data when expecting EOF",
 }
@@ -127,7 +132,7 @@ def test_both_read_the_same_for_long() -> None:
 
 
 def test_a_disagreement_is_found() -> None:
-    """The oracle can fail: a reader that takes a length with a sign ends elsewhere."""
+    """Check that the comparison can fail: a parser that accepts a length with a sign must be found."""
     head = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
     honest = head + b"helloGET /b HTTP/1.1\r\nHost: h\r\n\r\n"
     assert compare(honest) == "the same"

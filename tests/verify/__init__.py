@@ -1,1 +1,1 @@
-"""The comparison with real services, against ones that are at hand and ones that lie."""
+"""Test ``verify`` against real servers, served fakes, and fakes with planted differences."""

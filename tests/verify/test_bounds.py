@@ -1,4 +1,4 @@
-"""What a service may cost a comparison: time, memory and what is left behind when it is interrupted."""
+"""Test the limits of a comparison: time, memory, and data that remains after an interruption."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Serve = Callable[[Callable[[socket.socket], None]], str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start servers that answer every connection with a function of its socket."""
+    """Start servers that handle every connection with a given function."""
     ends: list[Callable[[], None]] = []
 
     def start(answer: Callable[[socket.socket], None]) -> str:
@@ -72,7 +72,7 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits that a test reaches soon, and a story of a few commands."""
+    """Set limits that a test reaches quickly, and a catalogue of few commands."""
     monkeypatch.setattr(exchange, "SECONDS", 0.3)
     monkeypatch.setattr(limits, "CLEAN_SECONDS", 0.3)
     monkeypatch.setattr(exchange, "ANSWER_BYTES", 100_000)
@@ -82,7 +82,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answered(body: bytes, kind: str = "application/json") -> Callable[[socket.socket], None]:
-    """Answer any request with these bytes."""
+    """Return a handler that answers every request with these bytes."""
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
 
     def answer(sock: socket.socket) -> None:
@@ -94,7 +94,7 @@ def answered(body: bytes, kind: str = "application/json") -> Callable[[socket.so
 
 
 def dripping(start: bytes, drop: bytes) -> Callable[[socket.socket], None]:
-    """Answer without an end, a few bytes at a time, until nobody listens."""
+    """Return a handler whose answer never ends and arrives in small pieces."""
 
     def answer(sock: socket.socket) -> None:
         sock.sendall(start)
@@ -106,8 +106,8 @@ def dripping(start: bytes, drop: bytes) -> Callable[[socket.socket], None]:
 
 
 def hang(sock: socket.socket) -> None:
-    """Answer nothing for as long as the other end is there."""
-    while sock.recv(65_536):  # the body of the request may come in a piece of its own
+    """Never answer, until the client disconnects."""
+    while sock.recv(65_536):  # The body of the request may arrive separately.
         pass
 
 
@@ -248,7 +248,7 @@ def test_whatever_a_redis_answers_is_refused(
 def test_nothing_that_is_written_holds_a_credential(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The service sends back what it was sent, in its answers and in its errors."""
+    """The service returns the credentials in its answers and errors."""
     with Cloud() as cloud:
         kv = cloud.kv_server(token=TOKEN)
         told = {"result": f"Bearer {TOKEN}", TOKEN: f"https://ada:{TOKEN}@x.test?access_token=abc"}
@@ -376,7 +376,7 @@ def test_a_server_that_hangs_for_good_holds_nobody(cloud: Cloud) -> None:
 
 
 def started(kv: Any) -> subprocess.Popen[str]:
-    """``verify`` in a process of its own."""
+    """Start ``verify`` in its own process."""
     line = ["verify", "--kv", kv.url, "--token", kv.token, "--yes", "--quiet"]
     return subprocess.Popen(
         [sys.executable, "-m", "pytest_fakecloud", *line],

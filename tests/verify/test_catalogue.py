@@ -1,4 +1,4 @@
-"""What the catalogue asks: every command and every endpoint, or a reason why not."""
+"""Check that the catalogue has every command and endpoint, or a reason for its absence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOT_ASKED = {
     "FUNCTION": "changes what every user of the server has",
 }
 MOST_REQUESTS = {"kv": 1000, "vector": 250, "queue": 150, "broker": 50}
-"""Free plans: 10,000 commands or queries a day, 1,000 messages, 10,000 records."""
+"""Limits of the free plans: 10,000 commands or queries per day, 1,000 messages, 10,000 records."""
 PUBLISHES = ("/v2/publish/", "/v2/enqueue/", "/v2/trigger/")
 ENDPOINTS_NOT_ASKED = {
     "kv": {"subscribe": "a stream", "psubscribe": "a stream", "monitor": "shows others' commands"},
@@ -82,7 +82,7 @@ def test_every_endpoint_is_asked(service: str) -> None:
         match = table.find(step.method, path)
         if isinstance(match, tuple):
             found.add(match[0].name)
-    # The service has removed the first era of the queue's endpoints.
+    # The service has removed the v1 endpoints of the queue.
     names = {route.name for route in table.routes if not route.pattern.startswith("/v1/")}
     assert names - found == set(ENDPOINTS_NOT_ASKED[service])
 
@@ -104,12 +104,12 @@ def test_a_free_plan_is_enough(service: str) -> None:
 
 @pytest.mark.parametrize("service", TARGETS)
 def test_everything_has_the_prefix_of_the_run(service: str) -> None:
-    """What is written is recognised, and taken away, by its name alone."""
+    """The prefix of a name identifies the data that the run wrote and must delete."""
     for scenario in plan(TARGETS[service]):
         for step in scenario.steps:
             assert step.compare in COMPARISONS
             if service == "queue" and step.path.startswith(PUBLISHES):
-                # "soon" is one that is refused: nothing is published without a delay.
+                # "soon" is rejected: nothing is published without a delay.
                 assert step.headers["Upstash-Delay"] in ("1h", "soon"), step
         _check_names(service, scenario)
 

@@ -1,4 +1,4 @@
-"""What counts as a difference between two replies."""
+"""Test which differences between two replies count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_status_and_type_come_first() -> None:
     assert difference(step, Reply(200, "application/json", 1), plain) == (
         "content type application/json, the fake text/plain"
     )
-    # Kinds of text are told apart by their text.
+    # The message tells which kind of difference it is.
     assert difference(step, plain, Reply(200, "", "a")) is None
 
 
@@ -64,5 +64,5 @@ def test_the_first_place_that_differs(real: Any, fake: Any, why: str | None) -> 
 def test_rules_of_results(rule: str, real: Any, fake: Any, same: bool) -> None:
     found = told({"result": real}, {"result": fake}, compare=rule)
     assert (found is None) is same
-    # An error has no result, and is compared as it is.
+    # An error has no result, so it is compared as a whole.
     assert told({"error": "a"}, {"error": "b"}, compare=rule) is not None

@@ -1,4 +1,4 @@
-"""Comparisons with served fakes, with fakes that lie, and with real servers."""
+"""Test comparisons with served fakes, with planted differences, and with real servers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def all_left(queue: Any) -> object:
         (kv_of, (keys_left, ["of the user"])),
         (vector_of, (namespaces_left, [""])),
         (queue_of, (all_left, [[], []])),
-        (broker_of, None),  # what was produced stays: no request takes it back
+        (broker_of, None),  # No request deletes produced records.
     ],
 )
 def test_a_served_fake_is_the_same_and_left_as_it_was(cloud: Cloud, made: Any, left: Any) -> None:
@@ -128,7 +128,9 @@ PLANTED = [
     ),
     (broker_of, [({"route": "produce"}, 200, {"topic": "orders"}, "the fake")]),
 ]
-"""What real services are made to answer, with the words of each difference: one run finds them all."""
+"""Changed answers of a real service, each with the expected description of the difference. One run
+finds them all.
+"""
 
 
 @pytest.mark.parametrize(("made", "planted"), PLANTED)
@@ -154,7 +156,9 @@ def test_planted_differences_are_found(cloud: Cloud, made: Any, planted: list[An
 def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only behind such a step, in its own scenario, is a difference put down to it."""
+    """A difference is attributed to a skipped step only if it follows that step in the same
+    scenario.
+    """
     stories = list(read_lines("## one\nECHO x\nSET @a 1\nGET @a\nECHO x\n## other\nECHO x"))
     monkeypatch.setattr(run, "plan", lambda target, dimension=2: stories)
     kv, target = kv_of(cloud)
@@ -178,7 +182,8 @@ def test_real_servers(name: str, binary: str) -> None:
     try:
         server.call([b"SET", b"of the user", b"1"])
         target = Target("kv", f"unix://{server._folder.name}/s")
-        # The second run meets what the first leaves in a server besides keys, such as scripts.
+        # The second run finds data that the first one left in the server besides keys, such as
+        # scripts.
         first, result = verify(target), verify(target)
         assert server.call([b"KEYS", b"*"]) == [b"of the user"]
     finally:
@@ -214,7 +219,7 @@ def test_a_used_up_quota_ends_it(cloud: Cloud) -> None:
 class TestCommand:
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Compare a little: what is compared is not what these tests are about."""
+        """Compare only a few requests, because these tests are not about the comparison itself."""
         whole = run.plan
         monkeypatch.setattr(run, "plan", lambda target, dimension=2: whole(target, dimension)[:2])
 

@@ -1,4 +1,4 @@
-"""The engine without HTTP: what the routes cannot show, and many threads at once."""
+"""Test the engine without HTTP: behaviour that the routes cannot show, and many threads."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_events_are_told_without_the_lock() -> None:
 
 
 def test_a_waiting_call_minds_timers_that_others_plan_meanwhile() -> None:
-    """On a running clock the end of a session wakes it, although it began to wait before."""
+    """On a running clock, the end of a session wakes a call that began to wait earlier."""
     broker = engine(clock=Timekeeper(), session_timeout_ms=50)
     broker.consume("g", "a", ["t"], 0, EARLIEST)
     broker.consume("g", "b", ["t"], 0, EARLIEST)
@@ -201,7 +201,7 @@ def test_offsets_are_forgotten_when_the_group_stays_empty() -> None:
 
 
 def test_many_threads_lose_nothing_and_keep_order() -> None:
-    """Producers, and consumers of one group that come, commit, crash and go, all at once."""
+    """Run producers, and consumers of one group that join, commit, crash and leave, in parallel."""
     broker = engine(4, clock=Timekeeper(), session_timeout_ms=20, instance_limit=None)
     total, producers = 1500, 3
     seen: dict[int, set[int]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""The log of one partition: reading, offsets by time, retention and copies."""
+"""Test the log of one partition: reading, offsets by time, retention and copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The vectors that Kafka's Java client and librdkafka's murmur2 agree on."""
+"""Compare the partitioner with published results of Kafka's Java client and of librdkafka's
+murmur2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of a plan: messages per second and per day, and storage."""
+"""Test the limits of a plan: messages per second and per day, and storage."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""librdkafka's mock cluster, with the part of an admin that it has no protocol for.
+"""librdkafka's mock cluster, with an implementation of the admin requests that it does not support.
 
-Found through ctypes in the library that confluent-kafka brings; for tests only.
+The library of confluent-kafka contains it; ctypes calls it. Only tests use it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import confluent_kafka
 from pytest_fakecloud.broker.kafka.cluster import Cluster
 
 SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
-"""What the mock cluster needs of a client: no static members, and none that it has to wake."""
+"""Settings of clients for the mock cluster: no static members, and no long fetches that would have
+to be woken.
+"""
 
 
 def library() -> str | None:
-    """The path of librdkafka, where it lies beside confluent-kafka and shows its mock cluster."""
+    """Return the path of confluent-kafka's librdkafka, or None if the library does not export the
+    mock cluster.
+    """
     package = Path(confluent_kafka.__file__).parent
     places = [package.parent / "confluent_kafka.libs", package / ".dylibs", package]
     for place in places:
@@ -34,9 +38,9 @@ def library() -> str | None:
 
 
 class MockCluster:
-    """One broker in this process that speaks Kafka's protocol on a port of its own.
+    """A broker in this process that implements Kafka's protocol on its own port.
 
-    Groups form without a delay. ``down`` and ``up`` refuse and take connections.
+    Groups form without a delay. ``down()`` and ``up()`` stop and start accepting connections.
     """
 
     def __init__(self, path: str) -> None:
@@ -64,7 +68,7 @@ class MockCluster:
                 function: Any = getattr(so, name)
                 function.restype, function.argtypes = result, arguments
         self.deletes = hasattr(so, "rd_kafka_mock_topic_delete")
-        """Whether it deletes topics and records: that of an older version leaves them where they are."""
+        """Whether it can delete topics and records; older versions ignore such requests."""
         reason = ctypes.create_string_buffer(256)
         conf = so.rd_kafka_conf_new()
         so.rd_kafka_conf_set(conf, b"log_level", b"0", reason, 256)
@@ -89,7 +93,7 @@ class MockCluster:
         assert code == 0, f"the mock cluster answers {code}"
 
     def fail_next(self, request: int, *codes: int) -> None:
-        """Answer the next requests of a kind (their number in Kafka's protocol) with errors."""
+        """Answer the next requests of a kind (a number of Kafka's protocol) with errors."""
         self._so.rd_kafka_mock_push_request_errors_array(
             self._cluster, request, len(codes), (ctypes.c_int * len(codes))(*codes)
         )
@@ -105,7 +109,9 @@ class MockCluster:
         self._so.rd_kafka_destroy(self._client)
 
     def administered(self) -> type[Cluster]:
-        """A ``Cluster`` with its admin part done here: the mock has no controller to do it."""
+        """Return a ``Cluster`` class that implements admin requests here, because the mock has no
+        controller.
+        """
         mock = self
 
         class Administered(Cluster):

@@ -1,7 +1,7 @@
-"""The REST face over Kafka: the tests of the routes again, on librdkafka's mock cluster.
+"""Run the tests of the REST routes on librdkafka's mock cluster.
 
-Where time is moved in a test of the routes, one of the same name here takes its place, in real time.
-What the mock cluster or any real one cannot do is skipped with its reason, listed in ``SKIPPED``.
+A test that moves the clock is replaced here by a test of the same name in wall-clock time. Tests
+that the mock cluster or a real one cannot pass are skipped; ``SKIPPED`` lists the reasons.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ SKIPPED = {
     "test_a_timestamp_in_seconds_is_never_scaled": NO_TIMES,
 }
 DELETING = {"test_offsets_of_the_ends"}
-"""Tests that need a cluster which deletes."""
+"""Tests that need a cluster that can delete."""
 SESSION = {"session_timeout": "1300ms"}
 
 
 class Present(int):
-    """An instant in milliseconds that equals every one of the last minute."""
+    """A time in milliseconds that equals every time of the last minute."""
 
     def __eq__(self, other: object) -> bool:
         now = time.time() * 1000
@@ -85,7 +85,9 @@ class Present(int):
 
 
 class PatientRest(Rest):
-    """Asks again while an instance has no partitions, for a group takes a moment to form."""
+    """A client that repeats a request while an instance has no partitions, because a group takes
+    time to form.
+    """
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         found = super().__call__(method, path, body, **options)
@@ -101,7 +103,7 @@ class PatientRest(Rest):
         return found
 
     def values(self, group: str, instance: str, *topics: str, **options: Any) -> list[str]:
-        """There are some, sooner or later."""
+        """Return the values; repeat the request until there are some."""
         found: list[str] = []
         until = monotonic() + PATIENCE
         while not found and monotonic() < until:
@@ -111,13 +113,13 @@ class PatientRest(Rest):
 
 pause = threading.Event()
 PATIENCE = 20.0
-"""Seconds for what has to happen."""
+"""Seconds to wait for an expected event."""
 ENOUGH = 0.25
-"""Seconds after which an instance that has partitions and got no records is taken to have none."""
+"""Seconds after which an instance with partitions is assumed to have no records."""
 
 
 def again(function: types.FunctionType) -> types.FunctionType:
-    """The same test, for this module's fixtures and with a patient client."""
+    """Return a copy of a test that uses this module's fixtures and a patient client."""
     world = {**function.__globals__, "Rest": PatientRest, "START_MS": Present()}
     copy = types.FunctionType(function.__code__, world, function.__name__)
     copy.__kwdefaults__, copy.__defaults__ = function.__kwdefaults__, function.__defaults__
@@ -133,7 +135,7 @@ def again(function: types.FunctionType) -> types.FunctionType:
 
 
 AT_ONCE = {"test_refusals_say_why_and_change_nothing", "test_everything_wants_credentials"}
-"""Tests whose parameters all leave the broker as it was, so that one is enough for them."""
+"""Tests whose parameters all leave the broker unchanged, so that they can share one."""
 
 for _name, _test in vars(test_routes).items():
     if _name.startswith("test_"):
@@ -164,7 +166,7 @@ def deleting(mock: MockCluster) -> None:
 
 @pytest.fixture
 def engine(mock: MockCluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of the mock cluster."""
+    """Return the address of the mock cluster."""
     monkeypatch.setattr(kafka_engine, "Cluster", mock.administered())
     return f"kafka://{mock.bootstrap}?{SETTINGS}"
 
@@ -200,7 +202,7 @@ def test_fetch_waits_a_second_unless_told(rest: Rest) -> None:
 
 
 def test_commit_during_a_rebalance_is_refused(make_broker: Callable[..., Broker]) -> None:
-    # The mock cluster takes a second less than the session for a rebalance.
+    # A rebalance of the mock cluster takes one second less than the session timeout.
     rest = PatientRest(make_broker(session_timeout="2s"))
     rest.consume("g", "a", "orders")
     rest.http.post("/consume/g/b", json={"topic": "orders", "timeout": 0})
@@ -436,7 +438,7 @@ class TestTopics:
         ("name", "text"),
         [
             ("a b", "Topic name 'a b' is illegal"),
-            ("x" * 248, "the maximum is 249"),  # with the handle's own prefix
+            ("x" * 248, "the maximum is 249"),  # with the prefix of the fake
             ("orders", "'orders' exists already; add_partitions()"),
         ],
     )
@@ -545,7 +547,7 @@ OPERATIONS: dict[str, tuple[str, str, Any]] = {
     "offsets": ("POST", "/offsets/latest", PARTITION),
     "topics": ("GET", "/topics", None),
 }
-"""Everything that needs the cluster; what waits, longer than any of it may take."""
+"""Methods that need the cluster; those that wait have a timeout longer than the slowest of them."""
 
 
 class TestAClusterThatGoesAway:
@@ -561,7 +563,8 @@ class TestAClusterThatGoesAway:
     def test_everything_says_so_and_works_again(
         self, make_broker: Callable[..., Broker], engine: str, mock: MockCluster
     ) -> None:
-        # A session that outlives it, so that it is not what ends the requests.
+        # The session timeout is longer than the outage, so that the session is not what ends the
+        # requests.
         broker = make_broker(
             engine=self.patience(engine, 1), session_timeout="30s", instance_limit=None
         )
@@ -745,7 +748,7 @@ class TestSettings:
 
 
 class TestAdmin:
-    """What the mock cluster has no protocol for, against an admin that answers at once."""
+    """Test requests that the mock cluster does not support, with an admin that answers immediately."""
 
     class Admin:
         def __init__(self) -> None:

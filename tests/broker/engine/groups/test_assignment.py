@@ -1,4 +1,4 @@
-"""Range assignment of partitions to the members of a group."""
+"""Test the range assignment of partitions to group members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corners of membership that the numbered rules do not name; the engine without HTTP."""
+"""Test cases of group membership that ``test_group_rules`` does not cover, without HTTP."""
 
 from __future__ import annotations
 

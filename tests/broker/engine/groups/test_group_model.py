@@ -1,9 +1,9 @@
-"""Consumer groups against an obvious reference, under random joins, leaves, crashes and time.
+"""Compare consumer groups with a simple model, under random joins, leaves, crashes and time.
 
-The reference knows no timers and no columns: lists of records, a dictionary of members, and a loop
-that looks for whatever falls due next. Besides agreeing with it, the engine must hold what the
-groups are for: nothing is lost where commits follow processing, order is kept in each partition, a
-partition never has two live owners, and nothing is committed that was not delivered.
+The model has no timers and no columns: it consists of lists of records, a dictionary of members,
+and a loop that searches for the next due event. The test also checks the guarantees of a group: no
+record is lost if commits follow processing, each partition keeps its order and has at most one live
+owner, and only delivered records are committed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
-# The remainders of these by 1000 keep any two timers from falling due at one instant, so the
-# reference need not know the order of equals.
+# The remainders of these numbers by 1000 differ, so no two timers are due at the same time, and the
+# model does not need to know the order of equal times.
 TICK, SESSION, IDLE = 2001, 6700, 10_500
 CAP = 4
 GROUPS = {"careful": False, "automatic": True}
@@ -36,7 +36,7 @@ members = st.tuples(st.sampled_from(sorted(GROUPS)), st.sampled_from(NAMES))
 class Member:
     auto: bool
     born: int
-    state: str = "live"  # live, vanished (still a member), dropped (live, but no member)
+    state: str = "live"  # "live", "vanished" (still a member) or "dropped" (live, but not a member)
     seen: int = 0
     vanished: int = 0
     tick: int | None = None
@@ -46,7 +46,7 @@ class Member:
 
 
 class Reference:
-    """One group, told what happens and when, in milliseconds."""
+    """A model of one group; times are in milliseconds."""
 
     def __init__(self, log: list[list[str]], auto: bool) -> None:
         self.log = log
@@ -56,7 +56,7 @@ class Reference:
         self.farthest: dict[int, int] = {}
 
     def rebalance(self) -> None:
-        """Who lives and is still a member commits first; who vanished or was dropped cannot."""
+        """Live members commit before the rebalance; vanished and dropped ones cannot."""
         for member in self.members.values():
             if member.auto and member.state == "live":
                 self.commit_delivered(member)
@@ -207,7 +207,9 @@ class Groups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def process_and_commit(self, name: str) -> None:
-        """What every careful application does: work first, commit after, give up on a refusal."""
+        """Process the records, then commit; give up if the commit is rejected, as a careful
+        application does.
+        """
         got, self.in_work[name] = self.in_work[name], []
         self.processed.update(value for _, _, value in got)
         ends: dict[int, int] = {}
@@ -230,7 +232,7 @@ class Groups(RuleBasedStateMachine):
     def commit_what_was_delivered(self, who: tuple[str, str]) -> None:
         group, name = who
         if group == "careful" and self.in_work[name]:
-            return  # a careful application has not finished with it
+            return  # A careful application has not finished processing at this time.
         member = self.references[group].members.get(name)
         if member is None or member.state != "live":
             with pytest.raises(BrokerError):
@@ -302,7 +304,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def go_back_and_forth(self) -> None:
-        """A snapshot that is put back at once changes nothing."""
+        """Restoring a snapshot immediately after it was taken changes nothing."""
         self.engine.restore(self.engine.snapshot())
 
     @invariant()
@@ -337,7 +339,7 @@ class Groups(RuleBasedStateMachine):
                 assert sorted(owned) == list(range(len(self.log)))
 
     def teardown(self) -> None:
-        """Whatever happened, one careful member that is left gets to see every record."""
+        """Check that one careful member, left alone, receives every record."""
         if not hasattr(self, "log"):
             return
         self.clock.advance("60s")

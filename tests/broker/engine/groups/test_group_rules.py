@@ -1,6 +1,7 @@
-"""Consumer groups through the public REST face, with nothing but the clock moved.
+"""Test consumer groups over REST, with a clock that only the test moves.
 
-Each test's number is that of a rule of the group's behaviour; what a rule says is in its docstring.
+The number in a test's name is the number of a rule of group behaviour. The docstring states the
+rule's detail.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Make = Callable[..., Broker]
 
 
 def test_rule_01_the_first_consume_creates_the_instance(rest: Rest) -> None:
-    """It is listed from the first consume on, with its partitions once they are assigned."""
+    """The instance is listed from its first consume on, and has partitions once they are assigned."""
     assert rest("GET", "/consumers") == []
     assert rest.consume("g", "i", "orders") == []
     assert rest("GET", "/consumers") == [
@@ -38,7 +39,7 @@ def test_rule_01_the_first_consume_creates_the_instance(rest: Rest) -> None:
 def test_rule_01_an_instance_that_is_joining_is_listed_without_partitions(
     make_broker: Make,
 ) -> None:
-    """Until the assignment completes, consume answers ``[]``."""
+    """Until the assignment is complete, consume returns ``[]``."""
     broker = make_broker(join_delay="3s")
     rest = Rest(broker)
     rest.produce("orders", "a", partition=0)
@@ -53,7 +54,7 @@ def test_rule_01_an_instance_that_is_joining_is_listed_without_partitions(
 
 
 def test_rule_01_a_consume_that_waits_while_joining_gets_the_records(make_broker: Make) -> None:
-    """The end of its own join does not end a long poll."""
+    """A long poll continues after the end of the instance's own join."""
     broker = make_broker(join_delay="1s")
     rest = Rest(broker)
     rest.produce("orders", "a", partition=0)
@@ -67,7 +68,9 @@ def test_rule_01_a_consume_that_waits_while_joining_gets_the_records(make_broker
 
 
 def test_rule_02_partitions_are_assigned_in_ranges_by_instance_name(make_broker: Make) -> None:
-    """Per topic, members by name; the first ones get one more where it does not divide."""
+    """The members of a topic are sorted by name. If the partitions do not divide evenly, the first
+    members get one more.
+    """
     rest = Rest(make_broker(topics={"a": 4, "b": 2, "three": 3}))
     rest.consume("g", "zoe", "three")
     rest.consume("g", "adam", "three")
@@ -78,7 +81,7 @@ def test_rule_02_partitions_are_assigned_in_ranges_by_instance_name(make_broker:
 
 
 def test_rule_03_a_rebalance_redelivers_what_was_not_committed(rest: Rest) -> None:
-    """Positions restart from the committed offset, possibly with another instance."""
+    """Positions restart at the committed offset, possibly in another instance."""
     for partition in range(3):
         rest.produce("orders", f"p{partition}", partition=partition)
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
@@ -117,7 +120,7 @@ def test_rule_03_every_change_of_membership_bumps_the_generation(
 def test_rule_04_an_instance_that_returns_within_its_session_keeps_its_partitions(
     broker: Broker, rest: Rest
 ) -> None:
-    """No rebalance; the new consumer starts again from what was committed."""
+    """The group does not rebalance, and the new consumer starts at the committed offset."""
     rest.produce("orders", "a", "b", partition=2)
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": "false"}
     rest.consume("g", "one", "orders", **options)
@@ -133,7 +136,7 @@ def test_rule_04_an_instance_that_returns_within_its_session_keeps_its_partition
 def test_rule_04_partitions_of_a_crashed_instance_wait_for_its_session_timeout(
     broker: Broker, rest: Rest
 ) -> None:
-    """Orphaned until then: nobody gets their records."""
+    """Until then, no member receives their records."""
     options = {"Auto_Offset_Reset": "earliest", "Session_Timeout_Ms": "10000"}
     rest.consume("g", "one", "orders", **options)
     rest.consume("g", "two", "orders", **options)
@@ -148,7 +151,9 @@ def test_rule_04_partitions_of_a_crashed_instance_wait_for_its_session_timeout(
 
 
 def test_rule_04_an_idle_close_does_not_leave_the_group(broker: Broker, rest: Rest) -> None:
-    """A graceful client close keeps a static member's partitions until the session timeout."""
+    """A client that closes gracefully is still a static member and keeps its partitions until the
+    session ends.
+    """
     rest.consume("g", "one", "orders")
     broker.clock.advance("1s")
     rest.consume("g", "two", "orders")
@@ -173,7 +178,7 @@ def test_rule_04_delete_consumer_leaves_at_once(rest: Rest, method: str) -> None
 
 
 def test_rule_05_an_explicit_commit_stores_the_number_verbatim(rest: Rest) -> None:
-    """No plus one, even beyond the end of the log."""
+    """The committed number is stored unchanged, even beyond the end of the log."""
     rest.consume("g", "i", "orders")
     rest.commit("g", "i", ("orders", 1, 41))
     assert rest.committed("g", "orders", 1) == [41]
@@ -183,7 +188,7 @@ def test_rule_05_an_explicit_commit_stores_the_number_verbatim(rest: Rest) -> No
 
 @pytest.mark.parametrize("body", [None, [], b"", b"[]", b"null"])
 def test_rule_05_an_empty_commit_stores_what_was_last_delivered(rest: Rest, body: Any) -> None:
-    """Position, that is last delivered plus one, for every partition delivered, and no other."""
+    """For each partition with deliveries, the committed offset is the last delivered one plus one."""
     rest.produce("orders", "a", "b", partition=0)
     rest.produce("orders", "c", partition=2)
     rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest", Enable_Auto_Commit="false")
@@ -235,7 +240,9 @@ def test_rule_06_the_interval_comes_from_the_first_consume(broker: Broker, rest:
 def test_rule_06_an_interval_of_nothing_commits_as_soon_as_time_passes(
     broker: Broker, rest: Rest
 ) -> None:
-    """The Java client takes 0, and commits whenever it polls; before that a crash loses nothing."""
+    """The Java client accepts 0 and commits at each poll. A crash before the next poll loses
+    nothing.
+    """
     rest.produce("orders", "a", partition=0)
     options = {"Auto_Commit_Interval": "0", "Auto_Offset_Reset": "earliest"}
     assert rest.values("g", "i", "orders", **options) == ["a"]
@@ -261,7 +268,9 @@ def test_rule_06_a_clean_close_commits(make_broker: Make, close: str) -> None:
 
 
 def _shared(make_broker: Make, auto_commit: bool) -> tuple[Broker, Rest]:
-    """Two consumers that were each given a record of their own partition, and committed nothing."""
+    """Return a broker and two consumers that each received a record of their own partition and
+    committed nothing.
+    """
     broker = make_broker(topics={"orders": 2, "other": 2})
     rest = Rest(broker)
     options = {"Auto_Offset_Reset": "earliest", "Enable_Auto_Commit": str(auto_commit).lower()}
@@ -291,7 +300,7 @@ REBALANCES: dict[str, tuple[Callable[[Broker, Rest], object], list[int]]] = {
 def test_rule_06_a_rebalance_commits_first_where_auto_commit_is_on(
     make_broker: Make, change: str, auto_commit: bool
 ) -> None:
-    """Whoever lives and is a member; who crashed or lost its session gets its records again."""
+    """Live members commit. The records of a crashed or expired member are delivered again."""
     broker, rest = _shared(make_broker, auto_commit)
     act, committed = REBALANCES[change]
     act(broker, rest)
@@ -308,7 +317,7 @@ def test_rule_06_a_rebalance_commits_first_where_auto_commit_is_on(
 
 
 def test_rule_06_a_rebalance_that_takes_time_commits_at_its_start(make_broker: Make) -> None:
-    """A member commits before it gives its partitions up, not when it gets the next ones."""
+    """A member commits before its partitions are revoked, not when it gets the next ones."""
     broker = make_broker(join_delay="3s")
     rest = Rest(broker)
     rest.consume("g", "a", "orders", Auto_Offset_Reset="earliest")
@@ -323,7 +332,7 @@ def test_rule_06_a_rebalance_that_takes_time_commits_at_its_start(make_broker: M
 def test_rule_06_what_a_test_commits_stands_until_more_is_delivered(
     broker: Broker, rest: Rest
 ) -> None:
-    """Neither the next tick nor a rebalance puts back what was delivered before."""
+    """Neither the next automatic commit nor a rebalance restores what was delivered before."""
     rest.produce("orders", "one", "two", partition=0)
     rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
     broker.commit("g", "orders", 0, 1)
@@ -336,7 +345,7 @@ def test_rule_06_what_a_test_commits_stands_until_more_is_delivered(
 
 
 def test_rule_06_a_crash_before_the_tick_redelivers(broker: Broker, rest: Rest) -> None:
-    """At least once: nothing is committed at a crash."""
+    """A crash commits nothing, so delivery is at least once."""
     rest.produce("orders", "a", partition=0)
     rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
     broker.clock.advance("4s")
@@ -349,7 +358,9 @@ def test_rule_06_a_crash_before_the_tick_redelivers(broker: Broker, rest: Rest) 
 def test_rule_06_a_crash_after_the_tick_loses_what_was_still_in_work(
     broker: Broker, rest: Rest
 ) -> None:
-    """At most once: the tick committed what the application had not finished."""
+    """The automatic commit included records that the application had not processed, so delivery is
+    at most once.
+    """
     rest.produce("orders", "a", partition=0)
     rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
     broker.clock.advance("5s")
@@ -358,7 +369,7 @@ def test_rule_06_a_crash_after_the_tick_loses_what_was_still_in_work(
 
 
 def test_rule_07_a_joining_instance_may_commit(make_broker: Make) -> None:
-    """Right after its first, empty consume, explicit offsets and none."""
+    """After its first, empty consume, an instance may commit given offsets or none."""
     broker = make_broker(join_delay="3s")
     rest = Rest(broker)
     rest.consume("g", "i", "orders")
@@ -375,7 +386,7 @@ def test_rule_07_an_unknown_instance_may_not_commit(rest: Rest) -> None:
 
 
 def test_rule_07_committed_answers_from_the_group(rest: Rest) -> None:
-    """Whatever the instance's name; an unknown group is refused."""
+    """The instance's name does not matter; an unknown group is rejected."""
     rest.consume("g", "i", "orders")
     rest.commit("g", "i", ("orders", 1, 5))
     assert rest.committed("g", "orders", 1, instance="stranger") == [5]
@@ -400,7 +411,9 @@ def test_rule_09_earliest_starts_at_the_start_of_the_log(broker: Broker, rest: R
 
 
 def test_rule_09_latest_is_resolved_when_the_assignment_arrives(make_broker: Make) -> None:
-    """What was produced before is never seen, even when it came after the first consume."""
+    """Records produced before the assignment are never delivered, even if they were produced after
+    the first consume.
+    """
     broker = make_broker(join_delay="1s")
     rest = Rest(broker)
     rest.produce("orders", "before", partition=0)
@@ -457,7 +470,7 @@ def test_rule_09_a_position_overtaken_by_retention_is_reset(
 
 
 def test_rule_10_two_consumes_on_one_instance_take_turns(broker: Broker, rest: Rest) -> None:
-    """The second one spends its own deadline waiting; no record goes to both."""
+    """The second call waits until its own deadline; no record goes to both."""
     rest.consume("g", "i", "orders")
     broker.clock.wait_cap = 10
     polls = [Parked(lambda: rest.values("g", "i", "orders", timeout=60_000)) for _ in range(2)]
@@ -495,7 +508,7 @@ def test_rule_11_another_topic_list_changes_the_subscription(make_broker: Make) 
 
 
 def test_rule_11_later_configuration_headers_are_ignored(broker: Broker, rest: Rest) -> None:
-    """Harmless even where they are wrong."""
+    """They have no effect even if they are invalid."""
     rest.produce("orders", "a", partition=0)
     rest.consume("g", "i", "orders", Auto_Offset_Reset="latest", Auto_Commit_Interval="1000")
     assert rest.consume("g", "i", "orders", Auto_Offset_Reset="nonsense") == []
@@ -506,7 +519,7 @@ def test_rule_11_later_configuration_headers_are_ignored(broker: Broker, rest: R
 
 
 def test_rule_12_at_most_as_many_instances_as_partitions(make_broker: Make) -> None:
-    """Over all groups and topics, and only when an instance is created."""
+    """The limit covers all groups and topics, and applies only when an instance is created."""
     broker = make_broker(topics={"orders": 1, "bills": 1})
     rest = Rest(broker)
     rest.consume("g", "a", "orders")
@@ -520,7 +533,9 @@ def test_rule_12_at_most_as_many_instances_as_partitions(make_broker: Make) -> N
 
 
 def test_rule_13_order_is_kept_in_each_partition_and_none_starves(make_broker: Make) -> None:
-    """At most ``max_poll_records`` in an answer, the first partition changing each time."""
+    """An answer has at most ``max_poll_records`` records, and each answer begins with the next
+    partition.
+    """
     broker = make_broker(max_poll_records=4)
     rest = Rest(broker)
     for partition in range(3):
@@ -600,7 +615,9 @@ def test_rule_14_a_long_poll_ends_at_shutdown(broker: Broker, rest: Rest) -> Non
 
 
 def test_rule_14_due_events_fire_in_time_order(broker: Broker, rest: Rest) -> None:
-    """One advance over auto-commit, idle close, session expiry and the end of offset retention."""
+    """One move of the clock includes automatic commits, idle closes, session ends and the end of
+    offset retention.
+    """
     rest.produce("orders", "a", partition=0)
     rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
     began = broker.clock.now_us()
@@ -619,7 +636,7 @@ def test_rule_14_due_events_fire_in_time_order(broker: Broker, rest: Rest) -> No
 
 
 def test_rule_14_timers_fire_on_a_running_clock_while_a_consume_waits(make_broker: Make) -> None:
-    """A parked long poll sees another member's session end without anybody else calling."""
+    """A waiting call notices that another member's session ended, without any other request."""
     broker = make_broker("running")
     rest = Rest(broker)
     rest.consume("g", "a", "orders", Session_Timeout_Ms="200")
