@@ -1,4 +1,4 @@
-"""The official clients."""
+"""Fixtures for tests with the official clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running the tests of the JavaScript clients with Node, on the packages that `npm ci` installs."""
+"""Run the tests of the JavaScript clients with Node, using the packages that `npm ci` installs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS = 120
 
 
 def need(*packages: str) -> None:
-    """Skip the test that calls this where Node or a package is missing."""
+    """Skip the calling test if Node or a package is missing."""
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     for package in packages:
@@ -23,9 +23,9 @@ def need(*packages: str) -> None:
 
 
 def run(file: str, environment: Mapping[str, str], *, reporter: str = "spec") -> str:
-    """What the tests of a file print; fails with it unless all of them pass in time."""
+    """Run a test file; return its output. Fails unless all of its tests pass in time."""
     process = subprocess.Popen(
-        # Without --test, which would run the file in one more interpreter.
+        # The option --test would run the file in another interpreter.
         [str(shutil.which("node")), f"--test-reporter={reporter}", file],
         cwd=HERE,
         env=dict(environment),

@@ -1,4 +1,4 @@
-"""The public surface of a Python client, and the record of what tests used of it."""
+"""The public surface of a Python client, and a record of the parts that tests used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Found = TypeVar("Found")
 
 
 class Kept(Generic[Found]):
-    """What the runs of scenarios found, so that none runs twice to be counted.
+    """Results of scenarios, stored so that each scenario runs only once.
 
-    A worker of its own may count them, or nobody may have asked for a scenario: those run then.
+    If the scenarios ran in another worker or were not selected, they run when a result is
+    requested.
     """
 
     def __init__(self, run: Callable[..., Found]) -> None:
@@ -22,18 +23,20 @@ class Kept(Generic[Found]):
         self._found: dict[tuple[Any, ...], Found] = {}
 
     def run(self, *which: Any) -> Found:
-        """Run a scenario, and keep what it found where it does not fail."""
+        """Run a scenario and store its result unless it fails."""
         found = self._found[which] = self._run(*which)
         return found
 
     def found(self, *which: Any) -> Found:
-        """What the scenario found in a run before this, or in one that it makes."""
+        """Return the stored result of a scenario, or run it."""
         return self._found[which] if which in self._found else self.run(*which)
 
 
 @dataclass
 class Used:
-    """What was called, as ``"redis.set"``, and with what, as ``"redis.set(ex)"``."""
+    """Names that were called, such as ``"redis.set"``, and arguments that were passed, such as
+    ``"redis.set(ex)"``.
+    """
 
     calls: set[str] = field(default_factory=set)
 
@@ -43,10 +46,10 @@ class Used:
 
 
 class Api:
-    """A synchronous or asynchronous object with one synchronous face that notes what is called.
+    """A synchronous interface to a synchronous or asynchronous object, which records calls.
 
-    ``groups`` names classes; objects of these classes that come out of attributes or calls are
-    wrapped in the same way.
+    ``groups`` names classes. Objects of these classes, returned by attributes or calls, are wrapped
+    as well.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ async def _awaited(result: Any) -> Any:
 
 
 def surface(cls: type, group: str, *, skip: Callable[[str], bool] = lambda name: False) -> set[str]:
-    """Every public method and property of a class, and every parameter of the methods."""
+    """Return every public method and property of a class, and every parameter of the methods."""
     found = set()
     for name, member in inspect.getmembers(cls):
         if name.startswith("_") or skip(name):

@@ -1,6 +1,6 @@
-"""The official JavaScript client of the broker, from npm, run by Node against both engines.
+"""Run the official JavaScript client of the broker in Node, with both engines.
 
-Skipped where Node or the package is missing: `npm ci` in `tests/clients/js` installs it. The second
+Skipped if Node or the package is missing: `npm ci` in `tests/clients/js` installs it. The second
 engine is Kafka's, on librdkafka's mock cluster.
 """
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def control(broker: Broker) -> Callable[..., list[bytes]]:
-    """A WSGI application by which the JavaScript side arranges things."""
+    """Return a WSGI application through which the JavaScript tests prepare data."""
 
     def until_parked() -> int:
         until = monotonic() + 10
@@ -64,14 +64,16 @@ def control(broker: Broker) -> Callable[..., list[bytes]]:
 
 
 SKIPPED = {"memory": [], "kafka": ["topicPartitionOffsets at a time"]}
-"""The tests of the JavaScript file that are not possible on an engine."""
+"""The tests of the JavaScript file that an engine cannot support."""
 CANNOT = ["virtual time", "groups without delay", "offsets by time"]
-"""What a real cluster cannot do; the last one the mock cluster alone (librdkafka issue 4755)."""
+"""A real cluster does not support these; the last one only fails on the mock cluster (librdkafka
+issue 4755).
+"""
 
 
 @pytest.fixture
 def on_kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """The settings of a broker over the mock cluster."""
+    """Yield the settings of a broker that uses the mock cluster."""
     pytest.importorskip("confluent_kafka")
     from pytest_fakecloud.broker.kafka import engine as kafka_engine
 
@@ -95,7 +97,8 @@ def engine(request: pytest.FixtureRequest) -> str:
 def environment(request: pytest.FixtureRequest, engine: str) -> Iterator[dict[str, str]]:
     settings = request.getfixturevalue("on_kafka") if engine == "kafka" else {}
     cannot = "\n".join(CANNOT if engine == "kafka" else [])
-    # The JavaScript client writes credentials one byte a character, so these are Latin-1 on the wire.
+    # The JavaScript client encodes each character of the credentials as one byte, that is, in
+    # Latin-1.
     with (
         Cloud(seed=1) as cloud,
         cloud.broker(

@@ -1,6 +1,6 @@
-"""The official JavaScript clients of the queue, from npm, run by Node against one queue.
+"""Run the official JavaScript clients of the queue in Node, with one queue.
 
-Skipped where Node or the packages are missing: `npm ci` in `tests/clients/js` installs them.
+Skipped if Node or the packages are missing: `npm ci` in `tests/clients/js` installs them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.slow
 
 
 class Control:
-    """How the JavaScript side drives the queue: a few words over HTTP."""
+    """HTTP commands through which the JavaScript tests control the queue."""
 
     def __init__(self, cloud: Cloud, queue: Any) -> None:
         self.cloud = cloud
         self.queue = queue
-        # The clock takes one driver at a time.
+        # Only one thread may move the clock at a time.
         self._one = threading.Lock()
         self._words: dict[str, Callable[[str], Any]] = {
             "/idle": lambda body: len(queue.run_until_idle()),

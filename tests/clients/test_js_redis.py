@@ -1,7 +1,7 @@
-"""The official JavaScript clients of the key-value service, from npm, run by Node.
+"""Run the official JavaScript clients of the key-value service in Node.
 
-The same file of tests runs in memory and in front of each server of this machine. Skipped where
-Node or the packages are missing: `npm ci` in `tests/clients/js` installs them.
+The same test file runs in memory and in front of each installed server. Skipped if Node or the
+packages are missing: `npm ci` in `tests/clients/js` installs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = ("single", "scripts", "several", "auto", "messages", "limits")
 NEEDED = ("HEXPIRE", "JSON.SET")
-"""Commands that not every server has; the tests that need one say so."""
+"""Commands that some servers lack; tests that need one name it."""
 TESTS = 19
 IN_MEMORY = "memory"
 ENGINES = [IN_MEMORY, OWN, *(BINARIES or [pytest.param("none", marks=MISSING)])]
@@ -46,7 +46,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make(engine: str) -> Iterator[Make]:
-    """Makes servers of a name in front of one engine."""
+    """Return a function that opens named servers in front of one engine."""
     if engine == IN_MEMORY:
         yield lambda context, name: KVServer(context, name=name)
         return
@@ -55,7 +55,8 @@ def make(engine: str) -> Iterator[Make]:
     try:
 
         def made(context: Context, name: str) -> KVServer:
-            # SCRIPT FLUSH and FUNCTION concern a whole server, which only this share may do.
+            # SCRIPT FLUSH and FUNCTION affect a whole server, so only a fake without isolation may
+            # run them.
             options: dict[str, Any] = {"isolation": "none"} if name == "scripts" else {}
             return KVServer(context, name=name, engine=real.url, **options)
 
@@ -65,7 +66,7 @@ def make(engine: str) -> Iterator[Make]:
 
 
 def lacking(server: KVServer, engine: str) -> dict[str, str]:
-    """The needed commands a server has not, and why."""
+    """Return the commands of the list that a server lacks, each with the reason."""
     if engine == IN_MEMORY:
         return {}
     known = zip(NEEDED, server.execute("COMMAND", "INFO", *NEEDED), strict=True)
@@ -99,13 +100,13 @@ def test_the_javascript_clients(make: Make, engine: str) -> None:
             for word in ("pass", "skipped")
         )
         assert passed + skipped >= TESTS
-        # Each is told with its reason; nothing is left out of what the engine has.
+        # Every exclusion has a reason, and everything else that the engine has is included.
         reasons = re.findall(r"# (.* has no .*)", output)
         assert set(reasons) == set(lacks.values())
         assert skipped == len(reasons)
         print("\n".join(reasons))
         assert context.problems == []
-        # Commands of one tick went together.
+        # Commands of one tick were sent together.
         assert [call.route for call in servers["auto"].journal.calls()] == ["pipeline"] * 2
         routes = [call.route for call in servers["messages"].journal.calls()]
         assert {"subscribe", "psubscribe"} <= set(routes)

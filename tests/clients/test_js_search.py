@@ -1,6 +1,6 @@
-"""``redis.search`` of the official JavaScript client, from npm, run by Node.
+"""Run ``redis.search`` of the official JavaScript client in Node.
 
-Skipped where Node or the package is missing: `npm ci` in `tests/clients/js` installs it.
+Skipped if Node or the package is missing: `npm ci` in `tests/clients/js` installs it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The official JavaScript client of the vector index, from npm, run by Node.
+"""Run the official JavaScript client of the vector index in Node.
 
-Skipped where Node or the package is missing: `npm ci` in `tests/clients/js` installs it.
+Skipped if Node or the package is missing: `npm ci` in `tests/clients/js` installs it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ def test_the_javascript_client() -> None:
         passed = re.search(r"pass (\d+)", output)
         assert passed is not None
         assert int(passed[1]) >= 21
-        # The one request to the bare address is the only one without a route.
+        # Only the request to the bare address has no route.
         assert [problem.kind for problem in context.problems] == ["unrouted"]
         indexes["hybrid"].assert_queried(top_k=1, times=1)

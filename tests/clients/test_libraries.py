@@ -1,8 +1,9 @@
-"""Libraries that nobody here wrote, unmodified, on the fakes: tasks, caches, limiters, models' tools.
+"""Test third-party libraries on the fakes: task queues, caches, limiters, tools for language
+models.
 
-``tox -e libraries`` installs them all and runs these tests by themselves: sockets that such a library
-leaves open may show in a later test, and what it warns of is not our affair. Anywhere else, a test is
-skipped where its library is not installed; no extra of ours brings them.
+``tox -e libraries`` installs all of them and runs only these tests, because sockets that a library
+leaves open can affect later tests, and its warnings are not ours to fix. Elsewhere, a test is
+skipped if its library is not installed; no extra of this package installs them.
 """
 
 # mypy: disable-error-code="import-untyped,import-not-found"
@@ -23,11 +24,11 @@ from pytest_fakecloud import Cloud, KVServer, Queue, VectorIndex
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 NOW = pytest.mark.fakecloud(process_time=True, now="2026-01-01T00:00:00Z")
-"""Libraries that reckon with the process's own time."""
+"""Libraries that use the process's own time."""
 
 
 def library(name: str) -> Any:
-    """A module of a library; the test is skipped without it, unless all of them are promised."""
+    """Import a library; skip the test if it is missing, unless all libraries are required."""
     if os.environ.get("PYTEST_FAKECLOUD_LIBRARIES") == "all":
         return importlib.import_module(name)
     return pytest.importorskip(name)
@@ -35,7 +36,7 @@ def library(name: str) -> Any:
 
 @pytest.fixture
 def redis(kv_server: KVServer) -> Iterator[Any]:
-    """redis-py on the database port."""
+    """Return a redis-py client of the database port."""
     with library("redis").Redis.from_url(kv_server.database_url) as client:
         yield client
 
@@ -67,7 +68,7 @@ NOTED: list[str] = []
 
 
 def note(word: str) -> None:
-    """A job that a store keeps by its name."""
+    """A job that a store refers to by name."""
     NOTED.append(word)
 
 
@@ -76,9 +77,10 @@ def note(word: str) -> None:
 
 @pytest.fixture
 def celery(kv_server: KVServer) -> Iterator[Any]:
-    """A Celery application that lets go of its store before the store closes.
+    """Yield a Celery application that disconnects from its store before the store closes.
 
-    A result that outlives the test looks for the store when it is forgotten, 20 times a second apart.
+    A result that outlives the test tries to reach the store when it is garbage collected, twenty
+    times, once a second.
     """
     module = library("celery")
     app = module.Celery("shop", broker=kv_server.database_url, backend=kv_server.database_url)
@@ -275,7 +277,7 @@ def test_dramatiq_tries_again(kv_server: KVServer) -> None:
 
 
 async def worked(arq: Any, pool: Any, function: Any, job: Any) -> Any:
-    """The result of a job, once a worker has done all there is."""
+    """Return the result of a job after a worker has done all available jobs."""
     worker = arq.Worker(
         functions=[function],
         redis_pool=pool,
@@ -357,10 +359,10 @@ def test_apscheduler_finds_its_jobs_due_on_the_clock(kv_server: KVServer, fakecl
     from apscheduler.schedulers.base import BaseScheduler
 
     class Stepped(BaseScheduler):  # type: ignore[misc]
-        """A scheduler without a loop of its own."""
+        """A scheduler without its own loop."""
 
         def wakeup(self) -> None:
-            """Nothing sleeps."""
+            """Do nothing, because nothing sleeps."""
 
         def shutdown(self, wait: bool = True) -> None:
             super().shutdown(wait)
@@ -387,7 +389,7 @@ def test_apscheduler_finds_its_jobs_due_on_the_clock(kv_server: KVServer, fakecl
     assert NOTED == []
     first.shutdown()
     fakecloud.clock.advance("2h")
-    second = scheduler()  # as another process would find what is stored
+    second = scheduler()  # Another process would find the stored jobs like this.
     second.step()
     assert NOTED == ["hourly", "hourly"]
     fakecloud.clock.advance("45m")

@@ -1,6 +1,6 @@
-"""The pages for test runners of other languages: their code runs as it stands there.
+"""Run the code of the documentation pages about other languages.
 
-Skipped where Node, its packages (`npm ci` in `tests/clients/js`) or Go are missing.
+Skipped if Node, its packages (`npm ci` in `tests/clients/js`) or Go are missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GLUE = 30
 
 
 def files(page: str) -> dict[str, str]:
-    """The blocks of a page that begin with the name of a file."""
+    """Return the blocks of a page that begin with a file name, by name."""
     text = (GUIDES / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w+\n// ([\w.]+)\n(.*?)^```$", text, re.M | re.S)
     assert blocks
@@ -39,7 +39,7 @@ def written(page: str, folder: Path) -> Path:
 
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
-    """The output of a command that has to succeed."""
+    """Run a command that must succeed; return its output."""
     done = subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, encoding="utf-8", timeout=SECONDS,
@@ -64,7 +64,7 @@ def test_the_glue_is_short(page: str, glue: str) -> None:
 
 @pytest.fixture
 def node_folder(tmp_path: Path) -> Path:
-    """A folder whose modules find the packages of the JavaScript clients."""
+    """Return a folder in which modules can import the packages of the JavaScript clients."""
     (tmp_path / "node_modules").symlink_to(HERE / "node_modules", target_is_directory=True)
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     return tmp_path
@@ -73,7 +73,7 @@ def node_folder(tmp_path: Path) -> Path:
 def test_vitest(node_folder: Path) -> None:
     need("vitest", "@upstash/redis")
     folder = written("vitest.md", node_folder)
-    # A second file, to run beside the first in a cloud of its own.
+    # A second file runs in parallel with the first, in its own cloud.
     shutil.copy(folder / "session.test.js", folder / "again.test.js")
     program = folder / "node_modules" / "vitest" / "vitest.mjs"
     output = with_fakes("node", str(program), "run", "--no-color", cwd=folder)
@@ -87,7 +87,7 @@ def test_a_typescript_client_of_the_control_api_compiles(node_folder: Path) -> N
     generator = programs / "openapi-typescript" / "bin" / "cli.js"
     document = ROOT / "docs" / "control-api.json"
     run("node", str(generator), str(document), "-o", "control-api.d.ts", cwd=folder)
-    # The types are of use: an action that the clock does not have is an error.
+    # The types must be useful: an action that the clock does not have is a type error.
     client = (folder / "client.ts").read_text("utf-8")
     (folder / "wrong.ts").write_text(client.replace('"advance", by', '"leap", by'), "utf-8")
     compiler = ["node", str(programs / "typescript" / "bin" / "tsc"), "--noEmit", "--strict",

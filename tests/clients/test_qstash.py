@@ -1,8 +1,8 @@
 # mypy: disable-error-code="import-untyped"
-"""The official Python client, unmodified, over its whole surface, sync and async.
+"""Test the complete official Python client of the queue, sync and async.
 
-Every scenario runs with both clients.  A last test runs them all once more while it notes which
-methods and parameters were used, and fails for one that was neither used nor excused.
+Every scenario runs with both clients. A last test runs all of them again, records the methods and
+parameters that they use, and fails for each one that is neither used nor excused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EXCUSED = {
 
 
 class Api:
-    """Either client with one face; notes what is called with which parameters."""
+    """A synchronous interface to either client, which records calls and their parameters."""
 
     def __init__(self, client: Any, run: Callable[[Any], Any], used: dict[str, set[str]]) -> None:
         self._client = client
@@ -68,7 +68,7 @@ class _Group:
 
 @dataclass
 class Handler:
-    """A real application behind the queue: verifies each delivery and keeps it."""
+    """A webhook application that verifies and stores each delivery."""
 
     receiver: Receiver
     seen: list[flask.Request] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Handler:
 
 @dataclass
 class World:
-    """One queue, one handler, one client."""
+    """A queue, a handler and a client."""
 
     cloud: Cloud
     queue: Any
@@ -158,7 +158,9 @@ EVERY_SETTING: dict[str, Any] = {
 
 
 def check_every_setting(world: World, path: str, body: bytes, content_type: str) -> None:
-    """A message with every setting fails twice and is given up; each setting has its effect."""
+    """Check that each setting of a message has its effect; the message fails twice and becomes a
+    dead letter.
+    """
     world.handler.statuses += [500, 200, 500, 200, 200]
     attempts = world.queue.run_until_idle()
     tries = world.handler.on(path)
@@ -389,7 +391,7 @@ def signing_keys(world: World) -> None:
     )
     rotated = world.api.signing_key.rotate()
     assert rotated.current == keys.next
-    # The handler still has the keys from before: the next one has become the current one.
+    # The handler still has the old keys, of which the next one has become the current one.
     world.api.message.publish(url=APP + "/x")
     world.queue.run_until_idle()
     assert len(world.handler.seen) == 1

@@ -1,7 +1,7 @@
-"""redis-py on the database port, over the whole surface of its client, sync and async.
+"""Test the complete client of redis-py on the database port, sync and async.
 
-Every scenario runs with both clients. A last test runs them all once more while it notes which
-methods and parameters were used, and fails for one that was neither used nor excused.
+Every scenario runs with both clients. A last test runs all of them again, records the methods and
+parameters that they use, and fails for each one that is neither used nor excused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ redis = pytest.importorskip("redis", minversion="6")
 from redis.commands.core import HashDataPersistOptions  # noqa: E402
 
 pytestmark = [
-    # The client itself calls these old or not yet settled.
+    # The client itself calls deprecated or unstable functions.
     pytest.mark.filterwarnings("ignore:Call to:UserWarning"),
     pytest.mark.filterwarnings("ignore:Call to:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Call (UN)?WATCH from:DeprecationWarning"),
@@ -83,7 +83,7 @@ EXCUSED = {
 
 @dataclass
 class World:
-    """One scenario's server and clients."""
+    """The server and clients of one scenario."""
 
     server: KVServer
     flavour: str
@@ -92,7 +92,7 @@ class World:
     stack: ExitStack
 
     def client(self, **options: Any) -> Any:
-        """One more client, noted, and closed at the end."""
+        """Return another recorded client, which is closed at the end."""
         cls = FLAVOURS[self.flavour]
         self.used.note("redis", "from_url", ["url"])
         target = cls.from_url(self.server.database_url, decode_responses=True, **options)
@@ -106,13 +106,13 @@ class World:
             self.loop.run_until_complete(client.aclose())
 
     def wait(self, value: Any) -> Any:
-        """The value itself, or what an awaitable brings."""
+        """Return a value, or the result of an awaitable."""
         if asyncio.iscoroutine(value) or isinstance(value, asyncio.Future):
             return self.loop.run_until_complete(value)
         return value
 
     def later(self, *line: str) -> None:
-        """Run a command as soon as somebody waits for a key."""
+        """Run a command as soon as a client waits for a key."""
         server = self.server
 
         def run() -> None:
@@ -144,7 +144,9 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
         loop = asyncio.new_event_loop()
         stack.callback(loop.close)
         context = Context.alone(now=NOW)
-        version = "7.2" if dialect == "redis" else None  # redis-py has words that 7.0 has not
+        version = (
+            "7.2" if dialect == "redis" else None
+        )  # redis-py has options that Redis 7.0 lacks.
         modules = ["ReJSON"] if dialect == "redis" else []
         settings: Any = {"dialect": dialect, "version": version, "modules": modules}
         server = stack.enter_context(KVServer(context, **settings))
@@ -154,7 +156,7 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
 
 
 def flat(value: Any) -> Any:
-    """Tuples as lists, whatever the protocol made of them."""
+    """Convert tuples to lists, because the type depends on the protocol."""
     if isinstance(value, list | tuple):
         return [flat(item) for item in value]
     return value
@@ -532,7 +534,7 @@ def scripts(w: World, r: Any) -> None:
     assert r.script_exists(sha, "none") == [True, False]
     assert r.script_flush(sync_type="SYNC") is True
     script = r.register_script(script=code)
-    # The object knows its client and loads itself when the server has forgotten it.
+    # The object knows its client and loads itself if the server no longer has it.
     assert w.wait(script(keys=["k"], args=["a"])) == ["k", "a"]
     with pytest.raises(redis.ResponseError, match="No scripts in execution"):
         r.script_kill()

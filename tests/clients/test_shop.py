@@ -1,6 +1,6 @@
-"""A shop as its developers would test it: FastAPI, qstash and upstash-redis together, unmodified.
+"""Test a shop as its developers would, with FastAPI, qstash and upstash-redis.
 
-Orders are published, come back as webhooks whose signature is verified, and are counted in the store.
+Orders are published, arrive as webhooks with verified signatures, and are counted in the store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from upstash_redis.asyncio import Redis
 from pytest_fakecloud import Cloud, KVServer, Queue
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of the HTTP client that it uses
+    warnings.simplefilter("ignore")  # a warning of the HTTP client
     from fastapi.testclient import TestClient
 
 ORIGIN = "https://shop.example.com"
@@ -35,7 +35,7 @@ Booking = Callable[[Redis, str, int], Awaitable[None]]
 
 
 async def book_in_steps(redis: Redis, order: str, amount: int) -> None:
-    """Count an order once, or so one thinks: it is marked first, and counted by another request."""
+    """Count an order once; the bug is that marking and counting are two requests."""
     if await redis.set(f"done:{order}", "1", nx=True, ex=86_400):
         await redis.incrby("total", amount)
 

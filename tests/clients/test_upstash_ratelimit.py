@@ -1,9 +1,8 @@
-"""The official rate limiter, unmodified, sync and async, every algorithm, on one clock with it.
+"""Test the official rate limiter, sync and async, with every algorithm.
 
-The limiter reads the process's clock and the server its own, so `process_time` ties the two: what
-the library computes and what the server keeps agree, and an hour takes no time. In front of a real
-server both live in real time; what is then left to see of windows that end is asked for in short
-ones.
+The limiter reads the process's clock and the server reads its own. `process_time` synchronises
+them, so that both compute the same windows and an hour takes no time. In front of a real server,
+time is wall-clock time; ends of windows are then tested with short windows.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ FLAVOURS = {"sync": Ratelimit, "async": ratelimit_asyncio.Ratelimit}
 
 
 class Limiter:
-    """Either limiter with one synchronous face that notes what is called with what."""
+    """A synchronous interface to either limiter, which records calls and arguments."""
 
     def __init__(self, flavour: str, server: KVServer, limiter: Any, used: Used, **options: Any):
         self.used = used
@@ -75,7 +74,7 @@ def loop() -> Iterator[None]:
 
 @dataclass
 class World:
-    """One scenario's server, its limiters, and its time, which is ``real`` in front of a server."""
+    """The server, limiters and time of one scenario; ``real`` is true in front of a real server."""
 
     cloud: Cloud
     server: KVServer
@@ -85,7 +84,7 @@ class World:
     real: bool
 
     def limiter(self, algorithm: Any, **options: Any) -> Limiter:
-        """One more limiter, closed at the end."""
+        """Return another limiter, which is closed at the end."""
         made = Limiter(self.flavour, self.server, algorithm, self.used, **options)
         self.stack.callback(self._close, made)
         return made
@@ -97,12 +96,12 @@ class World:
             LOOP.run_until_complete(result)
 
     def end_of(self, window_ms: int) -> float:
-        """When the window ends that it is in now, in seconds."""
+        """Return when the current window ends, in seconds."""
         now_ms = self.cloud.clock.now_us() // 1000
         return (now_ms // window_ms + 1) * window_ms / 1000
 
     def pass_time(self, seconds: float, until: Callable[[], bool]) -> None:
-        """Let that much time pass, after which something holds."""
+        """Let the time pass after which a condition becomes true."""
         if self.real:
             eventually(until)
         else:
@@ -152,7 +151,7 @@ def fixed_window_that_ends(w: World) -> None:
 
 
 def exhaust(limit: Limiter) -> None:
-    """Ask until it says no: in real time a window may end in between."""
+    """Send requests until one is rejected; in wall-clock time, a window may end in between."""
     eventually(lambda: not limit.limit("ann").allowed)
 
 
@@ -172,7 +171,7 @@ def sliding_window(w: World) -> None:
 def sliding_window_that_moves(w: World) -> None:
     limit = w.limiter(SlidingWindow(max_requests=4, window=400, unit="ms"))
     exhaust(limit)
-    # Half a window on, half of the last window's requests still count.
+    # After half a window, half of the previous window's requests still count.
     w.pass_time(0.6, lambda: limit.get_remaining("ann") >= 2)
     if not w.real:
         assert [limit.limit("ann").allowed for _ in range(3)] == [True, True, False]
@@ -210,7 +209,7 @@ def waiting_until_ready(w: World) -> None:
 @scenario
 def units(w: World) -> None:
     for unit, milliseconds in UNITS.items():
-        # Windows of hours, so that none ends in the middle of real time.
+        # Use windows of hours, so that none ends during the test in wall-clock time.
         window = max(10, 36_000_000 // milliseconds)
         limit = w.limiter(FixedWindow(max_requests=1, window=window, unit=unit), prefix=unit)
         assert limit.limit("ann") == Response(True, 1, 0, w.end_of(window * milliseconds))
@@ -234,7 +233,7 @@ def test_scenario(function: Scenario, flavour: str) -> None:
 
 SERVERS = [OWN, *BINARIES]
 FRONTS = [(name, [*FLAVOURS][at % 2]) for at, name in enumerate(SERVERS)]
-"""Servers, each with the flavour of the limiter in front of it: what comes to it is the same."""
+"""Run a scenario; the asynchronous limiter runs in front of servers, too, with the same requests."""
 
 
 @pytest.fixture(
@@ -268,7 +267,7 @@ def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
             parameters = list(inspect.signature(member).parameters)[1:]
             wanted |= {f"Ratelimit.{name}({parameter})" for parameter in parameters}
     assert sorted(wanted - used) == []
-    # The limiters' own methods are what Ratelimit calls; their parameters are given above.
+    # Ratelimit calls the limiters' own methods; their parameters are covered above.
     for algorithm, given in (
         (FixedWindow, {"max_requests", "window", "unit"}),
         (SlidingWindow, {"max_requests", "window", "unit"}),

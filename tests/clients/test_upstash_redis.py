@@ -1,9 +1,9 @@
-"""The official Python client, unmodified, over its whole surface, sync and async.
+"""Test the complete official Python client, sync and async.
 
-Every scenario runs with both clients against a server of its own: in memory on a frozen clock here,
-and in front of real servers in `tests/kv/test_redis_engine.py`. What only some engines can do is a
-scenario that says what it needs, or a step that asks `World`. A last test runs all of them once more
-in memory while it notes which methods and parameters were used, and fails for one that was neither
+Every scenario runs with both clients and its own server: here in memory on a frozen clock, and in
+front of real servers in `tests/kv/test_redis_engine.py`. A scenario that some engines cannot run
+names what it needs, or has a step that asks `World`. A last test runs all scenarios again in
+memory, records the methods and parameters that they use, and fails for each one that is neither
 used nor excused.
 """
 
@@ -38,7 +38,7 @@ NOW_S = 1767225600
 FLAVOURS = (Redis, AsyncRedis)
 WHOLE_SERVER = "a server that is all this test's"
 LATE = 20
-"""Seconds of real time that a scenario may take until it looks at what is left of a time to live."""
+"""Seconds of wall-clock time that may pass before a scenario reads a remaining TTL."""
 
 EXCUSED = {
     "redis.search": "has a surface of its own: test_upstash_search.py",
@@ -51,7 +51,7 @@ EXCUSED = {
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of an amount of time, which may have begun to pass."""
+    """A remaining duration, of which some may have passed."""
 
     amount: int
     late: int
@@ -64,7 +64,7 @@ class Left:
 
 @dataclass
 class World:
-    """One scenario's server and client."""
+    """The server and client of one scenario."""
 
     server: KVServer
     api: Any
@@ -76,20 +76,20 @@ class World:
 
     @property
     def real(self) -> bool:
-        """Whether a server in real time runs the commands."""
+        """Whether a server in wall-clock time runs the commands."""
         return not isinstance(self.server._engine, Engine)
 
     @property
     def now_s(self) -> int:
-        """The server's time in seconds."""
+        """Return the server's time in seconds."""
         return int(self.server.execute("TIME")[0]) if self.real else NOW_S
 
     def left(self, amount: int, *, ms: bool = False) -> object:
-        """A time to live that began as ``amount``: equal to that, or to a little less by now."""
+        """Return a value that equals a TTL that was set to ``amount``, or a slightly smaller one."""
         return Left(amount, LATE * (1000 if ms else 1)) if self.real else amount
 
     def pass_time(self, seconds: float, until: Callable[[], bool]) -> None:
-        """Let that much time pass; it is real time, and less of it, in front of a real server."""
+        """Let time pass; in front of a real server, it is wall-clock time, and less of it."""
         if not self.real:
             self.server.clock.advance(seconds)
         end = monotonic() + LATE
@@ -99,7 +99,7 @@ class World:
             threading.Event().wait(0.005)
 
     def lacks(self, need: str) -> str | None:
-        """Why the scenario cannot run here, or None when it can."""
+        """Return why the scenario cannot run here, or None if it can."""
         if not self.real:
             return None
         if need == WHOLE_SERVER:
@@ -109,7 +109,7 @@ class World:
         return None if known else f"the server has no {need}"
 
     def client(self, target: Any) -> Any:
-        """One more client, noted as the first is, and closed at the end."""
+        """Return another recorded client, which is closed at the end."""
         self.stack.callback(close, target, self.loop)
         return Api(target, self.groups, self.used, self.loop)
 
@@ -144,7 +144,7 @@ SCENARIOS: dict[str, tuple[str, Scenario]] = {}
 
 
 def scenario(needs: str = "") -> Callable[[Scenario], Scenario]:
-    """Register one; ``needs`` is a command, or what else not every engine has."""
+    """Register a scenario; ``needs`` is a command or another feature that some engines lack."""
 
     def register(function: Scenario) -> Scenario:
         SCENARIOS[function.__name__] = (needs, function)
@@ -325,7 +325,7 @@ def keys(w: World, r: Any) -> None:
         cursor, page = r.scan(cursor, match="*", count=1, type="string")
         pages.append(page)
     assert sorted(name for page in pages for name in page) == ["a", "b", "d"]
-    # How many keys a page has is a server's own business; in memory it is as many as were wanted.
+    # A server decides how many keys a page has; in memory, a page has the requested number.
     assert w.real or [len(page) for page in pages] == [1, 1, 1]
     assert r.unlink("a", "none") == 1
     assert r.delete("b", "d") == 2
@@ -412,7 +412,7 @@ def expiring_fields(w: World, r: Any) -> None:
     assert r.hpexpire("h", "a", 30) == [1]
     w.pass_time(0.03, lambda: r.hgetall("h") == {"b": "2"})
     assert r.hgetdel("h", "b", "none") == ["2", None]
-    # Fields that have expired may keep an empty hash for a moment.
+    # An empty hash may remain for a moment after its fields have expired.
     w.pass_time(0, lambda: r.exists("h") == 0)
 
 
@@ -764,7 +764,7 @@ def test_nothing_of_the_surface_is_left_out(flavour: type) -> None:
     wanted: set[str] = set()
     for cls, group in groups.items():
         if not group.startswith("pipeline"):
-            # Plain attributes of the instances are no methods of the class.
+            # Instance attributes are not methods of the class.
             wanted |= surface(cls, group, skip=lambda name: name in ("client", "command"))
         elif group == "pipeline":
             wanted |= {"pipeline.exec", "pipeline.reset"}
@@ -779,7 +779,7 @@ def test_nothing_of_the_surface_is_left_out(flavour: type) -> None:
 
 
 def test_the_pipelines_offer_the_same_commands() -> None:
-    """Whatever a pipeline offers is a command of the client, which the scenarios call."""
+    """Every method of a pipeline must be a command of the client, which the scenarios call."""
     for module in (upstash_client, upstash_async_client):
         for cls in (value for name, value in vars(module).items() if name.endswith("Pipeline")):
             names = {name for name in dir(cls) if not name.startswith("_")}

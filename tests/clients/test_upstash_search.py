@@ -1,4 +1,4 @@
-"""``redis.search`` of the official Python client, unmodified, every method and parameter."""
+"""Test every method and parameter of ``redis.search`` of the official Python client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def used() -> Used:
 
 @pytest.fixture(params=[Redis, AsyncRedis], ids=["sync", "async"])
 def client(request: pytest.FixtureRequest, server: KVServer, used: Used) -> Iterator[Any]:
-    """The client; its search is driven through ``Api``, so that both flavours read the same."""
+    """Return the client; scenarios use its search through ``Api``, which makes both clients
+    synchronous.
+    """
     loop = asyncio.new_event_loop()
     target = request.param(url=server.url, token=server.token, allow_telemetry=False)
     search = target.search

@@ -1,8 +1,8 @@
-"""The official Python client, unmodified, over its whole surface, sync and async.
+"""Test the complete official Python client of the vector index, sync and async.
 
-Every scenario runs with both clients against an index of its kind. A last test runs them all once
-more while it notes which methods, parameters and words were used, and fails for one that was neither
-used nor excused.
+Every scenario runs with both clients and an index of its kind. A last test runs all of them again,
+records the methods, parameters and option values that they use, and fails for each one that is
+neither used nor excused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CLASSES: dict[str, tuple[type, type]] = {
     "index": (Index, AsyncIndex),
     "handle": (ResumableQueryHandle, AsyncResumableQueryHandle),
 }
-# The asynchronous handle opens and closes by the asynchronous words, and the other way round.
+# The asynchronous client has asynchronous names for opening and closing.
 ENTRANCES = {"__init__", "__enter__", "__exit__", "__aenter__", "__aexit__"}
 EXCUSED = {
     "handle.__init__": "made by resumable_query(), not by users",
@@ -64,7 +64,9 @@ WORDS = (FusionAlgorithm, MetadataUpdateMode, QueryMode, WeightingStrategy)
 
 @dataclass
 class Used:
-    """What scenarios called, by ``"index.query(top_k)"``, and the words they passed."""
+    """The methods and parameters that scenarios used, as ``"index.query(top_k)"``, and the option
+    values.
+    """
 
     calls: set[str] = field(default_factory=set)
     words: set[enum.Enum] = field(default_factory=set)
@@ -81,7 +83,7 @@ class Used:
 
 
 class Api:
-    """Either client with one face; notes what is called with which parameters."""
+    """A synchronous interface to either client, which records calls and their parameters."""
 
     def __init__(self, target: Any, used: Used, loop: asyncio.AbstractEventLoop) -> None:
         self._target = target
@@ -110,7 +112,7 @@ class Api:
 
     @contextmanager
     def block(self) -> Iterator[Api]:
-        """The with-block of a handle, in the client's own colour."""
+        """Enter the client's with-block, synchronously or asynchronously."""
         sync = hasattr(self._target, "__enter__")
         enter, leave = ("__enter__", "__exit__") if sync else ("__aenter__", "__aexit__")
         assert getattr(self, enter)() is self._target
@@ -120,7 +122,7 @@ class Api:
 
 @dataclass
 class World:
-    """One scenario's index and client."""
+    """The index and client of one scenario."""
 
     index: VectorIndex
     api: Api
@@ -128,7 +130,7 @@ class World:
     used: Used
 
     def close(self, client: Any) -> None:
-        """Close the connections of a client, in its own colour."""
+        """Close the connections of a client, synchronously or asynchronously."""
         if isinstance(client, AsyncIndex):
             self.api._loop.run_until_complete(client._client.aclose())
         else:
@@ -637,7 +639,7 @@ def query_modes_choose_the_component(world: World) -> None:
     assert ids(api.query(data="hello", query_mode=QueryMode.SPARSE)) == ["a"]
     hits, handle = api.resumable_query(data="hello", query_mode=QueryMode.SPARSE, top_k=1)
     assert (ids(hits), handle.fetch_next(5)) == (["a"], [])
-    # This client drops the mode in batches of more than one, so it is the default there.
+    # This client omits the mode in batches of more than one query, so the default applies.
     query: QueryRequest = {"data": "hello", "query_mode": QueryMode.SPARSE}
     assert [len(hits) for hits in api.query_many(queries=[query, query])] == [2, 2]
     assert [len(hits) for hits in api.query_many(queries=[query])] == [1]
@@ -678,7 +680,7 @@ def test_the_whole_surface_was_used(flavour: type) -> None:
 
 
 def surface(group: str, owner: type) -> set[str]:
-    """Every public method of a class with its parameters, as ``"index.query(top_k)"``."""
+    """Return every public method of a class with its parameters, as ``"index.query(top_k)"``."""
     found = set()
     for name, method in inspect.getmembers(owner, callable):
         if name.startswith("_") and (name not in ENTRANCES or name not in vars(owner)):

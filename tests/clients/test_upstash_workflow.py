@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-untyped"
-"""The official Python workflow client, unmodified: a Flask and a FastAPI application behind a queue.
+"""Test the official Python workflow client in a Flask and a FastAPI application behind a queue.
 
-Virtual time: a workflow that sleeps for days ends within milliseconds.
+The clock is a fake one, so a workflow that sleeps for days ends within milliseconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOW = "2026-03-02T10:00:00Z"
 
 
 class World:
-    """A queue and an application with one workflow at `/flow`."""
+    """A queue, and an application with one workflow at `/flow`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -53,10 +53,10 @@ class World:
             self.queue.destinations.asgi(APP, self.app)
 
     def serve(self, body: Callable[..., Any], **options: Any) -> None:
-        """Serve `body(world, context, step)`, a generator of steps, as the client wants it.
+        """Serve `body(world, context, step)`, a generator of steps, as a workflow.
 
-        Each yielded step is `(name of a context method, arguments...)`; its result is sent back, so
-        one text serves the synchronous and the asynchronous context.
+        Each yielded step is `(name of a context method, arguments...)`, and its result is sent
+        back, so one body works with the synchronous and the asynchronous context.
         """
         options = {
             "qstash_client": self.client,
@@ -118,7 +118,7 @@ class World:
     @asynccontextmanager
     async def _lifespan(self, app: fastapi.FastAPI) -> AsyncIterator[None]:
         yield
-        # Its connections belong to the loop the application ran in.
+        # The connections belong to the event loop in which the application ran.
         await self.client.http._client.aclose()
 
 
@@ -290,7 +290,7 @@ def test_in_the_loop_of_the_test() -> None:
         made.start({})
         await made.queue.aio.run_until_idle()
         assert [run["workflowState"] for run in made.runs()] == ["RUN_SUCCESS"]
-        # The plain calls would have run the application in a loop of its own.
+        # The synchronous calls would run the application in another event loop.
         await made.client.http._client.aclose()
         made.cloud.close()
         return made.events
@@ -459,7 +459,7 @@ def test_serve_without_a_framework_and_what_it_redacts(kind: str) -> None:
 
 
 def test_the_whole_public_surface_is_used_above() -> None:
-    # Whoever upgrades the client sees here what is new in it.
+    # A newer client with new public names fails this test.
     used = {"run", "sleep", "sleep_until", "call"}
     for context in (WorkflowContext, AsyncWorkflowContext):
         methods = {

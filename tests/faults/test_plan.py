@@ -39,7 +39,7 @@ def client(demo: Demo) -> Iterator[httpx.Client]:
 
 
 def statuses(client: httpx.Client, count: int, path: str = "/echo/x") -> list[int | str]:
-    """Return the status, or the name of the client's exception, of that many requests."""
+    """Return the status, or the name of the client's exception, of this number of requests."""
     found: list[int | str] = []
     for _ in range(count):
         try:

@@ -185,8 +185,8 @@ def test_what_is_no_span_is_left_to_the_real_sleep() -> None:
 def test_who_waits_until_a_deadline_is_over_comes_past_it() -> None:
     with jumping() as cloud:
         deadline = time.time() + 5
-        # A real sleep takes slightly longer than requested, even one of zero; rate limiters rely on
-        # it.
+        # A real sleep takes slightly longer than requested, even one of zero seconds; rate limiters
+        # rely on it.
         for _ in range(3):
             time.sleep(max(0, deadline - time.time()))
             if time.time() > deadline:
@@ -197,7 +197,7 @@ def test_who_waits_until_a_deadline_is_over_comes_past_it() -> None:
 
 def test_the_standard_librarys_own_waits_stay_real() -> None:
     with jumping() as cloud:
-        # It waits with a timeout by sleeping in small steps.
+        # These waits have a timeout and sleep in small steps.
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.05)
@@ -434,7 +434,7 @@ def test_a_timeout_moves_the_clock_where_nobody_sleeps(loop: str, waits: Any) ->
     async def three_times() -> None:
         for _ in range(2):
             await waits()
-        # Including after a sleep, which moves the clock itself.
+        # Also works after a sleep, which moves the clock itself.
         await anyio.sleep(10)
         await waits()
 

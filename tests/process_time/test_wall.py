@@ -37,11 +37,11 @@ def test_many_reads_of_a_time_that_stands_are_no_loop_that_waits(
 ) -> None:
     monkeypatch.setattr(wall, "STANDING_SECONDS", 0.0)
     with Cloud(now=NOON, process_time=True) as cloud:
-        # Alternating between two places, as working code does.
+        # Alternating between two source lines, as working code does.
         for _ in range(100):
             time.time()
             datetime.now(UTC)
-        # Or with moves in between.
+        # The same with moves of the clock in between.
         for _ in range(100):
             time.time()
             cloud.clock.advance(1)

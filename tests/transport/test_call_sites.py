@@ -25,7 +25,7 @@ from ..harness import Run
 
 @pytest.fixture(autouse=True)
 def without_threads_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that an earlier test left waiting could have made a call just as well."""
+    """A thread that an earlier test left waiting could also have made a call."""
     earlier = sys._current_frames().keys() - {threading.get_ident()}
 
     def frames() -> dict[int, Any]:

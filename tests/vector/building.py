@@ -1,4 +1,4 @@
-"""Short ways to the values the vector tests work with."""
+"""Helpers that create the values used by the vector tests."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def floats(*values: float) -> Floats:
-    """A float32 vector."""
+    """Return a float32 vector."""
     return np.array(values, np.float32)
 
 
 def sparse(values: Mapping[int, float]) -> SparseVector:
-    """A sparse vector from its values by dimension."""
+    """Return a sparse vector from its values by dimension."""
     return SparseVector(
         np.array(list(values), np.int32), np.array(list(values.values()), np.float32)
     )
 
 
 def engine(clock: Timekeeper | None = None, seed: int = 0, **settings: Any) -> VectorEngine:
-    """An engine on a frozen clock; dimension 2 unless given."""
+    """Return an engine on a frozen clock, of dimension 2 by default."""
     return VectorEngine(clock or Timekeeper(NOW), Ids(seed), **{"dimension": 2, **settings})
 
 
@@ -44,15 +44,15 @@ def put(index: VectorEngine, namespace: str = "", /, **vectors: tuple[float, ...
 
 
 def ask(index: VectorEngine, *vector: float, namespace: str = "", **settings: Any) -> list[Hit]:
-    """One dense query."""
+    """Run one dense query."""
     return index.query(namespace, [VectorQuery(vector=floats(*vector), **settings)])[0]
 
 
 def ids(hits: list[Hit]) -> list[str]:
-    """The ids of hits, in order."""
+    """Return the ids of hits, in order."""
     return [hit.record.id for hit in hits]
 
 
 def scored(hits: list[Hit]) -> list[tuple[str, str]]:
-    """Ids and scores of hits as their shortest float32 decimals."""
+    """Return the ids and scores of hits; scores are shortest float32 decimals."""
     return [(hit.record.id, str(hit.score)) for hit in hits]

@@ -1,3 +1,3 @@
-"""Fixtures for vectors: one TLS context for the clients of each module."""
+"""Fixtures for vector tests: one TLS context for the clients of each module."""
 
 from tests.harness import one_tls_context as one_tls_context

@@ -1,4 +1,6 @@
-"""Filters whose work is the product of their length and the index: each stops at its budget."""
+"""Test that filters whose cost is the product of their length and the index size stop at their
+budget.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts become vectors: always the same, near when related, replaceable."""
+"""Test embeddings: deterministic, similar for related texts, and replaceable."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_same_in_every_process() -> None:
         "print(hash_dense('the quick brown fox', 16).tobytes().hex(),"
         "hash_sparse('the quick brown fox').indices.tolist())"
     )
-    # The hashes of texts differ there from those of any process that was not told a seed of its own.
+    # Run in a new process, where the hashes of strings differ unless the hash seed is fixed.
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True,
         env={**os.environ, "PYTHONHASHSEED": "1"},

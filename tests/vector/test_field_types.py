@@ -1,7 +1,7 @@
-"""Every field of every command takes its own JSON type: anything else is 422 with words.
+"""Check that every field of every command accepts only its own JSON type; other types return 422.
 
-The table names what each command reads (the specification's fields, the facts' beyond those); what
-it does not name has no meaning there. Nulls are no wrong type: clients send them for what is absent.
+The table contains the fields of the specification and of the facts. Other fields have no meaning. A
+null is not a wrong type, because clients send it for missing values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BOOLEAN = {"boolean"}
 OBJECT = {"object", "object of other things"}
 IDS = {"array", "array of texts", "array of numbers"}
 NUMBERS = {"array", "array of numbers"}
-# An object with other names in it is 400, as any unknown name is: see test_fields.
+# An object with other member names returns 400, like any unknown name: see test_fields.
 SPARSE = {"object of other things"}
 ID = TEXT | WHOLE
 INCLUDES = {"includeVectors": BOOLEAN, "includeMetadata": BOOLEAN, "includeData": BOOLEAN}
@@ -161,7 +161,7 @@ def test_a_field_that_is_missing_is_refused_by_name(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_table_has_a_body_that_is_taken(index: VectorIndex, command: str) -> None:
-    """Otherwise the refusals above might have another reason."""
+    """Otherwise the rejections above could have another reason."""
     before = index.snapshot()
     status, payload = answer(index, command, COMMANDS[command][0])
     if command in ("resumable-query-next", "resumable-query-end", "rename-namespace"):

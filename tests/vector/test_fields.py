@@ -1,4 +1,4 @@
-"""Reading JSON values: what is wrong is named, nothing is guessed."""
+"""Test the reading of JSON values: errors name the wrong value, and nothing is guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does through the handle."""
+"""Test the methods that tests call on the fixture."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_reset_and_snapshots(index: VectorIndex) -> None:
 def test_the_snapshot_of_another_index_is_refused(
     index: VectorIndex, other: dict[str, Any]
 ) -> None:
-    """Whatever differs, the name included, both are named and nothing has changed."""
+    """Whatever differs, including the name, the error names both indexes, and nothing changes."""
     index.load({"a": [1, 0]})
     with VectorIndex(Context.alone(), **other) as another:
         snapshot = another.snapshot()
@@ -186,7 +186,7 @@ def test_the_snapshot_of_another_index_is_refused(
 
 
 def test_the_snapshot_of_the_same_index_in_another_cloud_is_taken(index: VectorIndex) -> None:
-    """One that was filled once may serve every test."""
+    """An index that was filled once can be the start of every test."""
     with VectorIndex(Context.alone(), dimension=2) as before:
         before.load({"a": [1, 0]})
         snapshot = before.snapshot()

@@ -1,4 +1,4 @@
-"""No body, however odd, makes the fake fail itself or answer what is not JSON."""
+"""Check that no body causes an error of the fake itself or an answer that is not JSON."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ REQUESTS = st.lists(st.tuples(PATHS, st.sampled_from(["", "/ns"]), BODIES), max_
 
 
 def scores(value: Any) -> Iterator[Any]:
-    """Every score anywhere in an answer; a number JSON cannot say would be null."""
+    """Yield every score of an answer; JSON cannot represent some numbers and would contain null
+    instead.
+    """
     if isinstance(value, dict):
         if "score" in value:
             yield value["score"]

@@ -1,4 +1,4 @@
-"""Every shape of data a tester may load."""
+"""Test every form of data that load() accepts."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_an_npz_broken_anywhere_is_said(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for place in range(0, len(whole), max(1, len(whole) // cases(45))):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        # A byte that no layer checks may be changed and nobody knows.
+        # A changed byte that no checksum covers is not detected.
         with contextlib.suppress(ContractError):
             read(path)
         path.write_bytes(whole[:place])

@@ -1,4 +1,4 @@
-"""Which upserts and queries an assertion means: what was seen, and why the nearest was not it."""
+"""Test the matching of upserts and queries, and the description of the closest mismatch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every method of the index with every kind of value: see ``tests/misuse.py``."""
+"""Call every method of the index with every kind of value; see ``tests/misuse.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index over HTTP: paths, methods, shapes, errors."""
+"""Test the index over HTTP: paths, methods, forms of bodies, and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = Any
 
 
 class Api:
-    """Requests to one index, with a connection kept open."""
+    """Send requests to one index over a persistent connection."""
 
     def __init__(self, **settings: Any) -> None:
         self.context = Context.alone(now="2026-01-01T00:00:00Z")

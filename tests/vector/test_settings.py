@@ -1,4 +1,4 @@
-"""Limits of an index and its approximation, as they are given."""
+"""Test the settings of limits and approximation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values fit which index, and how much of a day is used up."""
+"""Test which values fit which index, and the counting of daily quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resumable queries: batches, idleness, ends."""
+"""Test resumable queries: batches, idle timeouts and closing."""
 
 from __future__ import annotations
 

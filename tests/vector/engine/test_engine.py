@@ -1,4 +1,4 @@
-"""What the index does, without HTTP."""
+"""Test the operations of the index without HTTP."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ JSON = st.recursive(
 
 
 def patched(target: Any, patch: Any) -> Any:
-    """The pseudo-code of RFC 7396, section 2."""
+    """Apply a JSON merge patch as in the pseudo-code of RFC 7396, section 2."""
     if isinstance(patch, dict):
         if not isinstance(target, dict):
             target = {}
@@ -409,7 +409,9 @@ SCAN_STEPS = st.lists(
 
 @given(SCAN_STEPS)
 def test_a_scan_under_changes_misses_and_repeats_nothing(steps: list[tuple[str, int]]) -> None:
-    """What is there from start to end is seen exactly once, whatever is deleted meanwhile."""
+    """Records that exist during the whole scan are returned exactly once, whatever is deleted
+    during the scan.
+    """
     index = engine()
     index.upsert("", [VectorRecord(str(n), floats(1, n)) for n in range(30)])
     old, namespace_module.MINIMUM_HOLES = namespace_module.MINIMUM_HOLES, 2

@@ -1,4 +1,4 @@
-"""Fusion, and the vendor's published numbers digit for digit."""
+"""Test fusion, including the numbers that the vendor published."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ranking(scores: dict[int, float]) -> Ranking:
 
 @pytest.fixture
 def published() -> VectorEngine:
-    """The three records the published numbers are about."""
+    """Return an index with the three records of the vendor's example."""
     index = engine(kind=Kind.HYBRID)
     index.upsert(
         "",

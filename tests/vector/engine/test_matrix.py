@@ -1,4 +1,4 @@
-"""Growing, replacing and dropping rows."""
+"""Test growing, replacing and dropping rows of the matrix."""
 
 from __future__ import annotations
 

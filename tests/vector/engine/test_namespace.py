@@ -1,4 +1,4 @@
-"""Rows, slots and holes, against a list that is easy to believe."""
+"""Compare rows, slots and holes with a simple list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record(id: str, number: float = 1) -> VectorRecord:
 
 @pytest.fixture(autouse=True)
 def few_holes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compaction after a handful of deletions instead of 64."""
+    """Compact after a handful of deletions instead of 64."""
     monkeypatch.setattr(module, "MINIMUM_HOLES", 2)
 
 

@@ -1,4 +1,4 @@
-"""Changes that queries do not see yet."""
+"""Test changes that are not visible to queries yet."""
 
 from __future__ import annotations
 

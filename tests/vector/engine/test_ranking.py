@@ -1,4 +1,4 @@
-"""The approximate world: losses, shortfalls and shuffles, all from the seed."""
+"""Test approximate results: lost, missing and shuffled hits, all derived from the seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..building import (
 
 
 def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> VectorEngine:
-    """Records 0, 1, 2, … in the order of their nearness to (1, 0)."""
+    """Return an index with records 0, 1, 2, … in the order of their distance to (1, 0)."""
     index = engine(seed=seed, approximation=Approximation(**approximation))  # type: ignore[arg-type]
     index.upsert(
         "",

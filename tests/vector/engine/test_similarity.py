@@ -1,4 +1,4 @@
-"""Exact scores and their order, against an obvious reference."""
+"""Compare exact scores and their order with a simple reference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from ..building import floats
 
 NOTHING = np.empty(0, np.intp)
 EVERY_SIMILARITY = st.sampled_from(list(Similarity))
-# Few different numbers make many equal scores; the wide ones leave float32's comfortable range.
+# Few distinct numbers create many equal scores; the large ones exceed the comfortable range of
+# float32.
 COARSE = st.integers(-3, 3).map(float)
 WIDE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -38,7 +39,7 @@ def matrix_of(vectors: Floats) -> Matrix:
 
 
 def reference(name: Similarity, vectors: Floats, query: Floats) -> list[np.float32]:
-    """The published formulas, row by row in float64."""
+    """Compute the published formulas, row by row in float64."""
     scores = []
     for row in vectors.astype(np.float64):
         asked = query.astype(np.float64)
@@ -103,7 +104,7 @@ def test_numbers_at_the_ends_of_float32_are_scored_exactly(
 def test_many_rows_of_few_values_keep_insertion_order_among_ties(
     name: Similarity, seed: int, rows: int
 ) -> None:
-    """Enough rows for block maxima and for filters that look more than once."""
+    """Use enough rows for block maxima and for filters that are evaluated more than once."""
     generator = np.random.default_rng(seed)
     vectors = generator.integers(-2, 3, (rows, 3)).astype(np.float32)
     query = generator.integers(-2, 3, 3).astype(np.float32)
@@ -224,7 +225,7 @@ def test_many_small_products_are_one_product(count: int, dimension: int) -> None
 @pytest.mark.parametrize("name", list(Similarity))
 @pytest.mark.parametrize("batch", [1, 2])
 def test_rows_that_float32_products_put_in_a_wrong_order(name: Similarity, batch: int) -> None:
-    """Hundreds of rows a rounding error apart: only the exact scores know which come first."""
+    """Hundreds of rows differ by a rounding error, so only exact scores give their order."""
     generator = np.random.default_rng(11)
     base = generator.standard_normal(96)
     base /= np.linalg.norm(base)

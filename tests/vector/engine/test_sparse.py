@@ -1,4 +1,4 @@
-"""The inverted index and its weights, against sums written out."""
+"""Compare the inverted index and its weights with explicit sums."""
 
 from __future__ import annotations
 

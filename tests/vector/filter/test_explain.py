@@ -1,4 +1,4 @@
-"""Why a filter refuses a record, in words."""
+"""Test the explanation of why a filter excludes a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which metadata passes a filter, against the rules one by one and an obvious reference."""
+"""Test which metadata matches a filter, rule by rule and against a simple reference."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def found(path: str, metadata: Any) -> Any:
 
 
 def passes(tree: Expression, metadata: Any) -> bool:
-    """The rules as the documentation tells them, without any cleverness."""
+    """Evaluate a filter directly by the documented rules."""
     if isinstance(tree, And):
         return all(passes(term, metadata) for term in tree.terms)
     if isinstance(tree, Or):

@@ -1,4 +1,4 @@
-"""What the filter language accepts, and where its errors point."""
+"""Test what the filter language accepts, and the positions of its errors."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_errors_name_line_and_column() -> None:
 
 @pytest.mark.parametrize("word", sorted(KEYWORDS))
 def test_no_name_is_reserved(word: str) -> None:
-    """Whatever a field is called, it can be asked for in every way."""
+    """A field of any name can be used in every kind of condition."""
     for name in (word, word.lower()):
         for operator in ("=", "!=", "<", "<=", ">", ">="):
             assert parse(f"{name} {operator} 1") == Compare(name, operator, 1)
