@@ -1,4 +1,4 @@
-"""What is built and published: metadata, both distributions, and the project's files."""
+"""Test the published files: metadata, both distributions, and the project's files."""
 
 from __future__ import annotations
 

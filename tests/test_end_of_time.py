@@ -1,5 +1,5 @@
-"""At both ends of time every service answers, every report can be made, and the clock goes no
-further.
+"""At both ends of time, every service answers, every report can be made, and the clock does not
+move further.
 """
 
 from __future__ import annotations

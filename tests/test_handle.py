@@ -1,4 +1,4 @@
-"""What all fakes share."""
+"""Test the methods that all fakes share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Tests as somebody else writes them, for type checkers to read: nothing here is run.
+"""Tests as a user would write them, for type checkers; they are never run.
 
-``test_public_surface.py`` expects an error on each line that ends with ``# wrong``, and on no other.
+``test_public_surface.py`` expects an error on each line that ends with ``# wrong``, and on no
+other.
 """
 
 from __future__ import annotations

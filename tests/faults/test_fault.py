@@ -1,4 +1,4 @@
-"""What all faults share: matching, repr, and subjects."""
+"""Test matching, repr and subjects, which all faults share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one end of a connection can detect about the other."""
+"""Test the detection of events at the other end of a connection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Fork stand-alone servers from a process that has imported all modules.
 
-``python -m tests.standalone.nursery SOCKET`` answers a line of JSON each on that socket: a server to
-begin, with its standard output to write to, or one to ask for its exit code. A server that forks
-begins in a tenth of the time; what only a new process shows is in ``test_cli``.
+``python -m tests.standalone.nursery SOCKET`` reads one JSON object per line from the socket and
+answers each with a line: either a server to start, with the file descriptor of its standard output,
+or one whose exit code to return. A forked server starts in a tenth of the time; ``test_cli`` tests
+what only a new process shows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NEEDED = (
 
 
 class Nursery:
-    """The process, from the side of the tests."""
+    """The client of the nursery process."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
@@ -62,19 +63,19 @@ class Nursery:
         return Born(self, number, read)
 
     def ask(self, order: Any, *files: int) -> Any:
-        """What it answers to one line."""
+        """Send one line, and return the answer."""
         socket.send_fds(self._socket, [json.dumps(order).encode() + b"\n"], files)
         return json.loads(self._answers.readline())
 
     def close(self) -> None:
-        """End it; its servers have ended before."""
+        """End the process; its servers have ended before."""
         self._answers.close()
         self._socket.close()
         self._process.wait(10)
 
 
 class Born:
-    """A server that was forked, with what tests use of ``subprocess.Popen``."""
+    """A forked server, with the methods of ``subprocess.Popen`` that tests use."""
 
     def __init__(self, nursery: Nursery, number: int, read: int) -> None:
         self._nursery = nursery
@@ -83,13 +84,13 @@ class Born:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Return the exit code, or None while the server runs."""
         if self.returncode is None:
             self.returncode = self._nursery.ask({"ended": self.pid})
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """The exit code, as soon as there is one; raises ``subprocess.TimeoutExpired``."""
+        """Wait for the exit code; raise ``subprocess.TimeoutExpired`` if it does not exist in time."""
         until = monotonic() + timeout
         while (code := self.poll()) is None:
             if monotonic() > until:
@@ -98,21 +99,21 @@ class Born:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the server has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
 
 def tend(orders: socket.socket) -> None:
-    """Execute each line until the socket closes. Forks return from here too."""
+    """Execute each line until the socket closes. The function returns in forked servers, too."""
     from pytest_fakecloud import cli
 
     for name in NEEDED:

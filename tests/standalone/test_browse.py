@@ -25,7 +25,7 @@ class Lists:
         self.app = ControlApp(cloud, "token")
 
     def get(self, path: str, **query: str | int) -> Any:
-        """The answer to a request for a list, which must succeed."""
+        """Return the answer to a request for a list, which must succeed."""
         status, answer = self.refused(path, **query)
         assert status == 200, answer
         return answer
@@ -35,7 +35,7 @@ class Lists:
         return ask(self.app, "GET", f"/handles/{path}" + (f"?{text}" if text else ""))
 
     def every(self, path: str, **query: str | int) -> Iterator[Any]:
-        """The pages of a list, from the first to the last."""
+        """Yield the pages of a list, from first to last."""
         page = self.get(path, **query)
         yield page
         while page["next"]:

@@ -128,7 +128,7 @@ print(gc.get_freeze_count() > 10_000)
 
 @pytest.fixture(scope="module")
 def stopped() -> list[str]:
-    """What a process prints that runs the command over and over."""
+    """Return the output of a process that runs the command many times."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=60, check=False
@@ -145,13 +145,13 @@ def test_pytest_is_not_imported(stopped: list[str]) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 def test_a_signal_stops_it_whenever_it_comes(stopped: list[str]) -> None:
-    # A handler that takes the lock which the main thread holds at that moment waits for itself.
+    # A handler that acquires the lock that the main thread holds would wait forever.
     assert stopped[1:-1] == [f"{at} 0" for at in range(1, 41)]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 def test_the_end_looks_for_no_garbage_among_the_data(stopped: list[str]) -> None:
-    # Under load by all services that look alone took more than two seconds.
+    # With all services under load, a garbage collection alone took more than two seconds.
     assert stopped[-1] == "True"
 
 
@@ -160,7 +160,7 @@ TOKEN = "$(echo owned)'\""
 
 @pytest.fixture(scope="module")
 def shown() -> Iterator[str]:
-    """The summary that a server prints, while the server runs."""
+    """Yield the summary that a server prints, while the server runs."""
     process = subprocess.Popen(
         [*COMMAND, "serve", "kv", "--random", "--control-token", TOKEN],
         stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
@@ -189,7 +189,7 @@ def test_the_summary_can_be_pasted(shown: str) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="wants a POSIX shell")
 def test_the_command_of_the_summary_sets_the_environment(shown: str) -> None:
-    """Also with a token that a shell would expand."""
+    """The token has characters that a shell would expand."""
     (command,) = (line for line in shown.splitlines() if line.startswith("Next: eval"))
     script = (
         command.removeprefix("Next: ")
@@ -257,7 +257,7 @@ def test_run_gives_a_command_the_fakes_and_its_exit_code(tmp_path: Path, command
         (["serve", "kv", "--broker", "topics={}"], 2, "--broker is for broker, which is not"),
         (["run", "--services", "kv", "--queue-token", "x", "--", "true"], 2, "--queue-token is"),
         pytest.param(
-            ["serve", "kv", "--kv", "x=" + "[" * 120_000],  # Python 3.14 reads 60,000
+            ["serve", "kv", "--kv", "x=" + "[" * 120_000],  # Python 3.14 can parse 60,000 levels.
             2,
             "--kv: the value of x is nested too",
             marks=pytest.mark.skipif(os.name == "nt", reason="command lines are shorter there"),
@@ -435,7 +435,7 @@ def test_ctrl_c_reaches_the_command_once() -> None:
 
     try:
         child, terminal = pty.fork()
-    except OSError as error:  # a container without /dev/pts, for one
+    except OSError as error:  # This can happen in a container without /dev/pts.
         pytest.skip(f"no pseudo-terminal to be had: {error}")
     if child == 0:
         words = [*COMMAND, "run", "--services", "kv", "--", sys.executable, "-c", INTERRUPTED]
@@ -449,7 +449,7 @@ def test_ctrl_c_reaches_the_command_once() -> None:
             while more := keys.read(1000):
                 output += more
         except OSError:
-            pass  # how Linux says that the other end is closed
+            pass  # Linux reports a closed other end with this error.
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
     assert b"interrupted 1" in output
 

@@ -1,4 +1,4 @@
-"""Isolated clouds of a server: ``POST /clouds`` and what becomes of them."""
+"""Test isolated clouds of a server, which ``POST /clouds`` creates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _none_left(host: Server) -> Iterator[None]:
 
 
 def made(host: Server, **options: Any) -> dict[str, Any]:
-    """A new cloud."""
+    """Create a cloud."""
     status, cloud = host.ask("POST", "/clouds", options)
     assert status == 200, cloud
     return dict(cloud)
@@ -50,7 +50,7 @@ def ended(host: Server, cloud: dict[str, Any]) -> None:
 
 
 def kv(cloud: dict[str, Any], path: str) -> Any:
-    """What the key-value server of a cloud answers."""
+    """Return an answer of the cloud's key-value server."""
     env = cloud["env"]
     headers = {"Authorization": f"Bearer {env['UPSTASH_REDIS_REST_TOKEN']}"}
     answer = fetch("GET", f"{env['UPSTASH_REDIS_REST_URL']}{path}", headers=headers)
@@ -63,7 +63,7 @@ def test_a_cloud_is_like_its_server_and_shares_nothing_with_it(host: Server) -> 
     assert env.keys() == own.keys()
     shared = {"QSTASH_DEV", "QSTASH_REGION", "UPSTASH_KAFKA_REST_USERNAME"}
     assert {name for name in env if env[name] == own[name]} == shared
-    # What the server loaded is loaded, and its settings hold.
+    # The cloud has the data that the server loaded, and the server's settings.
     assert kv(cloud, "/get/plan") == "free"
     kv(cloud, "/set/plan/paid")
     with Cloud.connect(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"]) as inside:
@@ -74,7 +74,7 @@ def test_a_cloud_is_like_its_server_and_shares_nothing_with_it(host: Server) -> 
         assert kv(cloud, "/get/plan") == "free"
     assert host.ask("GET", "/clock")[1]["now"] == "2026-01-01T00:00:00+00:00"
     assert host.ask("GET", "/journal")[1] == []
-    # Credentials of one cloud are of no use in another one.
+    # The credentials of one cloud are not valid in another.
     other = made(host, services={"kv": {}})
     other["env"]["UPSTASH_REDIS_REST_TOKEN"] = env["UPSTASH_REDIS_REST_TOKEN"]
     assert kv(other, "/get/plan") == 401
@@ -98,7 +98,7 @@ def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     clock = json.loads(fetch("GET", f"{url}/__control__/clock", headers=headers).data)
     assert (clock["mode"], clock["now"][:4]) == ("running", "2030")
-    # Clouds have no clouds.
+    # A cloud cannot create further clouds.
     assert fetch("POST", f"{url}/__control__/clouds", headers=headers).status == 404
     ended(host, cloud)
     assert host.ask("GET", "/clouds") == (200, [])

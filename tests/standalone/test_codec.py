@@ -39,7 +39,7 @@ from pytest_fakecloud.standalone.remote import Connection, RemoteObject
 
 from .test_remote import other_server
 
-# Each names something that can be reached from a module of the package.
+# Each string is a name that could be reached from a module of the package.
 REACHED = [
     "pytest_fakecloud.cli:subprocess.getoutput",
     "pytest_fakecloud.cli:os.system",
@@ -68,7 +68,7 @@ def app_of(cloud: Cloud) -> ControlApp:
 
 
 def ask(app: ControlApp, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """One request through the pipeline, without a socket."""
+    """Send one request through the pipeline, without a socket."""
     sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
     answer = app.answer(Request(method, f"/__control__{path}", headers, sent))
@@ -85,7 +85,9 @@ def app() -> Iterator[ControlApp]:
 
 
 def with_name(name: object, mark: str) -> list[Any]:
-    """All the shapes in which a name can come in, with a command that would leave a mark."""
+    """Return all forms in which a request can contain a name, each with a command that would leave
+    a mark.
+    """
     command = f"echo owned > {mark}"
     return [
         {"$": "named", "c": name, "v": [command]},
@@ -209,7 +211,7 @@ def test_all_that_is_listed_is_there() -> None:
 
 
 def given_away() -> Iterator[tuple[str, type]]:
-    """The classes of ours that methods and properties are declared to return, with where."""
+    """Yield the classes of this package that public methods and properties are declared to return."""
     for name in wire.names():
         surface = wire.surface_named(name)
         assert surface is not None
@@ -229,7 +231,7 @@ def test_all_that_handles_give_away_is_listed() -> None:
         seen.add(kind)
         name = wire.name_of(kind)
         listed = wire.value_type(name) or wire.found_type(name) or wire.surface_of(kind)[1]
-        # Snapshots are only ever handed back.
+        # Snapshots are only passed back.
         assert listed or kind.__name__.endswith("Snapshot"), f"{where} returns {name}"
     assert len(seen) > 15
 
@@ -368,7 +370,7 @@ NAMES = st.sampled_from([*wire._VALUES, *wire._FOUND, *wire._ERRORS, *REACHED]) 
 
 @st.composite
 def tagged(draw: Callable[[Any], Any], inner: st.SearchStrategy[Any]) -> dict[str, Any]:
-    """A value of some tag, with what belongs there, with what does not, or with too much."""
+    """Return a tagged value with valid, invalid or additional content."""
     tag = draw(st.sampled_from([*_READERS, "named", "unheard of"]))
     content = draw(
         EXTREMES
@@ -399,7 +401,7 @@ HOSTILE = st.recursive(EXTREMES, lambda inner: tagged(inner), max_leaves=6)
 
 @pytest.fixture(scope="module")
 def imported() -> Iterator[list[str]]:
-    """The modules that decoding asks for."""
+    """Yield a list of the modules that decoding imports."""
     names: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
 
@@ -456,7 +458,7 @@ def test_a_client_reads_whatever_a_server_answers_or_says_why_not(
     except Exception as error:
         raised = error
     if raised is not None and not isinstance(raised, ContractError):
-        # One that the server is said to have raised, of the classes that are known here.
+        # An error that the server claims to have raised, of a class that the client knows.
         named = answer.get("c", "") if isinstance(answer, dict) else ""
         assert where == "raise"
         assert type(raised) is RuntimeError or wire.error_type(named) is type(raised)

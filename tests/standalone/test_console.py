@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
 
 
 class Window:
-    """A page that all tests of a module use, one after the other, and what went wrong in it."""
+    """A page that the tests of a module share, and the errors that occurred in it."""
 
     SIZE: ClassVar[Any] = {"width": 1280, "height": 720}
 

@@ -1,4 +1,4 @@
-"""Working in the console: each act that a person does there, in a real browser."""
+"""Test each action of the console in a real browser."""
 
 from __future__ import annotations
 
@@ -595,7 +595,7 @@ FRAMES = """async (scroll) => {
     }
     return spent.sort((one, other) => one - other);
 }"""
-"""Scrolls for 40 frames; the milliseconds of each, in order."""
+"""Scroll for 40 frames; return the sorted durations of the frames in milliseconds."""
 
 
 def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server: Server) -> None:
@@ -643,7 +643,7 @@ def test_who_reads_further_down_keeps_the_place(page: Any, server: Server) -> No
 
 
 def fill_all(server: Server) -> None:
-    """Something in every fake, with retries, lag, a query, a run, a fault and a problem."""
+    """Add data to every fake, with retries, lag, a query, a run, a fault and a violation."""
     sent(server, "kv_server", body=["SET", "a-key-that-is-long:" + "x" * 80, "1", "EX", "60"])
     sent(server, "kv_server", body=["HSET", "h", "field", "y" * 200])
     sent(
@@ -687,7 +687,7 @@ PLACES = (
 
 
 def all_places(opened: Any) -> Iterator[str]:
-    """Go to one place after the other, with all its details open; their names."""
+    """Visit all pages with all details open; yield their names."""
     for place in PLACES:
         if place.endswith("/@"):
             opened.locator(".trace-row, table.rows a").first.click()

@@ -1,4 +1,4 @@
-"""Default ports and credentials: a server is found again, and no web page can use them."""
+"""Test default ports and credentials: they survive a restart, and no web page can use them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def known(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
 
 
 def test_a_restart_changes_nothing_of_the_environment(known: Server) -> None:
-    """The fixture compares the whole of it."""
+    """The fixture compares the complete environment."""
     env = known.summary["env"]
     assert env["UPSTASH_REDIS_REST_TOKEN"] == "local-kv-token"
     assert env["REDIS_URL"].startswith("redis://default:local-kv-password@")
@@ -73,7 +73,7 @@ def test_a_restart_changes_nothing_of_the_environment(known: Server) -> None:
 
 
 def options(**changed: Any) -> dict[str, Any]:
-    """Options as ``serve kv`` has them."""
+    """Return the options of ``serve kv``."""
     whole = {"services": {"kv": {}}, "host": "127.0.0.1", "control_port": None}
     return {**whole, "control_token": "own", **changed}
 
@@ -154,7 +154,7 @@ def test_the_queue_takes_a_token_beside_the_public_keys(serve: Serve) -> None:
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder for the state of programs."""
+    """Return a folder for state files."""
     monkeypatch.setattr(development, "_state_folder", lambda: tmp_path / "state")
     return tmp_path / "state"
 
@@ -167,7 +167,7 @@ def test_the_control_token_is_kept_and_private(folder: Path) -> None:
     if os.name != "nt":
         assert file.stat().st_mode & 0o777 == 0o600
         file.chmod(0o644)
-        # Others could have read it.
+        # Other users could have read it.
         assert control_token(make=True) not in (None, token)
         assert [one.stat().st_mode & 0o777 for one in folder.iterdir()] == [0o600]
 
@@ -222,7 +222,7 @@ def test_no_page_can_use_public_credentials(known: Server, name: str) -> None:
         answer = fetch(method, url, headers={**headers, **sent})
         assert answer.status == (421 if "Host" in sent else 403), (page, answer.data)
         assert not [header for header in answer.headers if header.startswith("access-control")]
-    # Before a request with its own headers a browser asks with OPTIONS.
+    # Before a request with its own headers, a browser sends OPTIONS.
     asked = fetch("OPTIONS", url, headers={"Origin": "https://evil.example",
                   "Access-Control-Request-Headers": "authorization"})  # fmt: skip
     assert asked.status >= 400

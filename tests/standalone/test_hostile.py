@@ -253,7 +253,7 @@ def test_a_clock_that_runs_over_the_last_instant_is_told_as_that() -> None:
         kv = cloud.kv_server()
         app = ControlApp(cloud, "token")
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
-        # The time that a running clock reaches just after the last allowed move.
+        # The test needs the time that a running clock has just after the last allowed move.
         late = 253_402_300_800_000_000
         cloud._time._frozen_us = late
         cloud._time.call_at(late + 10**12, lambda due_us: None)
@@ -291,7 +291,7 @@ def test_the_problems_of_a_server_are_bounded() -> None:
             problems.report("bug", f"{number} " + "x" * 10**6, exception=error)
     assert [problem.text.split()[0] for problem in problems] == [str(n) for n in range(180, 200)]
     assert sum(len(problem.text) for problem in problems) < 500_000
-    # The frames of an exception hold all that the request brought.
+    # The frames of an exception reference everything in the request.
     assert all(problem.exception is not None for problem in problems)
     assert not any(
         p.exception.__traceback__ or p.exception.__cause__ for p in problems if p.exception

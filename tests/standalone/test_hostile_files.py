@@ -1,4 +1,4 @@
-"""Files of any content and kind: what is wrong with them is said soon and in one line."""
+"""Test files of any content and type: errors are reported quickly and in one line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def outcome(cloud: Cloud, file: Path) -> str:
-    """Load a file; the line that says why that cannot be, or nothing."""
+    """Load a file; return the error message, or nothing."""
     try:
         load_state(cloud, read_state(file), file.parent)
     except ContractError as error:
@@ -59,7 +59,7 @@ DEEP = {
     "<lists>": b"[" * 900 + b"]" * 900,
     "<both>": b'{"url":[' * 100 + b"1" + b"]}" * 100,
 }
-"""What ``orjson`` reads and does not write, by what stands for it."""
+"""Values that ``orjson`` can read but not write, each with a replacement."""
 
 
 def written(content: Any) -> bytes:
@@ -266,7 +266,7 @@ def test_arrays_that_unpack_to_much_are_not_read(
 
 
 def kinds(folder: Path) -> Iterator[tuple[str, str]]:
-    """Names of what is not a file to read, and words of what is said about it."""
+    """Yield names of files that cannot be loaded, each with words of the error message."""
     yield str(folder), ""
     yield str(folder / "none"), "No such file"
     yield str(folder / ("x" * 300)), ""
@@ -294,7 +294,7 @@ def test_what_is_not_a_file_to_read_is_refused_wherever_it_is_named(
             lambda path=path: replay(cloud, path),
         ]
         for door in doors:
-            # A pipe that is waited for must fail the test, not hang it.
+            # Reading a pipe must fail the test instead of blocking it.
             raised: list[str] = []
 
             def knock(door: Callable[[], object] = door, raised: list[str] = raised) -> None:

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 CLIENTS = 16
 STOPS_WITHIN = 10
-"""Seconds on a machine that does other things too; `python -m benchmarks.load` holds it to two."""
+"""A limit in seconds for a busy machine; `python -m benchmarks.load` requires two."""
 
 
 def loaded(serve: Serve, entries: int = 200) -> tuple[Any, Server]:

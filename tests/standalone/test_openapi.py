@@ -1,4 +1,4 @@
-"""The OpenAPI document: it describes what the control API takes and returns."""
+"""Check that the OpenAPI document describes the requests and responses of the control API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def document(server: Server) -> dict[str, Any]:
 
 
 def mistakes(value: Any, schema: Any, document: Any, at: str = "$") -> Iterator[str]:
-    """Say where a value is not as a schema of the document says, fields it does not name included."""
+    """Describe where a value does not match a schema of the document; unknown fields do not match."""
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Patterns of another process: they mean what they mean to ``re``, and stop nothing."""
+"""Patterns from another process match like those of ``re``, in linear time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATTERNS = [
     "(|a)+b",
 ]  # fmt: skip
 PIECES = [each for each in PATTERNS if not re.match(r"\(\?([imsx]+\)|P)", each)]
-"""What can be part of a pattern, any number of times."""
+"""Elements of a pattern, which can be repeated."""
 FLAGS = [
     0, re.IGNORECASE, re.MULTILINE, re.DOTALL, re.ASCII, re.VERBOSE,
     re.IGNORECASE | re.MULTILINE | re.DOTALL | re.ASCII,
@@ -98,7 +98,7 @@ def test_a_text_that_would_cost_too_much_is_refused() -> None:
 
 
 def test_a_hostile_pattern_stops_no_server() -> None:
-    """``re`` would look at the path of this call for years."""
+    """``re`` would take years to match the path of this call."""
     with Cloud(seed=1, now="2026-01-01T00:00:00Z") as cloud:
         kv = cloud.kv_server()
         httpx.get(f"{kv.url}/get/{'a' * 60}!", headers=kv.headers)

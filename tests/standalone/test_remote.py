@@ -102,7 +102,7 @@ def test_prepared_answers_cross_to_the_server(cloud: Cloud) -> None:
     queue = cloud.fixture_handle("queue")
     later = Reply(202, {"a": 1}, after="5s")
     route = queue.destinations.answers("https://app.test/hook", 503, later)
-    # The server delivers as time passes; what came by itself counts as what the calls brought.
+    # The server delivers on its own; such deliveries count like those that a call makes.
     message = queue.publish("https://app.test/hook", body="x")
     queue.run_until_idle()
     assert [attempt.status for attempt in message.attempts] == [503, 202]
@@ -294,7 +294,7 @@ def test_what_can_be_no_token_is_said(server: Server, token: Any) -> None:
 
 @contextmanager
 def other_server(answers: Callable[[str], bytes | None]) -> Iterator[str]:
-    """A server of another kind; what it answers depends on the path, None is silence."""
+    """Start a server of another kind, whose answer depends on the path; None means no answer."""
     stop = threading.Event()
 
     class Other(BaseHTTPRequestHandler):
@@ -486,7 +486,7 @@ def test_a_mistake_is_named(cloud: Cloud, use: Callable[[Cloud], object], text: 
 
 
 def endless() -> list[Any]:
-    """A list that holds itself."""
+    """Return a list that contains itself."""
     made: list[Any] = []
     made.append(made)
     return made
@@ -539,7 +539,7 @@ def test_a_certificate_that_is_not_trusted_is_said(
 
 
 def suite(run: Run, server: Server, text: str) -> pytest.RunResult:
-    """Run the tests of a text against the server."""
+    """Run a test file against the server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_FAKECLOUD_TOKEN", server.token)
         return run(text, f"--fakecloud-url={server.url}")
@@ -612,7 +612,7 @@ def test_a_server_that_dies_does_not_end_the_run(serve: Serve, run: Run) -> None
             pass
         """,
     )
-    # Every test of the run finds the server gone when it wants to return it to its baseline.
+    # Every test of the run needs the server for the baseline, and the server is gone.
     result.assert_outcomes(failed=1, errors=2)
     assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
     result.stdout.fnmatch_lines(
@@ -621,7 +621,7 @@ def test_a_server_that_dies_does_not_end_the_run(serve: Serve, run: Run) -> None
 
 
 def test_workers_cannot_share_a_server(server: Server, pytester: pytest.Pytester, run: Run) -> None:
-    # What xdist tells a worker; the variables of its process reach runs inside of tests too.
+    # Set the variables that xdist sets in a worker, because runs inside of tests also see them.
     pytester.makeconftest("def pytest_configure(config): config.workerinput = {'workercount': 2}")
     result = suite(run, server, "def test_it(kv_server): pass")
     result.assert_outcomes(errors=1)

@@ -1,4 +1,4 @@
-"""A server that others rely on: what it holds from the start, where it delivers, health and logs."""
+"""Test a server that other programs use: initial data, deliveries, health and logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def receiver() -> Iterator[tuple[str, list[Request], threading.Event]]:
-    """A server of another program, and its received requests."""
+    """Start a server of another program; yield its address and the requests that it receives."""
     came: list[Request] = []
     done = threading.Event()
 
@@ -135,7 +135,7 @@ def test_a_dump_of_a_real_server_is_loaded(serve: Serve, tmp_path: Path) -> None
         kv.execute("SET", "k", "other")
         server.ask("POST", "/reset", {})
         assert kv.values() == {"k": "v"}
-        # A client names a file of the server's machine, which it may read and not write.
+        # A client names a file on the server's machine, which the server may read but not write.
         kv.execute("FLUSHALL")
         kv.load(file)
         assert kv.values() == {"k": "v"}

@@ -90,7 +90,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
     with busy_server(1000) as process:
         process.send_signal(signal.SIGINT)
         deadline = Path(f"/proc/{process.pid}/status")
-        # The first has been handled once the second has its default action again.
+        # When the second signal has its default action again, the first one has been handled.
         while deadline.exists() and _is_caught(deadline, signal.SIGTERM):
             process.poll()
         process.send_signal(signal.SIGTERM)

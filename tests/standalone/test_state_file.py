@@ -1,4 +1,4 @@
-"""State files: what they put in, what is wrong with one in words, and that the schema says the same."""
+"""Test state files: the data that they load, errors about invalid ones, and their JSON Schema."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_looking_is_no_read_that_changes_wait_for() -> None:
 
 
 def test_the_plot_is_the_plane_in_which_the_vectors_differ_most() -> None:
-    # Flat in three dimensions already: distances stay as they are.
+    # The vectors are in one plane, so the plot keeps their distances.
     places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (3.0, 1.0), (-2.0, -2.0)]
     *points, query = views.projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
     for first, one in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
