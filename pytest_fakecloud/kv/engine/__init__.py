@@ -1,1 +1,1 @@
-"""The in-memory engine: runs commands on keyspaces and returns replies."""
+"""The in-memory engine: executes commands on databases of keys and returns replies."""

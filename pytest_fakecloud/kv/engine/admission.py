@@ -1,4 +1,4 @@
-"""The checks that a client's command line passes before it runs."""
+"""Checks that decide whether a client's command line runs, is queued, or is rejected."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RE
 
 
 class Admission:
-    """Decides which command lines an engine runs, queues, or rejects.
+    """Decides whether an engine runs, queues, or rejects a client's command line.
 
-    With ``documented_only`` commands that the vendor does not document are rejected.
+    ``documented_only`` rejects commands that the vendor does not document.
     """
 
     def __init__(self, engine: Engine, documented_only: bool) -> None:
@@ -36,10 +36,14 @@ class Admission:
         self._offered = DOCUMENTED if documented_only else None
         self._needs_replicas = False
         self.strict = documented_only
-        """Whether a setting or parameter can cause an otherwise valid command line to be rejected."""
+        """Whether ``documented_only``, ``maxmemory`` or ``min-replicas-to-write`` can cause an
+        otherwise valid command line to be rejected.
+        """
 
     def follow_config(self) -> None:
-        """Apply changed configuration parameters."""
+        """Apply a change of the configuration parameters that can cause a command line to be
+        rejected.
+        """
         number = self._engine.config.number
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
@@ -51,10 +55,10 @@ class Admission:
     def admit(
         self, session: Client, argv: list[bytes], *, beside: bool = False
     ) -> CommandSpec | None:
-        """Return the command to run, or None if an open transaction has queued the line.
+        """Return the command to run, or None if the line was queued in the open transaction.
 
-        ``beside`` is True while a script holds the engine's lock. Raises ``CommandError`` for a
-        rejected line.
+        ``beside`` means that a script holds the engine's lock and the command would run without the
+        lock. Raises ``CommandError`` if the line is rejected.
         """
         engine = self._engine
         spec: CommandSpec | None = None
@@ -83,7 +87,7 @@ class Admission:
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
                 if spec.no_multi:
                     raise CommandError(NOT_IN_TRANSACTION)
-                # A transaction that will be discarded need not store further commands.
+                # If the transaction will be discarded, there is no need to store further commands.
                 if not session.aborted and not session.watch_broken:
                     session.queue.append((spec, argv))
                 return None
@@ -97,12 +101,12 @@ class Admission:
         return spec
 
     def offers(self, session: Client, spec: CommandSpec) -> bool:
-        """Return whether a command is available to a session."""
+        """Return whether ``documented_only`` allows a session to run a command."""
         return self._offered is None or spec.name in self._offered or session.transport == "local"
 
     def check_replicas(self, session: Client, spec: CommandSpec) -> None:
-        """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set, because a fake
-        has no replicas.
+        """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set: a fake has no
+        replicas.
         """
         if self._needs_replicas and spec.write and session.transport != "local":
             raise CommandError(NOT_ENOUGH_REPLICAS)
@@ -120,12 +124,11 @@ class Admission:
         if spec.name == "EXEC":
             takes = any("denyoom" in each.flags for each, _ in queued)
         elif session.queue is not None:
-            # In a transaction, check every command: queueing takes memory, whatever the command
-            # does.
+            # While a transaction is open, check every line, because the queue itself takes memory.
             takes = spec.name not in RUN_IN_TRANSACTION
         if takes:
             raise CommandError(OOM)
 
     def _tolerates(self, spec: CommandSpec) -> bool:
-        # The vendor's service accepts UNLINK without keys (reports of its clients' users).
+        # The vendor's service accepts UNLINK without keys, according to users of its clients.
         return spec.name == "UNLINK" and self._engine.dialect == "vendor"

@@ -1,4 +1,6 @@
-"""Clients blocked on keys, served in the order in which they blocked."""
+"""Clients that wait for a change of a key, e.g. with BLPOP, served in the order in which they
+blocked.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ FOREVER_US = 10**18
 
 
 class Waiter:
-    """One blocked client. The transport polls ``done`` on ``signal`` until ``deadline_us``, then
-    sends ``reply``.
+    """A blocked client.
 
-    ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None if the client
-    waits for another reason (DEBUG SLEEP in a transaction).
+    The transport waits on ``signal`` until ``done`` is set or ``deadline_us`` has passed, and then
+    sends ``reply``. ``spec`` and ``line`` are the blocking command and its words; ``spec`` is None
+    if the client does not wait for a key (DEBUG SLEEP in a transaction).
     """
 
     __slots__ = (
@@ -59,12 +61,14 @@ class Waiter:
         )
         self.done = False
         self.tried = False
-        """Whether the wait ended because a retry of the command succeeded."""
+        """Whether the wait ended with a retry of the command."""
         self.reply: Reply = blocked.on_timeout
 
     @property
     def has_left(self) -> bool:
-        """Whether the client has disconnected; its own thread may not have noticed this yet."""
+        """Whether the client has disconnected; the thread that serves the client may not have
+        noticed yet.
+        """
         return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
 
     def finish(self, reply: Reply) -> None:
@@ -75,7 +79,7 @@ class Waiter:
 
 
 class Waiters:
-    """All blocked clients. Every method is called under the engine's lock."""
+    """The blocked clients of an engine. The caller of every method must hold the engine's lock."""
 
     def __init__(self) -> None:
         self._waiting: list[Waiter] = []
@@ -87,25 +91,23 @@ class Waiters:
         return len(self._waiting)
 
     def add(self, waiter: Waiter) -> None:
-        """Add a blocked client."""
         self._waiting.append(waiter)
 
     def remove(self, waiter: Waiter) -> None:
-        """Remove a blocked client; does nothing if it has already been removed."""
         if waiter in self._waiting:
             self._waiting.remove(waiter)
 
     def of(self, session_id: int) -> Waiter | None:
-        """Return the ``Waiter`` of the session with this number, or None."""
+        """Return the waiter of the session with this id, or None if the session is not blocked."""
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
     def serve(
         self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
     ) -> None:
-        """Retry the commands of clients whose keys have changed, until no retry changes another
-        key.
+        """Retry the commands of clients whose keys have changed.
 
-        ``served`` is called with each client whose command succeeded.
+        A retry can change further keys, so this repeats until no changed keys are left. ``served``
+        is called with each client whose wait a retry has ended.
         """
         while True:
             touched = {(db.index, key) for db in databases for key in db.touched or ()}
@@ -120,8 +122,8 @@ class Waiters:
                     served(waiter.session)
 
     def _try(self, waiter: Waiter, now_ms: int) -> bool:
-        # A client that has disconnected or timed out is not served: a real server's event loop
-        # handles both before later commands.
+        # Skip a client that has disconnected or timed out: a real server's event loop handles both
+        # before it runs later commands.
         if waiter.has_left:
             self.remove(waiter)
             waiter.signal.close()

@@ -1,9 +1,9 @@
-"""The vendor's limits on data: the size of keys, records and the database.
+"""The vendor's size limits for keys, records and the whole database.
 
-Sizes are those of the contents (decided here): the bytes of keys, values, fields, members and
-items, and eight for each score or id, without the server's overhead. A command is rejected before
-it runs if the data in its arguments would not fit beside the stored data. A command that derives
-its result from other keys (``SUNIONSTORE``) adds nothing by this measure.
+Sizes count only the contents (decided here): the bytes of keys, values, fields, members and items,
+plus eight bytes for each score or stream ID. The server's overhead is not counted. A command is
+rejected before it runs if the data in its arguments, added to the stored data, would exceed a
+limit. A command that derives its result from other keys (``SUNIONSTORE``) counts as adding nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
 
 
 class Capacity:
-    """Checks the size limits of one database."""
+    """Checks commands against the size limits of a database."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -37,9 +37,9 @@ class Capacity:
         self._longest_key = limits.max_key_size or 0
 
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise the vendor's error when a write command would exceed a limit."""
+        """Raise the vendor's error if a write command would exceed a limit."""
         if self._keys_only:
-            # Fast path for nearly every line: no key is longer than the longest word.
+            # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
             if longest <= self._longest_key:
                 return
@@ -67,7 +67,9 @@ class Capacity:
 
 
 def _brought(spec: CommandSpec, argv: list[bytes]) -> int:
-    """Return the bytes of data in a command line: all words but its name, keys and option words."""
+    """Return the size in bytes of the data in a command line: all words except the command name,
+    keys and option words.
+    """
     if spec.name in _MAKES_RESULTS:
         return 0
     if spec.name in _VALUE_AT:
@@ -90,7 +92,7 @@ def _data_size(keyspace: Keyspace) -> int:
 
 
 def content_size(value: Any) -> int:
-    """Return the bytes of a value's contents."""
+    """Return the size of a value's contents, in bytes."""
     if isinstance(value, bytes | bytearray):
         return len(value)
     match value.type_name:
@@ -103,5 +105,5 @@ def content_size(value: Any) -> int:
         case "stream":
             return sum(_NUMBER + sum(map(len, words)) for _, words in value.range())
         case "search":
-            return 0  # An index has no contents beyond those of its keys (decided here).
+            return 0  # A search index has no contents beyond those of its keys (decided here).
     return int(value.size)

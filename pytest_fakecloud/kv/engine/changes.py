@@ -1,6 +1,4 @@
-"""The consequences of changed keys: for blocked clients, client-side caching, notifications,
-indexes.
-"""
+"""Hands changed keys on to blocked clients, client-side caching, notifications and search indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Makes keyspaces record changed keys while something depends on them, and passes the keys on."""
+    """Makes keyspaces record which keys change, and notifies the clients that the changes concern.
+
+    Keyspaces record changes only while a client or index depends on them.
+    """
 
     def __init__(
         self,
@@ -29,11 +30,13 @@ class Changes:
         self._tracking = tracking
         self._notifications = notifications
         self.followed = False
-        """Whether changed keys are recorded."""
+        """Whether keyspaces currently record changed keys."""
 
     def follow(self) -> None:
-        """Start or stop recording, after the number of blocked clients, tracking clients, etc. has
-        changed.
+        """Start or stop recording, as needed by blocked clients, tracking clients, notifications
+        and indexes.
+
+        Call this whenever any of these is added or removed.
         """
         self.followed = bool(
             self._waiters
@@ -52,7 +55,9 @@ class Changes:
                 keyspace.changed = {}
 
     def hand_on(self, writer: Client | None, now_ms: int) -> None:
-        """Send invalidation messages for changed keys, and serve the clients blocked on them."""
+        """Send invalidation messages for changed keys, and retry the commands of clients blocked on
+        them.
+        """
         if self._tracking:
             self._tracking.invalidate_changed(writer)
             self._tracking.keep_within_bounds()
@@ -65,5 +70,5 @@ class Changes:
                     keyspace.touched.clear()
 
     def serve_waiters(self, now_ms: int) -> None:
-        """Serve the clients that are blocked on changed keys."""
+        """Retry the commands of clients that are blocked on changed keys."""
         self._waiters.serve(self._databases, now_ms, self._tracking.invalidate_changed)

@@ -1,4 +1,4 @@
-"""One client of an engine: its state, and how to push messages to it."""
+"""The state of a client, such as its user, database and open transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BUFFERS = dict.fromkeys(
 
 
 def _line_size(command: str) -> int:
-    """Return the size in bytes of a command's name (``client|list``) in the Redis protocol."""
+    """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
     words = command.split("|") if command else []
     sizes = [len(word) + len(str(len(word))) + len("$\r\n\r\n") for word in words]
     return sum(sizes) + (len("*2\r\n") if words else 0)
@@ -25,10 +25,12 @@ def _line_size(command: str) -> int:
 
 @dataclass(slots=True)
 class TrackingOptions:
-    """The options of CLIENT TRACKING. ``caching`` is the last CLIENT CACHING, which applies to one
-    command.
+    """The options that a client has set with CLIENT TRACKING.
 
-    ``broken`` is set when a message could not be redirected because the target had disconnected.
+    ``redirect`` is the id of the client that receives the messages, 0 for the client itself.
+    ``words`` are the option words in lower case. ``caching`` is the mode set by CLIENT CACHING,
+    which applies to the next command or transaction. ``broken`` is set when a message could not be
+    redirected because the receiver had disconnected.
     """
 
     redirect: int = 0
@@ -40,11 +42,11 @@ class TrackingOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class Client:
-    """One client: its user, its database and the state of its connection.
+    """A client: its user, its database and the state of its connection.
 
-    ``transport`` is the origin of its commands: ``"local"`` (the test), ``"rest"`` or ``"port"``.
-    ``resp`` is the protocol version of its replies. ``deliver`` receives pushed messages (pub/sub),
-    where the transport supports them.
+    ``transport`` is the origin of its commands: ``"local"`` (the test), ``"rest"``, or ``"port"``
+    (the database port). ``resp`` is the protocol version of its replies, 2 or 3. ``deliver``
+    receives pushed messages, e.g. of pub/sub; None if the transport cannot push.
     """
 
     user: User
@@ -58,24 +60,24 @@ class Client:
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-    """The queued commands of an open transaction; None if no transaction is open."""
+    """Commands queued in the open transaction; None if no transaction is open."""
     aborted: bool = False
     watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
     watch_broken: bool = False
     in_exec: int = 0
-    """The number of commands in the transaction that EXEC is running; 0 if none is running."""
+    """Number of commands in the transaction that EXEC is running; 0 if none is running."""
     in_script: bool = False
     subscriptions: dict[str, dict[bytes, None]] = field(
         default_factory=lambda: {"channel": {}, "pattern": {}, "shard": {}}
     )
     monitor: Monitor | None = None
     reply_mode: str = "on"
-    """The mode set by CLIENT REPLY: "on", "off", or "skip" for the next reply only."""
+    """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
     wake: Callable[[], None] | None = None
-    """A function that closes the session from another thread."""
+    """Function that closes the connection; any thread may call it."""
     has_left: Callable[[], bool] | None = None
-    """A function that returns whether the peer has closed its side of the connection; None if that
-    is unknown.
+    """Function that returns whether the peer has closed its side of the connection; None if the
+    transport cannot tell.
     """
     closing: bool = False
     """Whether the transport closes the connection after the current reply."""
@@ -90,24 +92,25 @@ class Client:
         self.last_us = self.created_us
 
     def push(self, message: list[Any]) -> None:
-        """Push a message to the client if its transport supports that."""
+        """Push a message to the client, if its transport supports that."""
         if self.deliver is not None:
             self.deliver(message)
 
     @property
     def now_ms(self) -> int:
-        """The time in milliseconds, constant during a command, script or transaction."""
+        """Current time in milliseconds since the Unix epoch; it stays constant during a command,
+        script or transaction.
+        """
         return self.db.now_ms
 
     @property
     def may_block(self) -> bool:
-        """Whether a blocking command may make this client wait."""
+        """Whether a blocking command of this client may wait instead of replying immediately."""
         return self.transport == "port" and not self.in_exec and not self.in_script
 
     # -- transactions ----------------------------------------------------------------------------
 
     def unwatch(self) -> None:
-        """Stop watching all keys."""
         for db, key, _ in self.watched:
             watching = db.watchers.get(key)
             if watching is not None and self in watching:
@@ -118,7 +121,7 @@ class Client:
         self.watch_broken = False
 
     def discard_transaction(self) -> None:
-        """Leave the transaction and stop watching all keys."""
+        """Discard the open transaction and stop watching all keys."""
         self.queue = None
         self.aborted = False
         self.unwatch()
@@ -128,10 +131,12 @@ class Client:
     def describe(
         self, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
     ) -> bytes:
-        """Return the client's line in CLIENT LIST; ``libraries`` adds ``lib-name`` and ``lib-ver``.
+        """Return the client's line in the reply of CLIENT LIST.
 
-        Buffers and their memory are reported as 0 (decided here: a fake has none), except for the
-        client that runs CLIENT LIST itself.
+        ``waits`` says that the client is blocked, ``libraries`` adds ``lib-name`` and ``lib-ver``.
+        ``running`` is the name of the command that requests the line, if this client sent the
+        command. All sizes of buffers are 0 (decided here: a fake has no buffers), except that of
+        the query buffer of the client that sent the command.
         """
         subscriptions, tracking = self.subscriptions, self.tracking
         fields = {
@@ -181,6 +186,6 @@ class Client:
 
 
 Monitor = Callable[[int, Client, list[bytes]], None]
-"""A function that is called with each command: the time in microseconds, the client, the command
-line.
+"""Function that receives each executed command: the time in microseconds, the client, and the
+command line.
 """

@@ -1,4 +1,4 @@
-"""The connected clients of one server."""
+"""The connected clients of a server."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ S = TypeVar("S", bound=Client)
 
 
 class Clients(Generic[S]):
-    """The connections to the database port, and event streams; transports add and remove them.
+    """Connections to the database port, and event streams; the transports add and remove them.
 
-    ``waiters`` are the clients that are blocked, ``streaming`` the sessions of event streams.
+    ``waiters`` holds the blocked clients, ``streaming`` the sessions of event streams.
     """
 
     def __init__(self, waiters: Waiters, streaming: set[S]) -> None:
         self._waiters = waiters
         self._streaming = streaming
         self.connected: dict[int, S] = {}
-        """The sessions of the database port by number."""
+        """Sessions of the database port by client id."""
 
     def of_port(self) -> list[S]:
-        """Return a copy of the list of database port sessions, which other threads may open or
-        close.
+        """Return the sessions of the database port as a new list, because other threads may add or
+        remove sessions.
         """
         return list(self.connected.copy().values())
 

@@ -1,4 +1,4 @@
-"""The in-memory engine. It uses neither HTTP nor the wall clock."""
+"""The in-memory engine: executes command lines, without HTTP and without the wall clock."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _SEARCHES = frozenset(
         b"SEARCH.WAITINDEXING",
     )
 )
-"""Commands that bring the search index up to date before they run."""
+"""Commands that update the search index before they run."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineCopy:
-    """Everything that commands can change, as copied by ``Engine.snapshot()``."""
+    """A copy of everything that commands can change, made by ``Engine.snapshot()``."""
 
     databases: list[KeyspaceCopy]
     scripting: ScriptingCopy
@@ -76,12 +76,12 @@ class Engine:
     """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
 
     ``dialect`` is ``"vendor"`` (the REST service: one database, some commands of its own) or
-    ``"redis"`` (stock behaviour, sixteen databases). ``limits`` restrict the data that clients can
-    store; the test is not limited. ``documented_only`` rejects clients' commands that the vendor
-    does not document. ``debug_command`` allows DEBUG. ``version`` is the reported version, by
-    default the dialect's. ``modules`` are the loaded modules of a stock server
-    (``versions.MODULES``). ``started_us`` is the reported start time. A single re-entrant ``lock``
-    guards all state.
+    ``"redis"`` (stock behaviour, sixteen databases). ``limits`` restrict the data that clients, but
+    not the test, can store. ``documented_only`` rejects clients' commands that the vendor does not
+    document. ``debug_command`` enables DEBUG. ``version`` is the version to report, by default the
+    dialect's. ``modules`` are the modules loaded in a stock server (``versions.MODULES``).
+    ``started_us`` is the start time to report, in microseconds since the Unix epoch. A single
+    re-entrant ``lock`` guards all state.
     """
 
     def __init__(
@@ -102,20 +102,20 @@ class Engine:
         self.dialect = dialect
         self.version = version or VERSION[dialect]
         self.modules = modules
-        """The loaded modules of a stock server; empty in the vendor's dialect."""
+        """Modules loaded in a stock server; empty in the vendor's dialect."""
         self.table = table_of(dialect, self.version, modules)
-        """The commands of the reported version, and information on which later changes the version
-        includes.
-        """
+        """Commands of the reported version, and the changes of behaviour that the version includes."""
         self._lookup = self.table.lookup
         short = self.table.knows["doubles are printed with the fewest digits"]
         self.print_double = None if short else with_17_digits
-        """Formats a double in a reply; None if doubles stay unchanged."""
+        """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.limits = limits or Limits()
         self.search_delay: tuple[int | None, int | None] = (None, None)
-        """After how many milliseconds, or searches, a search finds a change; None for immediately."""
+        """Delay until searches find a change, in milliseconds or as a number of searches; None for
+        no delay.
+        """
         self.searches: deque[Search] = deque(maxlen=1000)
-        """The searches that clients made, newest last."""
+        """Searches made by clients, newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
         self.lock = threading.RLock()
         self.random = ids.stream("kv", "random")
@@ -123,15 +123,15 @@ class Engine:
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.started_us = clock.now_us() if started_us is None else started_us
         self.now_us = self.started_us
-        """The time that the running command, script or transaction sees; it stays constant while
-        they run.
+        """Time in microseconds as seen by the running command, script or transaction; it stays
+        constant while they run.
         """
         self.now_ms = self.now_us // 1000
         self.statistics = Statistics(self.config)
         self.last_save_us = self.started_us
         self.active_expire = True
-        """Whether expired keys are removed even if they are not accessed (``DEBUG
-        SET-ACTIVE-EXPIRE``).
+        """Whether expired keys are removed even if no client accesses them; set by ``DEBUG
+        SET-ACTIVE-EXPIRE``.
         """
         self.pauses = Pauses(self)
         self.pubsub = PubSub()
@@ -140,9 +140,9 @@ class Engine:
         self.monitors: list[Monitor] = []
         self.eviction = Eviction(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
-        """A function that returns whether the database port could listen on another port number."""
+        """Function that returns whether the database port could listen on another port number."""
         self.streaming: set[Session] = set()
-        """The sessions of event streams."""
+        """Sessions of event streams."""
         self.waiters = Waiters()
         self.clients: Clients[Session] = Clients(self.waiters, self.streaming)
         self.users = Users(self)
@@ -153,7 +153,7 @@ class Engine:
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
-        """The command line that belongs to ``running``."""
+        """The command line of ``running``."""
         self._sessions = itertools.count(1)
 
     def session(
@@ -164,8 +164,9 @@ class Engine:
         address: str = "",
         at_us: int | None = None,
     ) -> Session:
-        """Open a session of a user (``default`` unless given) on database 0."""
-        # Do not take the lock: a client must be able to connect to kill the script that holds it.
+        """Open a session on database 0, by default for the user ``default``."""
+        # Do not take the lock: while a script holds it, a client must be able to connect and kill
+        # the script.
         user = user or self.users["default"]
         number = next(self._sessions)
         began_us = self.clock.now_us() if at_us is None else at_us
@@ -177,8 +178,10 @@ class Engine:
         return session
 
     def describe(self, session: Client, running: str = "") -> bytes:
-        """Return a client's line in CLIENT LIST; ``running`` is the command that requests its own
-        client's line.
+        """Return a client's line in the reply of CLIENT LIST.
+
+        ``running`` is the name of the command that requests the line, if the same client sent the
+        command.
         """
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
         return session.describe(
@@ -189,7 +192,9 @@ class Engine:
         )
 
     def database(self, index: int) -> Keyspace:
-        """Return the database with this number, set to the time of the running command."""
+        """Return the database with this number, after setting its time to that of the running
+        command.
+        """
         keyspace = self.databases[index]
         keyspace.now_ms = self.now_ms
         return keyspace
@@ -197,7 +202,7 @@ class Engine:
     # -- running commands ------------------------------------------------------------------------
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a client's command line, or queue it in an open transaction.
+        """Run a client's command line, or queue it if a transaction is open.
 
         Raises ``CommandError`` for an error reply.
         """
@@ -215,7 +220,8 @@ class Engine:
                 or self.admission.strict
                 or not spec.least <= len(argv) <= spec.most
             ):
-                # Fast path: this line passes every check of ``admit()``.
+                # If none of these conditions holds, ``admit()`` would find nothing to reject, so
+                # skip it.
                 spec = self.admission.admit(session, argv)
                 if spec is None:
                     return QUEUED
@@ -228,13 +234,14 @@ class Engine:
             self.lock.release()
 
     def give_way(self) -> None:
-        """Let a waiting client run first; the caller must not hold the lock."""
+        """Let a waiting client run first. The caller must not hold the engine's lock."""
         self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
-        """Bring the index of a search up to date in steps, between which other clients may run.
+        """Update the index that a search will use, in steps between which other clients may run.
 
-        In a transaction or script, the search itself updates the index, within its budget.
+        Does nothing in a transaction or script: there, the search itself updates the index within
+        its budget of steps.
         """
         indexes = session.db.indexes
         inside = session.queue is not None or session.in_exec or session.in_script
@@ -254,8 +261,9 @@ class Engine:
             self.give_way()
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line while a script holds the lock. Only a few commands may run then; others raise
-        an error.
+        """Run a line without the lock, while a script holds it.
+
+        Raises ``CommandError`` unless the line is one of the few that may run during a script.
         """
         spec = self.admission.admit(session, argv, beside=True)
         if spec is None:
@@ -264,7 +272,9 @@ class Engine:
         return spec.function(session, argv[spec.skip :])
 
     def lacks_memory(self, session: Client) -> bool:
-        """Return whether ``maxmemory`` denies a client more memory; the test is never denied."""
+        """Return whether a client lacks memory, after evicting keys if ``maxmemory`` is exceeded.
+        The test itself never lacks memory.
+        """
         if not self.eviction.limit or session.transport == "local":
             return False
         room = self.eviction.has_room(self.clock.now_us() // 1000)
@@ -277,16 +287,16 @@ class Engine:
         return not room
 
     def block(self, session: Client, blocked: Blocked) -> Waiter:
-        """Block a session until a key of its blocking command changes.
+        """Register a session as blocked, so that a change of one of its keys retries its command.
 
-        The transport waits on ``waiter.signal`` until ``waiter.done`` or its deadline, and must
-        call ``unblock()`` in any case.
+        The transport waits on ``waiter.signal`` until ``waiter.done`` is set or the deadline
+        passes, and must call ``unblock()`` in any case.
         """
         with self.lock:
             waiter = Waiter(session, blocked, self.clock, self.running, self.line)
             self.waiters.add(waiter)
             self.changes.follow()
-            # Retry once now, because another client may have written a key between the command and
+            # Retry once now: another client may have written a key after the command ran and before
             # this call.
             for key in blocked.keys:
                 session.db.touch(key, "")
@@ -294,8 +304,8 @@ class Engine:
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
-        """Remove a blocked client and return its reply, which is the command's timeout reply by
-        default.
+        """Return the reply to a client that was blocked: that of the retried command, or the
+        timeout reply.
         """
         with self.lock:
             self.waiters.remove(waiter)
@@ -303,8 +313,8 @@ class Engine:
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):
                     self.statistics.failed(waiter.spec, waiter.reply)
-                # As on a real server, the slow log lists a blocking command only if it ran in the
-                # end.
+                # As on a real server, the slow log lists a blocking command only if a retry
+                # executed it.
                 if waiter.tried:
                     begun_us = waiter.begun_us
                     usec = self.clock.now_us() - begun_us
@@ -312,15 +322,13 @@ class Engine:
             return waiter.reply
 
     def abandon(self, session: Session) -> None:
-        """Discard the state of a session that ends: its transaction, watched keys and
-        subscriptions.
-        """
+        """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
         with self.lock:
             self.forget_state(session)
             self.clients.connected.pop(session.id, None)
 
     def forget_state(self, session: Client) -> None:
-        """Reset all state of a session whose connection ends."""
+        """Discard a session's transaction, watched keys, subscriptions, tracking and MONITOR."""
         session.discard_transaction()
         self.pubsub.drop(session)
         if session.tracking is not None:
@@ -333,12 +341,12 @@ class Engine:
     # -- parameters ------------------------------------------------------------------------------
 
     def follow_config(self) -> None:
-        """Apply changed configuration parameters."""
+        """Apply changed configuration parameters in every part of the engine."""
         self.notifications.follow_config()
         self.eviction.follow_config()
         self.admission.follow_config()
         if self.eviction.limit:
-            # If the memory limit was lowered, evict keys immediately.
+            # Evict keys immediately if the memory limit was lowered.
             self.eviction.has_room(self.clock.now_us() // 1000)
         self.changes.follow()
         counts = self.config.text("maxmemory-policy").endswith("lfu")
@@ -349,7 +357,7 @@ class Engine:
                 keyspace.frequencies = Frequencies(self.config, self.random)
 
     def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
-        """Run a command line that passed the checks of arity, permission and availability."""
+        """Run a command line that has passed the checks of arity, permission and availability."""
         start_us = self.clock.now_us()
         begins = not session.in_exec and not session.in_script
         if begins:
@@ -364,7 +372,7 @@ class Engine:
                 monitor(start_us, session, argv)
         waits = False
         if begins:
-            # A transaction or script shares one budget of steps.
+            # All commands of a transaction or script share one budget of steps.
             running.left = budget.STEPS
         try:
             if self._capacity is not None and spec.write and session.transport != "local":
@@ -389,7 +397,9 @@ class Engine:
     def _run_of_port(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
     ) -> Reply:
-        """Run a command of the database port, with client-side caching and CLIENT NO-TOUCH."""
+        """Run a command of the database port, with the effects of CLIENT TRACKING and CLIENT
+        NO-TOUCH.
+        """
         assert spec.function is not None
         session.last_us = start_us
         if not session.in_exec and not session.in_script:
@@ -411,9 +421,7 @@ class Engine:
 
     @contextmanager
     def reading(self) -> Iterator[Keyspace]:
-        """Provide database 0 at the current time within a ``with`` block, during which no other
-        client runs commands.
-        """
+        """Context manager that provides database 0 at the current time and holds the engine's lock."""
         with self.lock:
             self._look()
             yield self.databases[0]
@@ -421,7 +429,7 @@ class Engine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> EngineCopy:
-        """Return a copy of everything that commands can change: keys, scripts, users, tokens,
+        """Return a copy of everything that commands can change: keys, scripts, users, tokens and
         parameters.
         """
         with self.lock:
@@ -434,7 +442,7 @@ class Engine:
             )
 
     def restore(self, saved: EngineCopy) -> None:
-        """Restore the state that ``snapshot()`` copied; the copy can be restored again.
+        """Restore the state that ``snapshot()`` copied. The same copy can be restored again.
 
         Raises ``ContractError`` for a copy of the other dialect or of a real server.
         """
@@ -458,7 +466,7 @@ class Engine:
                 self.changes.serve_waiters(self.now_ms)
 
     def records(self) -> Iterator[Record]:
-        """Yield every key, database by database; the caller must hold the lock."""
+        """Yield every key, database by database. The caller must hold the engine's lock."""
         from ..rdb.file import Record
 
         self._look()
@@ -468,13 +476,16 @@ class Engine:
                 yield Record(keyspace.index, key, value, keyspace.expiry(key))
 
     def can_hold(self, value: Any) -> bool:
-        """Return whether this server supports a value's type: JSON needs a module."""
+        """Return whether this server supports a value's type. Only JSON can be missing: it needs a
+        module.
+        """
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:
-        """Add keys and libraries, all or none, replacing those with the same names.
+        """Add keys and function libraries, replacing those with the same names.
 
-        Expired keys are omitted. Raises ``CommandError`` for a library that cannot be loaded.
+        Expired keys are skipped. Raises ``CommandError``, before anything is added, for a library
+        that cannot be loaded.
         """
         with self.lock:
             self._look()
@@ -498,7 +509,7 @@ class Engine:
         self.eviction.evicted = 0
 
     def forget_past(self) -> None:
-        """Reset statistics and logs and end CLIENT PAUSE; snapshots do not contain this state."""
+        """Clear statistics and logs, and end CLIENT PAUSE. Snapshots do not contain this state."""
         with self.lock:
             self.statistics = Statistics(self.config)
             self.users.log.clear()
@@ -509,7 +520,7 @@ class Engine:
             self.pauses.end()
 
     def remove_expired(self) -> None:
-        """Remove expired keys, even if they have not been accessed."""
+        """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""
         if not self.active_expire:
             return
         with self.lock:
@@ -537,7 +548,7 @@ class Engine:
         if self.pauses.slept_us:
             usec += self.pauses.slept_us
             self.pauses.slept_us = 0
-        # The duration of a blocked command is recorded when its wait is over.
+        # The duration of a blocked command is recorded when its wait ends.
         if not waits:
             count.usec += usec
             count.lengths[usec.bit_length()] += 1

@@ -1,8 +1,8 @@
 """The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
 
-The memory used is the sum of MEMORY USAGE for all keys and values, plus 1 KB for the server. It is
-computed for each command while a limit is set (decided here: a fake's overhead differs from a
-server's). LRU and LFU are exact, while a real server samples keys.
+Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server. While a limit is set,
+it is computed for each command (decided here: a fake's overhead differs from a server's). LRU and
+LFU compare all keys, while a real server compares a sample.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from .keyspace import Keyspace
 
 STARTUP = 1024
-"""The memory, in bytes, of a server without data."""
+"""Memory used by a server without data, in bytes."""
 
 
 def used_memory(databases: Sequence[Keyspace]) -> int:
-    """Return the memory in bytes of the server, its expiries and its keys, as MEMORY USAGE counts
-    them.
-    """
+    """Return the memory used by the server and its keys, values and expiry times, in bytes."""
     return STARTUP + sum(
         ENTRY * len(db.expires) + sum(usage(key, value) for key, value in db.values.items())
         for db in databases
@@ -32,7 +30,7 @@ def used_memory(databases: Sequence[Keyspace]) -> int:
 
 
 class Eviction:
-    """Enforces the memory limit of one server; ``limit`` is 0 if there is none."""
+    """Keeps a server within its memory limit; ``limit`` is in bytes, or 0 for no limit."""
 
     def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
         self._databases = databases
@@ -40,15 +38,14 @@ class Eviction:
         self._random = random
         self.limit = 0
         self.evicted = 0
-        """The number of keys evicted so far."""
+        """Number of keys evicted so far."""
 
     def follow_config(self) -> None:
-        """Apply changed configuration parameters."""
         self.limit = self._config.number("maxmemory")
 
     def has_room(self, now_ms: int) -> bool:
-        """Evict keys according to the policy if necessary; return whether the data fits into the
-        limit.
+        """Evict keys if necessary, as far as the policy allows; return whether the data then fits
+        into the limit.
         """
         for db in self._databases:
             db.now_ms = now_ms

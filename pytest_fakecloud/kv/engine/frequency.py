@@ -1,8 +1,8 @@
 """Access frequencies of keys: the logarithmic counters that OBJECT FREQ returns.
 
-As on a real server, they are kept only under an LFU policy. A new key's counter starts at 5. An
-access increments it with a probability that falls as the counter grows. For every
-``lfu-decay-time`` minutes without an access, the counter decreases by one.
+As on a real server, keys have counters only under an LFU eviction policy. A new key's counter
+starts at 5. An access increments the counter with a probability that falls as the counter grows.
+For every ``lfu-decay-time`` minutes without an access, the counter decreases by one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MINUTE_MS = 60_000
 
 
 class Frequencies:
-    """For each key of one database: its access counter, and the minute of its last access."""
+    """The access counters of one database's keys, each with the minute of the last access."""
 
     __slots__ = ("_config", "_counters", "_random")
 
@@ -29,7 +29,6 @@ class Frequencies:
         self._counters: dict[bytes, tuple[int, int]] = {}
 
     def note(self, key: bytes, now_ms: int) -> None:
-        """Count an access to a key."""
         counter = self.of(key, now_ms)
         if counter < _MOST:
             base = max(0, counter - _FIRST) * self._config.number("lfu-log-factor")
@@ -44,9 +43,7 @@ class Frequencies:
         return max(0, counter - idle)
 
     def put(self, key: bytes, counter: int, now_ms: int) -> None:
-        """Set a key's counter."""
         self._counters[key] = (counter, now_ms // _MINUTE_MS)
 
     def forget(self, key: bytes) -> None:
-        """Drop the counter of a removed key."""
         self._counters.pop(key, None)

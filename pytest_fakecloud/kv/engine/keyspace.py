@@ -1,9 +1,9 @@
 """One database: keys, values, TTLs, and the clients that watch keys.
 
 A string is stored as ``bytes`` (or ``bytearray`` after a change in place); every other type is a
-class of ``kv/values``. Times are whole milliseconds since the Unix epoch. A key is missing for
-every reader from the millisecond of its expiry on (decided here: a real server keeps it until the
-next one).
+class of ``kv/values``. Times are whole milliseconds since the Unix epoch. No reader finds a key
+from the millisecond of its expiry on (decided here: a real server keeps the key until the next
+millisecond).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 _MANY = 1024
-"""From this number of keys with a TTL on, setting a TTL also removes expired keys."""
+"""Number of keys with a TTL from which setting a TTL also removes expired keys."""
 
 
 class Value(Protocol):
@@ -56,7 +56,7 @@ def type_name(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyspaceCopy:
-    """The content of a database, as copied by ``Keyspace.snapshot()``."""
+    """A copy of a database's content, made by ``Keyspace.snapshot()``."""
 
     values: dict[bytes, Any]
     expires: dict[bytes, int]
@@ -103,42 +103,39 @@ class Keyspace:
         self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
         self.volatile: dict[bytes, int] = {}
-        """For each hash with fields that expire, the time at which the first of them expires."""
+        """For each hash with expiring fields, the earliest expiry of a field."""
         self.watchers: dict[bytes, list[Client]] = {}
         self.frequencies: Frequencies | None = None
-        """Access counters; None unless an LFU policy is set."""
+        """Access counters of the keys; None unless an LFU eviction policy is set."""
         self.changes = 0
         self.counts_reads = False
         """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
-        """How many reads found a key, and how many did not."""
+        """Number of reads that found their key, and number of reads that did not."""
         self.expired = 0
         self.touched: set[bytes] | None = None
-        """The keys changed since blocked clients were last served; None while nothing depends on
+        """Keys that changed since blocked clients were last served; None while nothing depends on
         changes.
         """
         self.changed: dict[bytes, bool] | None = None
-        """Changed keys for which no invalidation message has been sent yet, in order.
+        """Changed keys that still need an invalidation message, in the order of the changes.
 
-        The value is True if the key expired, because then no client changed it. None while no
+        The value is True if the key expired instead of being changed by a client. None while no
         client tracks keys; only set together with ``touched``.
         """
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
-        """Function that is called with every keyspace event while notifications are enabled.
-
-        Only set together with ``touched``.
+        """Function that is called with every keyspace event while notifications are enabled. Only
+        set together with ``touched``.
         """
         self.indexes: Indexes | None = None
-        """The search indexes; None until there are any. They follow changes while ``touched`` is
-        set.
-        """
+        """Search indexes, updated while ``touched`` is set; None until the first index is created."""
         self._order: ScanOrder | None = None
         self._soonest = 0
 
     # -- reading ---------------------------------------------------------------------------------
 
     def lookup(self, key: bytes) -> Any:
-        """Return a key's value, or None, and count an access."""
+        """Return a key's value, or None. Updates the key's access time and the hit statistics."""
         value = self.values.get(key)
         if value is not None and (key in self.expires or self.volatile):
             value = self.find(key)
@@ -156,7 +153,7 @@ class Keyspace:
         return value
 
     def peek(self, key: bytes) -> Any:
-        """Return a key's value, or None, without counting an access."""
+        """Return a key's value, or None. Updates the hit statistics, but not the key's access time."""
         value = self.find(key)
         if self.counts_reads:
             if value is None:
@@ -168,7 +165,9 @@ class Keyspace:
         return value
 
     def find(self, key: bytes) -> Any:
-        """Return a key's value, or None, for a write command; counts neither an access nor a miss."""
+        """Return a key's value, or None, without updating the hit statistics or the key's access
+        time.
+        """
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -179,24 +178,25 @@ class Keyspace:
         return value
 
     def get(self, key: bytes, kind: type[T]) -> T | None:
-        """Return a key's value, or None; raise WRONGTYPE unless it is an instance of the class."""
+        """Return a key's value, or None; raise WRONGTYPE if the value is not a ``kind``."""
         value = self.lookup(key)
         if value is None or type(value) is kind:
             return value
         raise CommandError(WRONGTYPE)
 
     def string(self, key: bytes) -> String | None:
-        """Return a key's string, or None; raise WRONGTYPE for another type."""
+        """Return the string under a key, or None; raise WRONGTYPE for a value of another type."""
         value = self.lookup(key)
-        # The exact types are checked first: they cover nearly all values, and the check is cheaper.
+        # Check the exact type first: that is cheaper and covers nearly all values.
         if value is None or type(value) is bytes or isinstance(value, bytes | bytearray):
             return value
         raise CommandError(WRONGTYPE)
 
     def get_or_create(self, key: bytes, kind: type[T]) -> T:
-        """Return a key's value, or create an empty one; raise WRONGTYPE for another class.
+        """Return a key's value, or create an empty one; raise WRONGTYPE if the value is not a
+        ``kind``.
 
-        The caller fills a new value and calls ``touch()``, as after any change in place.
+        The caller must fill a new value, and call ``touch()`` as after any change in place.
         """
         value = self.lookup(key)
         if value is None:
@@ -213,11 +213,10 @@ class Keyspace:
         raise CommandError(WRONGTYPE)
 
     def exists(self, key: bytes) -> bool:
-        """Return whether a key exists, without counting an access."""
+        """Return whether a key exists, without updating its access time."""
         return self.peek(key) is not None
 
     def expiry(self, key: bytes) -> int | None:
-        """Return the time at which a key expires, or None."""
         return self.expires.get(key)
 
     def __len__(self) -> int:
@@ -229,10 +228,10 @@ class Keyspace:
         return iter(list(self.values))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next keys after a cursor, and the next cursor (0 at the end).
+        """Return a page of keys and the cursor of the next page (0 after the last page).
 
-        Returns at most ``count`` keys, in the order of their creation. A key that exists from the
-        first call to the last is returned.
+        A page has at most ``count`` keys, in the order of their creation. A key that exists from
+        the first call to the last is returned.
         """
         self.purge()
         if self._order is None:
@@ -242,7 +241,7 @@ class Keyspace:
     # -- writing ---------------------------------------------------------------------------------
 
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
-        """Set a key's value, replacing any other, and remove its TTL unless ``keep_ttl``.
+        """Set a key's value, replacing any other; remove its TTL unless ``keep_ttl``.
 
         ``event`` is as for ``touch()``; pass ``""`` if a later call reports the change.
         """
@@ -270,7 +269,8 @@ class Keyspace:
     def touch(self, key: bytes, event: str | None = None) -> None:
         """Report that a key's value was changed in place.
 
-        ``event`` is the keyspace event: by default that of the running command, ``""`` for none.
+        ``event`` is the keyspace event to publish: by default that of the running command; ``""``
+        publishes none.
         """
         self.changes += 1
         if self.watchers or self.touched is not None:
@@ -284,7 +284,7 @@ class Keyspace:
             self.notify(self, key, event)
 
     def remove_if_empty(self, key: bytes) -> None:
-        """Remove a key if its collection is empty."""
+        """Remove a key if its value is an empty collection."""
         value = self.values.get(key)
         if value is not None and not value:
             self._drop(key)
@@ -292,12 +292,14 @@ class Keyspace:
                 self.notify(self, key, "del")
 
     def note_removal(self, key: bytes, event: str | None = None) -> None:
-        """Report that elements were removed in place, and delete the key if none are left."""
+        """Report that elements were removed from a value, and delete the key if no elements are
+        left.
+        """
         self.touch(key, event)
         self.remove_if_empty(key)
 
     def delete(self, key: bytes, event: str = "del") -> bool:
-        """Remove a key; return whether it existed. ``event`` is as for ``touch()``."""
+        """Remove a key and publish ``event``; return whether the key existed."""
         if self.find(key) is None:
             return False
         self._drop(key)
@@ -305,13 +307,13 @@ class Keyspace:
         return True
 
     def expire_at(self, key: bytes, at_ms: int, event: str = "expire") -> None:
-        """Set the expiry of an existing key; a time that is not in the future removes the key."""
+        """Set the expiry of an existing key. A time that is not in the future removes the key."""
         if at_ms <= self.now_ms:
             self.delete(key)
             return
         if len(self.expires) >= self._purge_at:
-            # Remove expired keys now and then: those that are never read again would otherwise stay
-            # forever in a long-lived server.
+            # Remove expired keys from time to time. Otherwise, keys that are never read again would
+            # stay forever in a long-lived server.
             self.purge()
             self._purge_at = max(_MANY, 2 * len(self.expires))
         if not self.expires or at_ms < self._soonest:
@@ -327,8 +329,8 @@ class Keyspace:
         return True
 
     def note_fields(self, key: bytes, value: HashValue) -> None:
-        """Record when the first field of a hash expires; called after the hash or its expiries have
-        changed.
+        """Record when the next field of a hash expires. Call this after changing the hash or the
+        expiry of its fields.
         """
         soonest = value.soonest()
         if soonest is None:
@@ -339,14 +341,14 @@ class Keyspace:
                 self.notify(self, key, "")
 
     def next_expiry(self) -> int | None:
-        """Return the next time at which ``purge()`` may have something to remove, or None."""
+        """Return the earliest time at which ``purge()`` may find something to remove, or None."""
         found = [*self.volatile.values()]
         if self.expires:
             found.append(self._soonest)
         return min(found, default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
-        """Store a complete value, such as a restored one, with its expiry."""
+        """Store a complete value with its expiry, e.g. when restoring a dump."""
         self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
@@ -354,7 +356,6 @@ class Keyspace:
             self.expire_at(key, at_ms, "")
 
     def clear(self) -> None:
-        """Remove every key."""
         self.purge()
         gone = list(self.values)
         self.changes += len(gone)
@@ -364,10 +365,8 @@ class Keyspace:
         self.volatile.clear()
         self._order = None
         if self.watchers or self.touched is not None:
-            told, self.changed = (
-                self.changed,
-                None,
-            )  # A flush sends a single invalidation message for all keys.
+            # A flush sends a single invalidation message for all keys.
+            told, self.changed = self.changed, None
             for key in gone:
                 self._note_change(key)
             self.changed = told
@@ -375,7 +374,9 @@ class Keyspace:
             self.indexes.forget()
 
     def exchange(self, other: Keyspace) -> None:
-        """Swap contents with another database; keys watched in either count as changed."""
+        """Swap contents with another database. A key that clients watch in either database counts
+        as changed.
+        """
         self.purge()
         other.purge()
         for one in (self, other):
@@ -387,7 +388,7 @@ class Keyspace:
             setattr(other, name, mine)
 
     def purge(self) -> None:
-        """Remove every expired key."""
+        """Remove all expired keys, and the expired fields of hashes."""
         for key in list(self.volatile):
             self._lost_fields(key)
         if not self.expires or self.now_ms < self._soonest:
@@ -405,7 +406,7 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def _lost_fields(self, key: bytes) -> bool:
-        """Remove the expired fields of a hash; return whether the hash became empty and was
+        """Remove a hash's expired fields; return whether the hash became empty, so that its key was
         removed.
         """
         if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
@@ -451,7 +452,7 @@ class Keyspace:
         )
 
     def restore(self, saved: KeyspaceCopy) -> None:
-        """Restore the content that ``snapshot()`` copied; the copy can be restored again."""
+        """Restore the content that ``snapshot()`` copied. The same copy can be restored again."""
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}

@@ -1,4 +1,4 @@
-"""Command lines in the form that MONITOR shows."""
+"""Command lines as MONITOR shows them, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def monitor_line(at_us: int, session: Client, argv: list[bytes]) -> bytes:
 
 
 def without_secrets(argv: list[bytes]) -> list[bytes]:
-    """Return a command line with its secrets redacted: those of logins, users, parameters and
-    MIGRATE.
-    """
+    """Return a command line with the secrets of logins, users, parameters and MIGRATE redacted."""
     find = _SECRETS.get(argv[0].upper())
     if find is None:
         return argv
@@ -65,13 +63,13 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": _of_migrate,
 }
-"""Functions that return the positions of a command's secrets. Their argument is the command's words
-in upper case.
+"""For each command with secrets, a function that returns their positions; its argument is the
+command's words in upper case.
 """
 
 
 def quoted(argument: bytes) -> bytes:
-    """Quote an argument as MONITOR does: unprintable bytes are escaped."""
+    """Quote an argument as MONITOR does, with unprintable bytes escaped."""
     parts = [
         _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
         for byte in argument

@@ -1,10 +1,10 @@
-"""Keyspace notifications: messages to channels about events of keys.
+"""Keyspace notifications: pub/sub messages about events of keys.
 
-``CONFIG SET notify-keyspace-events`` chooses the classes of events (``g$lshzxetdmn``, ``A`` for all
-but the last two) and the channels: ``K`` for ``__keyspace@<db>__:<key>``, whose messages are
-events, ``E`` for ``__keyevent@<db>__:<event>``, whose messages are keys. Names and order of the
-events were observed on Redis 7.0, those of field expiry on Valkey 9.1; those of JSON are decided
-here.
+The parameter ``notify-keyspace-events`` selects classes of events (``g$lshzxetdmn``; ``A`` is all
+but ``m`` and ``n``) and channels. ``K`` selects ``__keyspace@<db>__:<key>``, whose messages are
+event names; ``E`` selects ``__keyevent@<db>__:<event>``, whose messages are keys. Names and order
+of the events were observed on Redis 7.0, those of field expiry on Valkey 9.1. Those of JSON
+commands are decided here.
 """
 
 from __future__ import annotations
@@ -54,33 +54,39 @@ _NAMES = {
     "json.del": "JSON.FORGET",
 }
 _EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
-"""Events of commands whose event is not called like the command."""
+"""Event of each command whose event is not called like the command."""
 
 _SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
-"""Commands that read a missing key without causing a keymiss event."""
+"""Commands that do not cause a keymiss event when their key is missing."""
 
 
 class Notifications:
-    """Publishes the events of keyspaces while the configuration enables them."""
+    """Publishes the keyspace events that ``notify-keyspace-events`` enables."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._letters: frozenset[str] = frozenset()
         self._planned_us: int | None = None
-        """The time of the timer for the next key that expires, or None."""
+        """Time in microseconds of the pending timer for the next expiry; None if no timer is
+        pending.
+        """
 
     def __bool__(self) -> bool:
         return bool(self._letters & {"K", "E"})
 
     def follow_config(self) -> None:
-        """Apply changed configuration parameters."""
+        """Apply a changed ``notify-keyspace-events``."""
         self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
         for keyspace in self._engine.databases:
             keyspace.notify = self.publish if self else None
         self.plan()
 
     def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish an event of a key: for None, that of the running command; for ``""``, nothing."""
+        """Publish an event of a key, if its class is enabled.
+
+        If ``event`` is None, it is the event of the running command; if it is ``""``, nothing is
+        published.
+        """
         running = self._engine.running
         if event == "expire" or event == "":
             self.plan()
@@ -99,8 +105,8 @@ class Notifications:
             send(b"__keyevent@%d__:%b" % (number, name), key)
 
     def plan(self) -> None:
-        """Set a timer for the next expiry, so that its event is published even if the key is not
-        accessed.
+        """Set a timer for the next expiry, so that its event is published even if no client
+        accesses the key.
         """
         if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
             return

@@ -1,4 +1,4 @@
-"""Pauses of the database port: CLIENT PAUSE, and DEBUG SLEEP."""
+"""Pauses of the database port, by CLIENT PAUSE and DEBUG SLEEP."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
 
 
 class Pauses:
-    """The times until which the database port delays commands, and the sessions whose commands
-    wait.
-    """
+    """Decides which commands of the database port are delayed, and until when."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._resumed: Signal | None = None
         self._asleep_until_us = 0
         self.until_us = 0
-        """The end of the last CLIENT PAUSE, as a fake time."""
+        """Time in microseconds at which the last CLIENT PAUSE ends."""
         self.writes_only = False
-        """Whether the last CLIENT PAUSE lets read-only commands pass."""
+        """Whether the last CLIENT PAUSE delays write commands only."""
         self.held_until_us = 0
-        """The time until which any command is delayed; 0 before the first pause."""
+        """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
         self.held: set[int] = set()
-        """The numbers of the sessions whose next command is delayed."""
+        """Ids of the sessions whose next command is being delayed."""
         self.asleep_ms = 0
-        """How long EXEC waits for the DEBUG SLEEPs of its transaction."""
+        """Sum of the DEBUG SLEEPs in a transaction, in milliseconds; EXEC delays its reply by this
+        time.
+        """
         self.slept_us = 0
-        """How long the running command has slept (DEBUG SLEEP), in addition to the time on the
-        clock.
+        """Time in microseconds that the running command has spent in DEBUG SLEEP, which the clock
+        does not show.
         """
 
     @property
     def resumed(self) -> Signal:
-        """The signal that is notified when a pause changes."""
+        """Signal that is notified when a pause changes."""
         with self._engine.lock:
             if self._resumed is None:
                 self._resumed = self._engine.clock.signal()
@@ -47,7 +47,8 @@ class Pauses:
     def pause(self, until_us: int, writes_only: bool) -> None:
         """Delay commands until a time; 0 ends the pause.
 
-        If two pauses overlap, the later end and the stricter kind apply (measured on 7.0).
+        If two pauses overlap, the later end applies, and the pause that also delays read-only
+        commands takes precedence (measured on Redis 7.0).
         """
         if until_us and self._engine.clock.now_us() < self.until_us:
             until_us = max(until_us, self.until_us)
@@ -57,12 +58,11 @@ class Pauses:
         self._hold()
 
     def sleep(self, until_us: int) -> None:
-        """Delay all commands until a time, including those that CLIENT PAUSE lets pass."""
+        """Delay all commands until a time, including commands that CLIENT PAUSE does not delay."""
         self._asleep_until_us = until_us
         self._hold()
 
     def end(self) -> None:
-        """End all pauses and sleeps."""
         if self.held_until_us:
             self._asleep_until_us = 0
             self.pause(0, writes_only=False)
@@ -72,7 +72,7 @@ class Pauses:
         self.resumed.notify()
 
     def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Return whether a command line has to wait; a line that would be rejected does not wait."""
+        """Return whether a command line is delayed. A line that would be rejected is not delayed."""
         engine = self._engine
         now_us = engine.clock.now_us()
         if now_us >= self.held_until_us:

@@ -1,4 +1,4 @@
-"""Channels, patterns and shard channels, and the sessions subscribed to them."""
+"""Subscriptions to channels, patterns and shard channels."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _WORDS = {
 
 
 class PubSub:
-    """The subscriptions of all sessions.
+    """The pub/sub subscriptions of all sessions.
 
-    Messages are passed to ``session.deliver`` as ``Push`` lists. The function is called under the
-    engine's lock, so it may only queue a message for a thread of the transport; it must not write
+    Messages are passed to ``session.deliver`` as ``Push`` lists. That function is called under the
+    engine's lock, so it must only queue a message for a thread of the transport, and must not write
     to a socket or run a test's code.
     """
 
@@ -31,13 +31,15 @@ class PubSub:
         self._listeners: dict[str, dict[bytes, dict[Client, None]]] = {kind: {} for kind in KINDS}
 
     def subscribe(self, session: Client, kind: str, name: bytes) -> None:
-        """Subscribe a session to a name, and push the confirmation."""
+        """Subscribe a session to a channel or pattern, and push the confirmation."""
         session.subscriptions[kind][name] = None
         self._listeners[kind].setdefault(name, {})[session] = None
         session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
-        """Unsubscribe a session from names, or from all names of a kind if none are given."""
+        """Unsubscribe a session from channels or patterns; if ``names`` is empty, from all of the
+        kind.
+        """
         word = _WORDS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
@@ -46,13 +48,15 @@ class PubSub:
             session.push(Push([word, name, self._count(session, kind)]))
 
     def drop(self, session: Client) -> None:
-        """Remove a session that ended, without pushing confirmations."""
+        """Remove the subscriptions of a session that has ended, without pushing confirmations."""
         for kind in KINDS:
             for name in list(session.subscriptions[kind]):
                 self._forget(session, kind, name)
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to a channel; return the number of deliveries, one per subscription."""
+        """Send a message to a channel; return the number of deliveries, one per matching
+        subscription.
+        """
         receivers = 0
         for session in self._listeners["channel"].get(channel, ()):
             session.push(Push([b"message", channel, message]))
@@ -72,11 +76,11 @@ class PubSub:
         return len(sessions)
 
     def names(self, kind: str) -> list[bytes]:
-        """Return the names of a kind that have subscribers."""
+        """Return the channels or patterns that have subscribers."""
         return list(self._listeners[kind])
 
     def listeners(self, kind: str, name: bytes) -> int:
-        """Return the number of subscribers of a name."""
+        """Return the number of subscribers of a channel or pattern."""
         return len(self._listeners[kind].get(name, ()))
 
     def _forget(self, session: Client, kind: str, name: bytes) -> None:
@@ -88,7 +92,7 @@ class PubSub:
                 del self._listeners[kind][name]
 
     def _count(self, session: Client, kind: str) -> Any:
-        # Count shard channels separately, and channels and patterns together.
+        # A confirmation counts shard channels separately, but channels and patterns together.
         if kind == "shard":
             return len(session.subscriptions["shard"])
         return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])

@@ -13,7 +13,7 @@ _SECOND_US = 1_000_000
 
 
 class Quota:
-    """Counts commands per UTC day and per second against the limits."""
+    """Enforces limits on the number of commands per UTC day and per second."""
 
     def __init__(self, limits: Limits, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
@@ -32,7 +32,7 @@ class Quota:
         return bool(self._windows)
 
     def charge(self, commands: int = 1) -> bytes | None:
-        """Count commands. If they exceed a limit, count nothing and return the error."""
+        """Count commands. If they would exceed a limit, count nothing and return the error."""
         if not self:
             return None
         with self._lock:
@@ -45,14 +45,13 @@ class Quota:
             return None
 
     def reset(self) -> None:
-        """Reset the counts."""
         with self._lock:
             for window in self._windows:
                 window.used = 0
 
 
 NO_QUOTA = Quota(Limits(), lambda: 0)
-"""A quota that limits and counts nothing, for servers without limits."""
+"""A quota without limits."""
 
 
 class _Window:

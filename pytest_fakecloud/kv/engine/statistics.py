@@ -1,4 +1,4 @@
-"""Statistics of commands: calls, errors, durations, and the slow log."""
+"""Command statistics (calls, errors, durations) and the slow log."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class CommandCount:
-    """The statistics of one command. ``lengths`` counts calls by the bit length of their duration
-    in microseconds.
+    """The statistics of one command; ``usec`` is the total duration in microseconds.
+
+    ``lengths[n]`` is the number of calls whose duration in microseconds is an integer of ``n``
+    bits.
     """
 
     calls: int = 0
@@ -29,10 +31,9 @@ class CommandCount:
 
     @property
     def buckets(self) -> dict[int, int]:
-        """The numbers of calls by duration: the largest power of two that is not above it, in
-        microseconds.
+        """Number of calls by duration in microseconds, rounded down to a power of two.
 
-        Durations of 0 are counted with those of 1.
+        Durations of 0 are counted as 1.
         """
         found: dict[int, int] = {}
         for length, calls in enumerate(self.lengths):
@@ -61,16 +62,16 @@ class Statistics:
         self._config = config
         self.slow: deque[SlowCommand] = deque()
         self.latency: dict[str, list[tuple[int, int]]] = {}
-        """Latency events: pairs of a time in seconds and a duration in milliseconds."""
+        """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
         self.reset()
 
     def reset(self) -> None:
-        """Reset all statistics, but not the slow log."""
+        """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
         self.commands: dict[CommandSpec, CommandCount] = {}
         self.errors: dict[str, int] = {}
         self.freed_lazily = 0
-        """The number of keys removed by a flush with ASYNC."""
+        """Number of keys removed by flushes with ASYNC."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
         """Return the statistics of a command."""
@@ -80,7 +81,7 @@ class Statistics:
         return count
 
     def failed(self, spec: CommandSpec, error: CommandError) -> None:
-        """Count a command that ran and failed."""
+        """Count a command that failed while it ran."""
         self.of(spec).failed += 1
         self._count(error)
 
@@ -91,7 +92,7 @@ class Statistics:
         self._count(error)
 
     def _count(self, error: CommandError) -> None:
-        """Count an error by its first word, unless it has already been counted."""
+        """Count an error by its first word, unless the error was counted where it was first raised."""
         if isinstance(error, HandedOn):
             return
         word = error.text.split(b" ", 1)[0].decode("utf-8", "replace")
@@ -100,7 +101,7 @@ class Statistics:
     def took(
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Count the duration of a command."""
+        """Record a command's duration, and add the command to the slow log if it took long enough."""
         count = self.of(spec)
         count.usec += usec
         count.lengths[usec.bit_length()] += 1
@@ -110,7 +111,9 @@ class Statistics:
     def note_slow(
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Add a command to the slow log and the latency events if it took long enough."""
+        """Add a command to the slow log and the latency events if its duration reaches their
+        thresholds.
+        """
         if 0 <= self._config.number("slowlog-log-slower-than") <= usec and not spec.unlogged:
             self._add_slow(session, argv, at_us, usec)
         threshold_ms = self._config.number("latency-monitor-threshold")
@@ -121,7 +124,7 @@ class Statistics:
             del samples[:-160]
 
     def _add_slow(self, session: Client, argv: list[bytes], at_us: int, usec: int) -> None:
-        """Add a command to the slow log, redacted and shortened as a real server does."""
+        """Add a command to the slow log, redacted and shortened as on a real server."""
         shown = [
             argument
             if len(argument) <= 128

@@ -1,4 +1,4 @@
-"""CLIENT TRACKING: the keys that sessions have read, and invalidation messages for them."""
+"""CLIENT TRACKING: remembers which keys sessions have read, and sends invalidation messages."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ if TYPE_CHECKING:
     from .keyspace import Keyspace
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
-"""Commands after which CLIENT CACHING is still in effect; it applies to the next other command or
+"""Commands that do not end the effect of CLIENT CACHING, which lasts for one other command or
 transaction.
 
-CLIENT TRACKINGINFO shows the flag, so it must not end its effect.
+CLIENT TRACKINGINFO is among them because it shows the mode.
 """
 _CHANNEL = b"__redis__:invalidate"
 
 
 class Tracking:
-    """The keys that sessions have read, and the sessions that track prefixes (BCAST).
+    """The keys that sessions have read, the prefixes that they track (BCAST), and the messages to
+    them.
 
-    Once the readers of a key have received an invalidation message, the key is forgotten: they must
-    read it again to receive another. ``connected`` maps numbers to clients of the database port, to
-    which messages can be redirected. Called under the engine's lock.
+    After an invalidation message, a session must read the key again to receive another.
+    ``connected`` maps ids to the clients of the database port, to which messages can be redirected.
+    The caller of every method must hold the engine's lock.
     """
 
     def __init__(
@@ -37,13 +38,17 @@ class Tracking:
         self._config = config
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
-        """Changed keys of which readers have been notified, but not yet the sessions that track
+        """Changed keys of which the readers have been notified, but not yet the sessions that track
         prefixes.
         """
         self.evicting = False
-        """Whether messages about evicted keys are being sent; these are sent before the next reply."""
+        """Whether the messages being sent are about evicted keys. Such messages do not wait for the
+        reply of the running command.
+        """
         self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
-        """The last command outside a script: its spec, its line, and the CLIENT CACHING before it."""
+        """The last command outside a script: its spec, its line, and the CLIENT CACHING mode before
+        it.
+        """
         self._readers: dict[bytes, dict[int, None]] = {}
         self._sessions: dict[int, Client] = {}
 
@@ -56,12 +61,11 @@ class Tracking:
         self._sessions[session.id] = session
 
     def stop(self, session: Client) -> None:
-        """Stop tracking for a session; does nothing if the session does not track."""
         session.tracking = None
         self._sessions.pop(session.id, None)
 
     def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Remember the keys that a session has just read, if its options say so.
+        """Remember the keys that a session has just read, if its tracking options require that.
 
         For a read in a script, these are the keys passed to the script (specification).
         """
@@ -89,8 +93,8 @@ class Tracking:
     def invalidate_changed(self, writer: Client | None, *, within: bool = False) -> None:
         """Send invalidation messages for the keys that have changed since the last call.
 
-        With ``within``, in a transaction or script, only the readers of a key get a message: a
-        session that reads the key later will read the new value.
+        ``within`` means that a transaction or script is still running: then only the readers of the
+        keys receive messages, and sessions that track prefixes receive theirs at the end.
         """
         for keyspace in self._databases:
             if keyspace.changed:
@@ -102,7 +106,7 @@ class Tracking:
             self._invalidate_prefixes(changed, writer)
 
     def _invalidate_readers(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Send a message to the readers of changed keys, but not to ``writer`` if it uses NOLOOP."""
+        """Send a message to the readers of changed keys, except to ``writer`` if it uses NOLOOP."""
         for key, expired in changed.items():
             for number in self._readers.pop(key, ()):
                 session = self._sessions.get(number)
@@ -115,7 +119,9 @@ class Tracking:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Send each session that tracks prefixes one message per prefix, listing its changed keys."""
+        """Send each session that tracks prefixes one message per prefix, with the changed keys that
+        match.
+        """
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -127,19 +133,23 @@ class Tracking:
                     self._send(session, options, found)
 
     def keep_within_bounds(self) -> None:
-        """Forget keys beyond ``tracking-table-max-keys``, with a message to their readers."""
+        """Forget the oldest keys beyond ``tracking-table-max-keys``, and send a message to their
+        readers.
+        """
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
             self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
-        """Return the numbers of tracked keys, of their readers summed over keys, and of prefixes."""
+        """Return the number of tracked keys, the number of their readers (summed over keys), and
+        the number of prefixes.
+        """
         sessions = self._sessions.values()
         prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)
 
     def invalidate_all(self) -> None:
-        """Send all sessions a message that all keys are invalid."""
+        """Tell all tracking sessions that all keys are invalid."""
         for session in list(self._sessions.values()):
             if session.tracking is not None:
                 self._send(session, session.tracking, None)
@@ -147,13 +157,13 @@ class Tracking:
 
     def _send(self, session: Client, options: TrackingOptions, keys: list[bytes] | None) -> None:
         if not options.redirect:
-            # Version 2 of the protocol supports only redirected messages.
+            # RESP2 connections can receive only redirected messages.
             if session.resp == 3:
                 session.push(Push([b"invalidate", keys]))
             return
         target = self._connected.get(options.redirect)
         if target is not None and target.closing:
-            target = None  # QUIT is answered before the connection ends.
+            target = None  # A client that is closing counts as disconnected.
         options.broken = target is None
         if target is None:
             if session.resp == 3:

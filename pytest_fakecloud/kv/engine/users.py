@@ -1,4 +1,4 @@
-"""The users of one server, and the REST tokens made for them."""
+"""The users of a server and their REST tokens."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
-"""Commands that a REST request for a transaction runs implicitly; the user needs permission only
-for the commands inside.
+"""Commands that a REST request for a transaction runs implicitly. The user needs permission only
+for the commands inside the transaction.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class UsersCopy:
-    """Users by name, and REST tokens, as copied by ``Users.snapshot()``."""
+    """A copy of users and REST tokens by name, made by ``Users.snapshot()``."""
 
     users: dict[str, AclUser]
     tokens: dict[str, RestToken]
 
 
 class Users:
-    """The ACL users of one server by name, and their REST tokens.
+    """The ACL users of a server by name, and their REST tokens.
 
-    In both dialects there is a user ``default``; the vendor's server also has ``default_ro``.
+    Both dialects have a user ``default``; the vendor's also has ``default_ro``.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -56,7 +56,7 @@ class Users:
             self._users[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
         self.log = AclLog(lambda: engine.config.number("acllog-max-len"))
-        """The denied command lines and logins, for ACL LOG."""
+        """Denied commands and logins, as returned by ACL LOG."""
 
     def __iter__(self) -> Iterator[AclUser]:
         """Iterate over the users in the order of their names."""
@@ -69,15 +69,15 @@ class Users:
         return self._users[name]
 
     def get(self, name: str) -> AclUser | None:
-        """Return the user with this name, or None."""
         return self._users.get(name)
 
     def add(self, user: AclUser) -> None:
-        """Add a user."""
         self._users[user.name] = user
 
     def remove(self, name: str) -> bool:
-        """Remove a user, its REST tokens and its connections; return whether it existed."""
+        """Remove a user and its REST tokens, and close its connections; return whether the user
+        existed.
+        """
         user = self._users.pop(name, None)
         if user is None:
             return False
@@ -88,7 +88,7 @@ class Users:
         return True
 
     def disconnect_listeners(self, user: AclUser) -> None:
-        """Disconnect a user's clients that are subscribed to channels which the user may no longer
+        """Close a user's connections that are subscribed to a channel which the user may no longer
         subscribe to.
         """
         for session in self._clients.of(user):
@@ -102,7 +102,9 @@ class Users:
     # -- logging in ------------------------------------------------------------------------------
 
     def visitor(self) -> User:
-        """Return the user of a new connection: ``default``, unless it needs a password."""
+        """Return the user of a new connection: ``default``, or ``ANONYMOUS`` if ``default`` is
+        disabled or needs a password.
+        """
         default = self._users["default"]
         return default if default.on and default.passwordless else ANONYMOUS
 
@@ -119,13 +121,15 @@ class Users:
         return user
 
     def make_token(self, user: AclUser, password: bytes) -> str:
-        """Create a REST token for a user; it is valid as long as the user accepts the password."""
+        """Create a REST token for a user. The token is valid as long as the user accepts the
+        password.
+        """
         token = new_token()
         self._tokens[token] = RestToken(user.name, password_hash(password))
         return token
 
     def holder_of(self, token: str) -> AclUser | None:
-        """Return the user that a valid REST token belongs to, or None."""
+        """Return the user of a REST token, or None if the token is not valid."""
         held = self._tokens.get(token)
         user = self._users.get(held.user) if held is not None else None
         if held is None or user is None or not user.accepts_token(held):
@@ -133,7 +137,9 @@ class Users:
         return user
 
     def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise and log a NOPERM error unless the session's user may run the line."""
+        """Raise NOPERM, and add an entry to ACL LOG, unless the session's user may run the command
+        line.
+        """
         if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
@@ -150,7 +156,6 @@ class Users:
     def log_denied(
         self, session: Client, reason: str, context: str, object: bytes, name: str
     ) -> None:
-        """Add an entry to ACL LOG."""
         client = self._engine.describe(session).rstrip(b"\n")
         user = name.encode("utf-8", "surrogateescape")
         self.log.add(reason, context, object, user, self._engine.clock.now_us(), client)
@@ -158,14 +163,15 @@ class Users:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> UsersCopy:
-        """Return a copy of users and tokens."""
         return UsersCopy(
             {name: user.copy() for name, user in self._users.items()}, dict(self._tokens)
         )
 
     def restore(self, saved: UsersCopy) -> None:
-        """Restore users and tokens. A user that still exists is changed in place."""
-        # Keep the user objects of existing users, because sessions refer to them.
+        """Restore users and tokens.
+
+        Existing user objects are changed in place, because sessions refer to them.
+        """
         for name in [name for name in self._users if name not in saved.users]:
             self.remove(name)
         for name, user in saved.users.items():
