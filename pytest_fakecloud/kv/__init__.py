@@ -1,22 +1,22 @@
-"""The key-value service: an engine that runs commands, REST and the Redis protocol, and ``KVServer``.
+"""The key-value service: ``KVServer``, its in-memory engine, REST and the Redis protocol.
 
-Each line uses only those above it::
+The modules and folders of each line import only from the lines above::
 
-    errors.py reply.py       every error text; what commands return, and its encodings
-    settings.py model.py     dialects and limits; the interface of engines
-    algorithms/              globs, hashes, scans: independent of the service
-    table/                   declarations: a row per command, CONFIG's parameters, syntax
+    errors.py reply.py       error messages; replies of commands and their encodings
+    settings.py model.py     dialects and limits; the interfaces of engines and users
+    algorithms/              globs, hashes and scans, independent of the service
+    table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
-    acl/                     users, their rules, the log of denied command lines
+    acl/                     users, their rules, and the log of denied commands
     scripting/               Lua: scripts and function libraries
     engine/                  Engine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
-    commands/                a module or folder per group, bound to the table by @command
+    commands/                a module or folder per group; @command binds functions to the table
     redis/                   a real server as the engine
     rest/ resp/              HTTP, and the Redis protocol
     handle.py                KVServer, with races.py and python_values.py
 
-A command is a function of the session and the arguments after the name (CONTRIBUTING.md lists what
-else a new one needs)::
+A command is a function that takes the session and the arguments after the command name
+(CONTRIBUTING.md lists what else a new command needs)::
 
     @command("ZCARD")
     def zcard(session: Session, args: Args) -> Reply:
@@ -24,16 +24,16 @@ else a new one needs)::
         members = session.db.get(args[0], SortedSet)
         return 0 if members is None else len(members)
 
-Arity, permission and key expiry are handled before the call. Check syntax before types, and types
-before writing; raise ``CommandError(errors.X)``. Read with ``session.db.get / string / lookup``,
-write with ``set`` and ``get_or_create``; after a change in place call ``touch(key)`` and
-``remove_if_empty(key)``. Both publish the keyspace event of the command's name unless given another
-(``engine/notifications.py``). Time is ``session.now_ms``, randomness ``session.engine.random``,
-parameters ``session.engine.config``. A command that blocks returns ``Blocked`` when
-``session.may_block``.
+Arity, permissions and the expiry of keys are handled before the call. A function checks syntax
+first, then types, and writes last; it raises ``CommandError(errors.X)``. It reads with
+``session.db.get``, ``string`` and ``lookup``, and writes with ``set`` and ``get_or_create``. After a
+change in place, it calls ``touch(key)`` and ``remove_if_empty(key)``. ``set`` and ``touch`` publish
+the command's keyspace event unless ``event`` names another (``engine/notifications.py``). The time
+is ``session.now_ms``, random numbers come from ``session.engine.random``, parameters from
+``session.engine.config``. A command that blocks returns ``Blocked`` if ``session.may_block``.
 """
 
-# Import the command modules with the package, so that their commands are registered in the table.
+# Importing the command modules registers their commands in the table.
 from . import commands
 
 __all__ = ["commands"]

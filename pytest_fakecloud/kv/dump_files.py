@@ -1,4 +1,4 @@
-"""Loading and writing ``.rdb`` files."""
+"""Functions that load and write ``.rdb`` files."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 def load_from_file(
     engine: AnyEngine, path: str | PathLike[str], execute: Callable[[list[bytes]], object]
 ) -> None:
-    """Load the keys and libraries of an ``.rdb`` file, all or none.
+    """Load the keys and function libraries of an ``.rdb`` file.
 
-    On a real server, they are loaded one by one through ``execute``. An expired key is not loaded,
-    but still replaces a key of the same name. Warns about skipped keys. Raises ``ContractError``
-    for a file that cannot be read.
+    The in-memory engine loads all of them or, if a library is invalid, none. A real server receives
+    them one by one, as commands sent through ``execute``. An expired key is not loaded, but an
+    existing key of the same name is still removed. Warns about skipped keys. Raises
+    ``ContractError`` if the file cannot be loaded.
     """
     file = Path(path)
     contents = _read(file)
@@ -63,7 +64,8 @@ def load_from_file(
         _send(records, contents.libraries, execute)
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
-        # Attribute the warning to the caller of load(), above the wrapper that records the call.
+        # Attribute the warning to the caller of load(), one level above the wrapper that records
+        # the call.
         warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=4)
 
 

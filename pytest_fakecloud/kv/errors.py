@@ -1,7 +1,7 @@
-"""Every error message of the service, and the exceptions that carry them.
+"""Error messages of the service, and the exceptions that carry them.
 
-Messages are bytes, because they may quote what a client sent. Unless a source is named, they were
-observed on Redis 7.0 and Valkey 9.1.
+Messages are bytes, because they may quote bytes that a client sent. Unless a source is named, they
+were observed on Redis 7.0 and Valkey 9.1.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from ..core.errors import ServiceError
 
 
 class CommandError(ServiceError):
-    """An error of a command; ``text`` is what the client receives, starting with the error's class
-    word.
+    """The error reply of a command; ``text`` starts with an error code such as ``WRONGTYPE``.
 
-    Commands raise it, or put it into a list reply if only one member failed.
+    Commands raise it, or put it into a list reply if only one item failed.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -29,13 +28,14 @@ class CommandError(ServiceError):
 
 
 class HandedOn(CommandError):
-    """A command's error that a script returned as its own result. Statistics have already counted
-    it.
+    """An error of a command in a script, which the script returned as its own result.
+
+    Statistics have already counted it as an error of the command.
     """
 
 
 class RestError(ServiceError):
-    """A request that the REST interface rejects before any command runs."""
+    """An error of the REST interface, which rejects a request before any command runs."""
 
 
 # -- dispatch ------------------------------------------------------------------------------------
@@ -43,7 +43,9 @@ class RestError(ServiceError):
 SYNTAX = b"ERR syntax error"
 WRONGTYPE = b"WRONGTYPE Operation against a key holding the wrong kind of value"
 NOT_INTEGER = b"ERR value is not an integer or out of range"
-NOT_INTEGER_VENDOR = b"ERR value is not an int or out of range"  # the vendor's pipeline example
+NOT_INTEGER_VENDOR = (
+    b"ERR value is not an int or out of range"  # from the vendor's example of a pipeline
+)
 NOT_FLOAT = b"ERR value is not a valid float"
 OUT_OF_RANGE = b"ERR value is out of range"
 OUT_OF_INT_RANGE = b"ERR value is out of range, value must between -2147483648 and 2147483647"
@@ -62,22 +64,22 @@ COUNT_NOT_POSITIVE = b"ERR count should be greater than 0"
 LIMIT_NEGATIVE = b"ERR LIMIT can't be negative"
 NOAUTH = b"NOAUTH Authentication required."
 CLIENT_LEFT = b"ERR the client has closed its connection"
-"""Raised to stop the work for a client that has disconnected; no client ever reads it."""
+"""Stops the work for a client that has disconnected; no client ever receives this error."""
 NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 
 def wrong_arity(name: str) -> bytes:
-    """The error for a wrong number of arguments; ``name`` is in lower case, like ``xgroup|create``."""
+    """The error for a wrong number of arguments; ``name`` is in lower case, e.g. ``xgroup|create``."""
     return f"ERR wrong number of arguments for '{name}' command".encode()
 
 
 def over_budget(over: OverBudget) -> bytes:
-    """The error for a command that takes too many steps."""
+    """The error for a command that exceeds its budget of steps."""
     return f"ERR the command was stopped: {over}".encode()
 
 
 def unknown_command(argv: list[bytes]) -> bytes:
-    """The error for an unknown command; it quotes at most 128 bytes of arguments."""
+    """The error for an unknown command; it quotes at most 128 bytes of the arguments."""
     quoted = b""
     for argument in argv[1:]:
         if len(quoted) >= 128:
@@ -88,7 +90,7 @@ def unknown_command(argv: list[bytes]) -> bytes:
 
 
 def unknown_subcommand(container: str, sent: bytes) -> bytes:
-    """The error for an unknown sub-command."""
+    """The error for an unknown subcommand."""
     sent = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand '" + sent + b"'. Try " + container.encode() + b" HELP."
@@ -96,7 +98,7 @@ def unknown_subcommand(container: str, sent: bytes) -> bytes:
 
 
 def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
-    """The error for invalid arguments of a sub-command."""
+    """The error for invalid arguments of a subcommand."""
     sent = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand or wrong number of arguments for '"
@@ -108,12 +110,14 @@ def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
 
 
 def not_available(name: str) -> bytes:
-    """The error for a command that the service does not offer (decided here: none is published)."""
+    """The error for a command that the service does not offer (decided here: the vendor publishes
+    none).
+    """
     return f"ERR Command is not available: '{name}'".encode()
 
 
 def no_permission(name: str, *, vendor: bool = True) -> bytes:
-    """The error for a command the user may not run: the vendor's older wording, or the stock one."""
+    """The error for a command that the user may not run: the vendor's older text, or the stock one."""
     text = "NOPERM this user has no permissions to run the "
     if vendor:
         return f"{text}'{name.split('|')[0]}' command or its subcommand".encode()
@@ -126,7 +130,7 @@ def invalid_expire(name: str) -> bytes:
 
 
 def one_line(text: bytes) -> bytes:
-    """Replace line breaks by spaces, because an error reply is one line."""
+    """Replace line breaks with spaces, because an error reply must be a single line."""
     return text.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
@@ -141,8 +145,8 @@ NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
 
 
 def exec_aborted_by(reason: bytes) -> bytes:
-    """The error for an EXEC that is itself invalid; ``reason`` is the error message without its
-    class word.
+    """The error for an EXEC that is itself rejected; ``reason`` is a message without its error
+    code.
     """
     return b"EXECABORT Transaction discarded because of: " + reason
 
@@ -172,7 +176,9 @@ BITFIELD_RO_GET_ONLY = b"ERR BITFIELD_RO only supports the GET subcommand"
 
 
 def bitop_needs_two(operation: str) -> bytes:
-    """The error for DIFF, DIFF1, ANDOR with fewer than two sources (the vendor's SDK tests)."""
+    """The error for DIFF, DIFF1 or ANDOR with fewer than two sources (from tests of the vendor's
+    SDK).
+    """
     return f"ERR BITOP {operation} must be called with at least two source keys.".encode()
 
 
@@ -237,17 +243,17 @@ GEOSEARCHSTORE_WITH = (
 
 
 def geo_position(longitude: float, latitude: float) -> bytes:
-    """The error for a position that cannot be stored."""
+    """The error for coordinates that cannot be stored."""
     return f"ERR invalid longitude,latitude pair {longitude:f},{latitude:f}".encode()
 
 
 def geo_centre(name: str) -> bytes:
-    """The error for a search without a centre."""
+    """The error for a search that does not have exactly one centre."""
     return f"ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}".encode()
 
 
 def geo_shape(name: str) -> bytes:
-    """The error for a search without a shape."""
+    """The error for a search that does not have exactly one shape."""
     return f"ERR exactly one of BYRADIUS and BYBOX can be specified for {name}".encode()
 
 
@@ -266,7 +272,7 @@ PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
 
 
 def debug_unknown(sent: bytes) -> bytes:
-    """The error for an unknown sub-command of DEBUG."""
+    """The error for an unknown subcommand of DEBUG."""
     word = sent.split(b"\0")[0][:128]
     return one_line(
         b"ERR unknown subcommand or wrong number of arguments for '" + word + b"'. Try DEBUG HELP."
@@ -274,7 +280,7 @@ def debug_unknown(sent: bytes) -> bytes:
 
 
 def pfdebug_unknown(sent: bytes) -> bytes:
-    """The error for an unknown sub-command of PFDEBUG."""
+    """The error for an unknown subcommand of PFDEBUG."""
     return one_line(b"ERR Unknown PFDEBUG subcommand '" + sent.split(b"\0")[0] + b"'")
 
 
@@ -360,9 +366,9 @@ def unrecognized_claim_option(sent: bytes) -> bytes:
 
 
 def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes, bytes]) -> bytes:
-    """The vendor's error for a consumer with more pending entries than allowed.
+    """The vendor's error for a read that would give a consumer more pending entries than allowed.
 
-    ``where`` is key, group and consumer. Source: the vendor's documentation.
+    ``where`` is the key, the group and the consumer. Source: the vendor's documentation.
     """
     key, group, consumer = where
     return one_line(
@@ -481,7 +487,7 @@ AUTH_WITHOUT_PASSWORD = (
 
 
 def refused_by_option(command: str, option: str) -> bytes:
-    """The error for a command that only an option at the server's start can enable."""
+    """The error for a command that must be enabled by an option when the server starts."""
     return (
         f"ERR {command} command not allowed. If the {option} option is set to "
         '"local", you can run it from a local connection, otherwise you need to set this option '
@@ -501,7 +507,7 @@ def config_failed(name: str, reason: str) -> bytes:
 
 
 def no_samples(event: bytes) -> bytes:
-    """The error for a latency event without samples."""
+    """The error for a latency event that has no samples."""
     return one_line(b"ERR No samples available for event '" + event + b"'")
 
 
@@ -511,7 +517,7 @@ def no_such_user(name: bytes) -> bytes:
 
 
 def unknown_client_type(word: bytes) -> bytes:
-    """The error for an unknown TYPE of clients."""
+    """The error for an unknown TYPE in CLIENT LIST or CLIENT KILL."""
     return one_line(b"ERR Unknown client type '" + word + b"'")
 
 
@@ -552,7 +558,7 @@ OPT_SWITCH = (
 
 
 def overlapping_prefixes(prefix: bytes, other: bytes, what: str) -> bytes:
-    """The error for a prefix that is the beginning of another; ``what`` names the other."""
+    """The error for a tracking prefix that overlaps with another; ``what`` describes the other."""
     return one_line(
         b"ERR Prefix '%b' overlaps with %b '%b'. Prefixes for a single client must not overlap."
         % (prefix, what.encode(), other)
@@ -582,7 +588,7 @@ RULES_CHANGED = {
     "key": b"no permission to touch the specified keys",
     "channel": b"no permission to access one of the channels used as arguments",
 }
-"""Reasons why a queued command may no longer run, by the permission that is missing."""
+"""Reasons why a queued command may no longer run, by the kind of permission that is missing."""
 SORT_BY_DENIED = b"ERR BY option of SORT denied due to insufficient ACL permissions."
 SORT_GET_DENIED = b"ERR GET option of SORT denied due to insufficient ACL permissions."
 ACL_SYNTAX = "Syntax error"
@@ -614,7 +620,7 @@ ACL_NO_FILE = (
 
 
 def rules_changed(reason: str) -> bytes:
-    """The error at EXEC for a queued command that its user may no longer run."""
+    """The error of EXEC for a queued command that its user may no longer run."""
     return (
         b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
         b"EXEC call. This command is no longer allowed for the following reason: "
@@ -629,12 +635,12 @@ def bad_acl_rule(rule: bytes, reason: str) -> bytes:
 
 
 def unmatched_parenthesis(rule: bytes) -> bytes:
-    """The error for a selector that is not closed."""
+    """The error for a selector without its closing parenthesis."""
     return one_line(b"ERR Unmatched parenthesis in acl selector starting at '" + rule + b"'.")
 
 
 def unknown_category(name: bytes) -> bytes:
-    """The error for an unknown category."""
+    """The error for an unknown category of commands."""
     return one_line(b"ERR Unknown category '" + name.split(b"\0")[0] + b"'")
 
 
@@ -664,12 +670,12 @@ def rest_token_failed(name: bytes) -> bytes:
 
 
 # -- REST ----------------------------------------------------------------------------------------
-# The vendor publishes those of limits and tokens; the others are decided here.
+# The vendor documents the errors for limits and tokens; the other errors are decided here.
 
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
 MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
-MAX_REQUESTS = b"ERR max requests limit exceeded. "  # as the vendor writes it, with the space
+MAX_REQUESTS = b"ERR max requests limit exceeded. "  # The vendor's text ends with this space.
 MAX_RECORD_SIZE = b"ERR max single record size exceeded"
 MAX_DATA_SIZE = b"ERR DB capacity quota exceeded"
 MAX_CONNECTIONS = b"ERR max concurrent connections exceeded"
@@ -684,7 +690,7 @@ FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-ex
 
 
 def max_key_size(limit: int, actual: int) -> bytes:
-    """The vendor's error for a key that is too long, in bytes."""
+    """The vendor's error for a key that is too long; both lengths are in bytes."""
     return f"ERR max key size exceeded. Limit: {limit} bytes, Actual: {actual} bytes".encode()
 
 

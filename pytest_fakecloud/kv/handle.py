@@ -92,8 +92,8 @@ class KVServer(Handle):
         self.dialect = config.dialect
         self._credentials = Credentials()
         if config.token is not None:
-            # Derive the read-only token from the token, so that a .env file stays valid after a
-            # restart.
+            # Derive the read-only token from the token, so that it stays the same after a restart
+            # and a .env file stays valid.
             derived = sha256(f"read-only {config.token}".encode()).hexdigest()
             self._credentials.read_only = derived
         self._port: DatabasePort | None = None
@@ -111,17 +111,15 @@ class KVServer(Handle):
 
     @cached_property
     def _password(self) -> str:
-        """The password of the database port: the one from the settings, or one created with the
-        engine.
-        """
+        """The password of the database port: the one from the settings, or a random one."""
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
     def _find_engine(self) -> AnyEngine:
         with self._making:
             if self._made is None:
-                # Create the engine only on first use: suites give each test all their fakes, and
-                # most tests use only one.
+                # Create the engine on first use only: suites often give each test all fakes, and
+                # most tests use only one of them.
                 self._made = self._new_engine()
                 self._made.search_delay = self._search_delay
                 self._apply_password()
@@ -129,7 +127,7 @@ class KVServer(Handle):
 
     @property
     def _engine(self) -> AnyEngine:
-        """The engine: in memory (created on first use), or a real server."""
+        """The engine: in memory, created on first use, or a real server."""
         return self._made or self._find_engine()
 
     @cached_property
@@ -148,24 +146,24 @@ class KVServer(Handle):
 
     @property
     def read_only_token(self) -> str:
-        """The token that permits only reading; it may be published (specification)."""
+        """The token that permits only read commands; it may be published (specification)."""
         return self._credentials.read_only
 
     @action
     def rotate_token(self) -> str:
-        """Replace both default tokens and return the new one; requests with the old tokens are
-        rejected.
+        """Replace the token and the read-only token; return the new token.
+
+        Requests with the old tokens are rejected.
         """
         self._credentials.standard = super().rotate_token()
         self._credentials.read_only = new_token()
         return self.token
 
     def reset_password(self) -> str:
-        """Reset the database password, which also replaces both default tokens; return the new
-        token.
+        """Reset the database password, the token and the read-only token; return the new token.
 
-        That is the specified behaviour. Connections to the database port that have already logged
-        in stay open, as after any password change.
+        The vendor's service resets the tokens too (specification). Connections to the database port
+        that have already logged in stay open, as after any password change.
         """
         self._password = new_token(32)
         self._apply_password()
@@ -190,13 +188,15 @@ class KVServer(Handle):
         return self._address_of(port)
 
     def _opened(self, engine: Engine) -> DatabasePort | None:
-        """Return the database port, opening it on first use, or None if the fake closed before."""
+        """Return the database port, opening it on first use; None if the fake was closed before
+        that.
+        """
         with self._making:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
-                    # Another thread has closed the fake, perhaps before that thread could see this
-                    # port, so close the port here.
+                    # If another thread has just closed the fake, it may not have seen this port, so
+                    # close the port here.
                     self._port.mount.close()
             return self._port
 
@@ -239,18 +239,18 @@ class KVServer(Handle):
             self._made.users["default"].set_password(self._password.encode())
 
     def _first_baseline(self) -> Snapshot | None:
-        """Return None for the in-memory engine: an empty baseline needs no copy, and most tests
+        """Return None if there is no engine yet: an empty baseline needs no copy, and most tests
         never reset.
         """
         return None if self._made is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
-        """Return the data of an unused server."""
+        """Return a snapshot of a server that was never used."""
         return Snapshot(self.fixture, self._new_engine().snapshot())
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the data of a snapshot; the journal, faults, credentials and the clock are not
+        """Restore the data of a snapshot. The journal, faults, credentials and the clock are not
         affected.
         """
         super().restore(snapshot)
@@ -258,10 +258,10 @@ class KVServer(Handle):
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables of the official clients, and ``KV_URL`` and ``REDIS_URL``.
+        """The environment variables of the official clients, plus ``KV_URL`` and ``REDIS_URL``.
 
-        The last two contain ``database_url`` for any Redis client; reading them opens that port.
-        They are missing if the commands run on a real server.
+        The last two contain ``database_url``, for any Redis client, so reading this property opens
+        that port. They are missing if the commands run on a real server.
         """
         variables = self._env_variables()
         engine = self._engine
@@ -271,7 +271,7 @@ class KVServer(Handle):
         return variables
 
     def _env_variables(self) -> dict[str, str]:
-        """Return the variables of the official clients, under both of their names."""
+        """Return the variables of the official clients; the URL and the token have two names each."""
         return {
             "UPSTASH_REDIS_REST_URL": self.url,
             "UPSTASH_REDIS_REST_TOKEN": self.token,
@@ -292,7 +292,7 @@ class KVServer(Handle):
         return cast("Redis", super().client(**options))
 
     def async_client(self, **options: Any) -> AsyncRedis:
-        """Create an ``upstash_redis.asyncio.Redis``, like ``client()``."""
+        """Create an ``upstash_redis.asyncio.Redis``; otherwise like ``client()``."""
         __tracebackhide__ = True
         return cast("AsyncRedis", super().async_client(**options))
 
@@ -313,7 +313,7 @@ class KVServer(Handle):
 
     @action
     def execute(self, *command: Scalar) -> KVReply:
-        """Run a command as the test, without an HTTP request, faults or limits.
+        """Run a command as the test itself: without an HTTP request, injected faults or limits.
 
         Returns the reply with strings as ``str`` (``bytes`` if they are not UTF-8). Raises
         ``CommandError`` for an error reply.
@@ -331,52 +331,57 @@ class KVServer(Handle):
             raise
         assert not isinstance(reply, Blocked)
         if line[0].upper() == b"RESET":
-            # RESET has logged the session out. End it, so that the next command gets a new one.
+            # RESET has logged the session out, so end the session; the next command opens a new
+            # one.
             self._end_session()
         return plain(reply)
 
     def value(self, key: str | bytes) -> KVValue:
         """Return a key's value in plain Python, or None if the key does not exist.
 
-        A string is a ``str`` (``bytes`` if it is not UTF-8), a sorted set a list of ``(member,
-        score)``, a stream a list of ``(id, fields)``, and JSON the parsed document; lists, sets and
-        hashes are ``list``, ``set`` and ``dict``.
+        Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``,
+        ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
+        ``(id, fields)``, and JSON is the parsed document.
         """
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
-        """Return the string stored at a key. Raises ``ContractError`` for a missing key or another
-        type.
+        """Return the string stored at a key.
+
+        Raises ``ContractError`` if the key is missing or has another type.
         """
         text: Word = self._read(key, "string")
         return text
 
     def integer(self, key: str | bytes) -> int:
-        """Return the integer stored as a string at a key, such as a counter.
+        """Return the integer stored as a string at a key, e.g. of a counter.
 
-        Raises ``ContractError`` for a missing key, another type, or a string that is not an
-        integer.
+        Raises ``ContractError`` if the key is missing or has another type, or if the string is not
+        an integer.
         """
         return integer_of(key, self.string(key))
 
     def hash(self, key: str | bytes) -> dict[Word, Word]:
-        """Return the hash stored at a key, empty if the key is missing. Raises ``ContractError``
-        for another type.
+        """Return the hash stored at a key; empty if the key is missing.
+
+        Raises ``ContractError`` if the key has another type.
         """
         fields: dict[Word, Word] = self._read(key, "hash", {})
         return fields
 
     def elements(self, key: str | bytes) -> list[Word]:
-        """Return the list stored at a key, empty if the key is missing. Raises ``ContractError``
-        for another type.
+        """Return the list stored at a key; empty if the key is missing.
+
+        Raises ``ContractError`` if the key has another type.
         """
         elements: list[Word] = self._read(key, "list", [])
         return elements
 
     def members(self, key: str | bytes) -> set[Word]:
-        """Return the set stored at a key, empty if the key is missing. Raises ``ContractError`` for
-        another type.
+        """Return the set stored at a key; empty if the key is missing.
+
+        Raises ``ContractError`` if the key has another type.
         """
         members: set[Word] = self._read(key, "set", set())
         return members
@@ -384,14 +389,16 @@ class KVServer(Handle):
     def scores(self, key: str | bytes) -> dict[Word, float]:
         """Return the scores of a sorted set by member, in ascending order of scores.
 
-        The result is empty if the key is missing. Raises ``ContractError`` for another type.
+        The result is empty if the key is missing. Raises ``ContractError`` if the key has another
+        type.
         """
         return dict(self._read(key, "zset", []))
 
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
         """Return the entries of a stream as ``(id, fields)``.
 
-        The list is empty if the key is missing. Raises ``ContractError`` for another type.
+        The list is empty if the key is missing. Raises ``ContractError`` if the key has another
+        type.
         """
         entries: list[tuple[str, dict[Word, Word]]]
         entries = self._read(key, "stream", [])
@@ -402,12 +409,14 @@ class KVServer(Handle):
             return value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
 
     def values(self) -> dict[Word, KVValue]:
-        """Return the values of all keys, in the form that ``value()`` returns."""
+        """Return the values of all keys, in the same form as ``value()``."""
         with self._engine.reading() as keyspace:
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
-        """Return the keys that match a glob pattern of the server (``user:[0-9]*``), oldest first."""
+        """Return the keys that match a glob pattern of the server (``user:[0-9]*``), oldest key
+        first.
+        """
         matches = matcher(encode(pattern))
         with self._engine.reading() as keyspace:
             return [word(key) for key in keyspace if matches(key)]
@@ -428,16 +437,16 @@ class KVServer(Handle):
         An existing key is replaced, other keys stay, and nothing changes if ``ContractError`` is
         raised.
 
-        - A mapping: strings, bytes and numbers become strings, a dict a hash, a list of scalars a
-          list, a set a set, a list of ``(member, score)`` a sorted set, a list of ``(id, fields)``
-          a stream. The result of ``values()`` can be loaded again, except for JSON documents, which
-          only ``JSON.SET`` creates.
+        - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
+          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
+          ``(id, fields)`` become streams. The result of ``values()`` can be loaded again, except for
+          JSON documents, which only ``JSON.SET`` creates.
         - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
           ``CommandError`` if one fails; the commands before it have run.
         - The path of a file that ``dump_rdb()`` or a real server wrote (``"dump.rdb"``, by ``SAVE``
-          or ``BGSAVE``): Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries. Keys that
-          have expired by this fake's clock are skipped, and so are those of modules other than JSON
-          and of databases that this server does not have; one ``UserWarning`` counts them. Function
+          or ``BGSAVE``): Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries. Keys that have
+          expired by this fake's clock are skipped, and so are those of modules other than JSON and of
+          databases that this server does not have; a ``UserWarning`` reports how many. Function
           libraries are loaded too.
         """
         __tracebackhide__ = True
@@ -463,9 +472,9 @@ class KVServer(Handle):
         Redis 7.0 and later, Valkey and ``load()`` read the file; a hash with fields that expire
         needs Redis 7.4. JSON documents are written in the format of RedisJSON, so a server needs
         that module to load them. Search indexes are skipped with a ``UserWarning``. An existing
-        file is overwritten. Raises ``ContractError`` if the file cannot be written, and in front of
-        a real server, which has ``SAVE``. A fake in another process (``Cloud.connect``) does not
-        offer this method, so that no client writes files there.
+        file is overwritten. Raises ``ContractError`` if the file cannot be written, or if the
+        commands run on a real server, which has ``SAVE``. A fake in another process
+        (``Cloud.connect``) does not offer this method, so that clients cannot write files there.
         """
         __tracebackhide__ = True
         from .dump_files import dump_to_file
@@ -478,8 +487,8 @@ class KVServer(Handle):
 
     @action
     def reset(self) -> None:
-        """Return to the baseline: restore its data, and remove faults, interruptions and the use of
-        the daily limit.
+        """Return to the baseline: restore its data, remove faults and interruptions, and reset the
+        count of the daily limit.
 
         Transactions and subscriptions of ``execute()`` end, and so does CLIENT PAUSE. Logs (ACL
         LOG, SLOWLOG, LATENCY) and the statistics of INFO are reset.
@@ -496,8 +505,9 @@ class KVServer(Handle):
     def search_index(self, name: str) -> SearchIndexView:
         """Return a view of a search index: its schema, documents and pending changes.
 
-        ``name`` is the index's own name or an alias. The view's ``explain(key, filter)`` returns
-        why a filter does not find a key. Raises ``ContractError`` if there is no such index.
+        ``name`` is the name of the index or an alias. The view's ``explain(key, filter)`` returns
+        the reason why a filter does not find a key. Raises ``ContractError`` if there is no such
+        index.
         """
         from .search.views import SearchIndexView
 
@@ -517,12 +527,13 @@ class KVServer(Handle):
         times: int | None = None,
         **where: Unpack[SearchFields],
     ) -> Found[Search]:
-        """Assert that at least one search matches, or exactly ``times``; return the matching
+        """Assert that at least one search matches, or exactly ``times`` searches; return these
         searches.
 
-        ``where`` are fields of a search: ``command`` (``"query"``, ``"count"`` or ``"aggregate"``),
-        ``filter``, ``keys`` (any of the returned ones), ``total``, ``pending``. If a key was not
-        found, the failure message shows the clause that excluded it, and the terms of its text.
+        ``where`` are conditions on fields of a search: ``command`` (``"query"``, ``"count"`` or
+        ``"aggregate"``), ``filter``, ``keys`` (any of the returned keys), ``total``, ``pending``.
+        If a key was not found, the failure message shows the clause that excluded the key, and the
+        terms of its text.
         """
         __tracebackhide__ = True
         from .search.views import expect_search
@@ -555,8 +566,8 @@ class KVServer(Handle):
         """Run another client's command between two commands of a pipeline.
 
         ``commands`` selects the position: the number of commands before it, or the names of its two
-        neighbours (``("GET", "SET")``); if it is omitted, every position in turn. ``run`` is a
-        function to call at that position, or a command to execute. Returns the interruption, a
+        neighbours (``("GET", "SET")``). If it is omitted, all positions are used in turn. ``run``
+        is a function to call at that position, or a command to execute. Returns the interruption, a
         context manager; iterating over it covers every position. Names of commands match as in
         ``assert_called(command=…)``.
         """

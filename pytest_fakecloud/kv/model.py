@@ -1,4 +1,4 @@
-"""The interfaces that transports use: users, sessions, engines."""
+"""Interfaces of users, sessions and engines, as the transports use them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .table.registry import CommandSpec, Table
 
 Transport = Literal["local", "rest", "port"]
-"""Where a command comes from: the test, HTTP, or the database port."""
+"""The origin of a command: the test, the REST interface, or the database port."""
 
 
 class User(Protocol):
-    """A user that runs commands. An ``unrestricted`` user is not checked."""
+    """A user that runs commands. If ``unrestricted``, its permissions are not checked."""
 
     name: str
     unrestricted: bool
@@ -25,7 +25,7 @@ class User(Protocol):
 
     @property
     def known(self) -> bool:
-        """Whether the client has logged in as this user."""
+        """Whether the client has logged in; False for the user of a client that has not."""
 
     def accepts(self, password: bytes) -> bool:
         """Return whether a password is accepted."""
@@ -34,7 +34,7 @@ class User(Protocol):
         """Return an independent copy."""
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` with a NOPERM text unless the user may run a command line."""
+        """Raise a NOPERM ``CommandError`` unless the user may run a command line."""
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
         """Return whether the command may read every key for this user."""
@@ -44,7 +44,7 @@ class User(Protocol):
 
 
 class AnySession(Protocol):
-    """The part of a session that HTTP uses, whichever engine created it."""
+    """The part of a session that the REST interface uses, common to all engines."""
 
     user: User
     deliver: Callable[[list[Any]], None] | None
@@ -52,7 +52,7 @@ class AnySession(Protocol):
 
     @property
     def queue(self) -> list[Any] | None:
-        """The commands of an open transaction."""
+        """Commands queued in the open transaction; None if no transaction is open."""
 
 
 class Contents(Protocol):
@@ -62,7 +62,7 @@ class Contents(Protocol):
         """Iterate over the keys."""
 
     def peek(self, key: bytes) -> Any:
-        """Return a key's value, or None, without counting an access."""
+        """Return a key's value, or None, without updating the key's access time."""
 
 
 class _Users(Protocol):
@@ -84,9 +84,7 @@ class _Monitors(Protocol):
 
 
 TURN_SECONDS = 0.05
-"""How long a pipeline may run, in wall-clock seconds, before other clients get a turn (decided
-here).
-"""
+"""Wall-clock seconds that a pipeline may run before other clients get a turn (decided here)."""
 
 
 class AnyEngine(Protocol):
@@ -109,15 +107,15 @@ class AnyEngine(Protocol):
 
     @property
     def users(self) -> _Users:
-        """The users by name and by REST token, and their permissions."""
+        """The users, by name or by REST token, and their permissions."""
 
     @property
     def pubsub(self) -> _PubSub:
-        """The subscriptions."""
+        """The pub/sub subscriptions."""
 
     @property
     def monitors(self) -> _Monitors:
-        """Functions that are called with each command: the time in microseconds, the client, the
+        """Functions that receive each command: the time in microseconds, the client, and the
         command line.
         """
 
@@ -133,19 +131,19 @@ class AnyEngine(Protocol):
         address: str = "",
         at_us: int | None = None,
     ) -> AnySession:
-        """Open a session for a user, by default ``default``; it began at the given time, or now."""
+        """Open a session, by default for the user ``default`` and beginning now."""
 
     def execute(self, session: Any, argv: list[bytes]) -> Reply:
         """Run a command line, or queue it; raise ``CommandError`` for an error reply."""
 
     def give_way(self) -> None:
-        """Let a waiting client run first; called between two commands of a pipeline."""
+        """Let a waiting client run first; called between the commands of a pipeline."""
 
     def abandon(self, session: Any) -> None:
-        """Discard the state of a session that ends."""
+        """Discard the state of a session that has ended."""
 
     def reading(self) -> AbstractContextManager[Contents]:
-        """Provide the fake's current keys within a ``with`` block."""
+        """Context manager that provides the keys of the fake at the current time."""
 
     def snapshot(self) -> Any:
         """Return a copy of everything that commands can change."""

@@ -1,4 +1,4 @@
-"""Conversion between plain Python values and those of the engine."""
+"""Conversions between plain Python values and values of the engine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Scalar = str | bytes | int | float
 """The types that a command's argument can have."""
 
 Word: TypeAlias = "str | Any"
-"""A key: a ``str``, or ``bytes`` if it is not UTF-8.
+"""A string in plain Python: ``str``, or ``bytes`` if it is not UTF-8.
 
-It is typed as ``Any`` so that a test can sort keys without excluding ``bytes``: nearly every key is
-a ``str``.
+The alias includes ``Any`` so that type checkers let a test sort keys: nearly every key is a
+``str``.
 """
 
 KVReply: TypeAlias = str | bytes | int | list["KVReply"] | None
 """The reply of a command in plain Python; None for nil.
 
-A string is a ``str`` (``bytes`` if it is not UTF-8). A double is a string, as in RESP2, and so is
-an error inside a list.
+Strings are ``str`` (``bytes`` if they are not UTF-8). Doubles are strings, as in RESP2, and so are
+errors inside a list.
 """
 
 JsonDocument: TypeAlias = (
@@ -46,14 +46,16 @@ KVValue: TypeAlias = (
 )
 """The value of a key in plain Python; None for a missing key.
 
-A string is a ``str`` (``bytes`` if it is not UTF-8), a list a ``list``, a set a ``set``, a hash a
-``dict``, a sorted set a list of ``(member, score)``, a stream a list of ``(id, fields)``, JSON the
-parsed document.
+Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``, ``set``
+and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of ``(id, fields)``,
+and JSON is the parsed document.
 """
 
 
 def encode(word: Scalar) -> bytes:
-    """Return an argument as bytes; raise ``ContractError`` for anything but a scalar."""
+    """Return an argument as bytes; raise ``ContractError`` unless it is a string, bytes or a
+    number.
+    """
     if isinstance(word, bytes):
         return word
     if isinstance(word, bool):
@@ -76,7 +78,7 @@ def encode(word: Scalar) -> bytes:
 
 
 def word(data: bytes | bytearray) -> Word:
-    """Return bytes as a ``str`` if they are UTF-8, otherwise unchanged."""
+    """Return bytes as a ``str`` if they are valid UTF-8, otherwise unchanged."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -84,7 +86,7 @@ def word(data: bytes | bytearray) -> Word:
 
 
 def plain(reply: Reply) -> KVReply:
-    """Return a reply in plain Python."""
+    """Convert a reply to plain Python."""
     if isinstance(reply, list):
         return [plain(item) for item in reply]
     if isinstance(reply, bytes | bytearray):
@@ -94,7 +96,7 @@ def plain(reply: Reply) -> KVReply:
 
 
 def python_value(value: Any) -> KVValue:
-    """Return a stored value in plain Python; None stays None."""
+    """Convert a stored value to plain Python; None stays None."""
     if value is None:
         return None
     if isinstance(value, bytes | bytearray):
@@ -122,14 +124,14 @@ _READERS = {
     "zset": "scores()",
     "stream": "entries()",
 }
-"""The ``KVServer`` method that reads each type, for error messages."""
+"""The ``KVServer`` method that reads each type. Error messages suggest it."""
 
 
 def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) -> Any:
-    """Return a stored value of one type in plain Python, or ``empty`` if the key is missing.
+    """Convert a stored value of one type to plain Python; return ``empty`` if the key is missing.
 
-    Raises ``ContractError`` for a value of another type, and for a missing key if there is no
-    ``empty``.
+    Raises ``ContractError`` for a value of another type and, if ``empty`` is None, for a missing
+    key.
     """
     if value is None:
         if empty is None:
@@ -161,7 +163,7 @@ def _fields(flat: list[bytes]) -> dict[Any, Any]:
 
 
 def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterator[list[bytes]]:
-    """Yield the command lines that load data; raise ``ContractError`` for unsupported data."""
+    """Yield the commands that load data; raise ``ContractError`` for unsupported data."""
     if not isinstance(data, Mapping):
         if isinstance(data, str | bytes) or not isinstance(data, Iterable):
             raise ContractError(

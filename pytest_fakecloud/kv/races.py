@@ -1,4 +1,4 @@
-"""Interruptions of pipelines: another client's commands between two commands of a pipeline."""
+"""Interruptions of pipelines by commands of another client."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .rest.requests import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Asked[str], Asked[str]] | None
 """A position in a pipeline: the number of commands before it, the names of its two neighbours, or
-None for all positions.
+None for all positions in turn.
 
 Names match as ``core.matching`` describes.
 """
 
 
 class Interruptions:
-    """The planned interruptions of one server's pipelines."""
+    """The planned interruptions of a server's pipelines."""
 
     def __init__(self) -> None:
         self._planned: list[Between] = []
@@ -28,21 +28,18 @@ class Interruptions:
         return bool(self._planned)
 
     def add(self, between: Between) -> None:
-        """Add an interruption."""
         self._planned.append(between)
 
     def remove(self, between: Between) -> None:
-        """Remove an interruption; does nothing if it has already been removed."""
         if between in self._planned:
             self._planned.remove(between)
 
     def clear(self) -> None:
-        """Remove all interruptions."""
         self._planned.clear()
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
-        """Register a pipeline; return a function to call before each of its commands except the
-        first.
+        """Return a function to call before each command of a pipeline except the first, with its
+        index.
         """
         places = [(between, between._positions(lines)) for between in self._planned]
 
@@ -55,19 +52,20 @@ class Interruptions:
 
 
 class Between:
-    """An interruption of pipelines: ``run()`` is called between two of their commands.
+    """An interruption that calls ``run()`` between two commands of a pipeline.
 
-    ``commands`` is a number (after that many commands of each pipeline), a pair of command names
-    (between two such neighbours; each a name, a glob, a pattern or a function), or None: every
-    position in turn, one per pipeline, starting after the first command. The interruption ends with
-    its ``with`` block. With ``commands=None`` it can be iterated: the loop body runs once per
-    position, until its pipelines have no further positions::
+    ``commands`` selects the position. A number means after that many commands of each pipeline. A
+    pair means between two neighbours with these names; each can be a name, a glob, a pattern or a
+    function. None means every position in turn, one per pipeline, starting after the first command.
+
+    The interruption ends with its ``with`` block. With ``commands=None``, it can also be iterated:
+    the loop body runs once per position, until its pipelines have no further positions::
 
         for place in kv_server.between(run=steal):
             kv_server.restore(before)
             transfer_money()
 
-    ``hits`` counts the interruptions, ``place`` is the latest position.
+    ``hits`` is the number of interruptions so far, ``place`` the position of the latest one.
     """
 
     def __init__(self, plan: Interruptions, commands: Place, run: Callable[[], object]) -> None:
@@ -105,8 +103,7 @@ class Between:
         if not self._iterated:
             self._turn += 1
             return {self._turn}
-        # If one turn of the loop sends several pipelines, their positions are numbered
-        # consecutively.
+        # The positions of all pipelines that one turn of the loop sends are numbered consecutively.
         place = self._turn - self._passed
         self._passed += gaps
         return {place} if 1 <= place <= gaps else set()
@@ -114,8 +111,8 @@ class Between:
     def _interrupt(self, place: int) -> None:
         """Call ``run``, as if another client's command had arrived at this moment.
 
-        If it raises an ``Exception``, the pipeline returns 500 and ``ContractError`` reports it to
-        the test. Other exceptions, such as that of ``pytest.fail()``, propagate.
+        If it raises an ``Exception``, the pipeline returns 500, and the test receives a
+        ``ContractError``. Other exceptions, e.g. that of ``pytest.fail()``, propagate.
         """
         self.hits += 1
         self.place = place
@@ -136,7 +133,7 @@ class Between:
         self._iterated = True
         try:
             place, hits = 0, -1
-            # Yield positions until the pipelines of the loop body have no further position.
+            # Stop after the first turn of the loop without an interruption: no positions are left.
             while self.hits > hits:
                 hits = self.hits
                 place += 1

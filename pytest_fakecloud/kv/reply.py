@@ -1,8 +1,9 @@
 """Replies of commands, and their encodings as JSON and in the Redis protocol.
 
-A command returns plain Python values: ``int`` is an integer, ``bytes`` a bulk string, ``None`` a
-nil, ``list`` an array, ``float`` a double. The classes below are all other replies. The REST
-interface has the shapes of RESP2; in RESP3 maps, sets, doubles and booleans keep their type.
+A command returns plain Python values: ``int`` for an integer, ``bytes`` for a bulk string, ``None``
+for a nil, ``list`` for an array, ``float`` for a double. The classes below represent all other
+replies. The REST interface uses the types of RESP2; RESP3 also has types for maps, sets, doubles
+and booleans.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .table.syntax import format_double
 
 
 class Status:
-    """A simple string such as ``OK``; unlike a bulk string it is never base64-encoded."""
+    """A simple string such as ``OK``. Unlike a bulk string, ``OK`` is never base64-encoded."""
 
     __slots__ = ("text",)
 
@@ -46,7 +47,7 @@ class SetReply(list[Any]):
 
 
 class Push(list[Any]):
-    """A message that is not a reply: a push in RESP3, an array in RESP2."""
+    """A message that is not the reply to a command: a push in RESP3, an array in RESP2."""
 
     __slots__ = ()
 
@@ -70,10 +71,10 @@ class Bool:
 
 
 class Verbatim:
-    """Text for people: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
+    """Text for human readers: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
 
-    The format of a verbatim string has exactly three characters: a longer one is cut, a shorter one
-    is padded with spaces.
+    ``format`` has exactly three characters: a longer one is truncated, a shorter one is padded with
+    spaces.
     """
 
     __slots__ = ("format", "text")
@@ -128,7 +129,7 @@ class PrintedDouble(float):
 
 
 def with_17_digits(value: float) -> PrintedDouble:
-    """Return a double that is written with 17 digits, as servers before 7.2 did."""
+    """Return a double that is written with 17 significant digits, as by servers before 7.2."""
     return PrintedDouble(value, b"%.17g" % value)
 
 
@@ -142,10 +143,10 @@ class _NilArray:
 class Blocked:
     """The result of a blocking command that has to wait.
 
-    ``keys`` are the keys it waits for, ``timeout_ms`` the time limit (0 for none). ``attempt``
-    retries the command under the engine's lock and returns None if it still has to wait.
-    ``on_timeout`` is the reply when the time limit is reached. Only sessions with ``may_block`` get
-    this result.
+    ``keys`` are the keys whose change can end the wait, ``timeout_ms`` is the time limit (0 for
+    none). ``attempt`` retries the command under the engine's lock, and returns None if the command
+    still has to wait. ``on_timeout`` is the reply at the time limit. Commands return this only to
+    sessions with ``may_block``.
     """
 
     __slots__ = ("attempt", "keys", "on_timeout", "timeout_ms")
@@ -164,7 +165,7 @@ class Blocked:
 
 
 NIL_ARRAY = _NilArray()
-"""A nil that replaces an array: ``*-1`` in RESP2, null elsewhere."""
+"""A nil in place of an array: ``*-1`` in RESP2, null in RESP3 and JSON."""
 
 
 class _NoReply:
@@ -175,7 +176,7 @@ class _NoReply:
 
 
 NO_REPLY = _NoReply()
-"""The value for commands without a reply: it was pushed instead (SUBSCRIBE), or none may be sent."""
+"""The result of a command without a reply: either it was pushed (SUBSCRIBE), or none may be sent."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 
@@ -197,9 +198,9 @@ Reply: TypeAlias = (
 
 
 STREAMED = 16 * 2**20
-"""A REST reply whose strings have at least this many bytes is sent in pieces."""
+"""Minimum size of a REST reply that is sent in pieces: the bytes of all its strings."""
 LARGEST = 2**29
-"""The largest reply in bytes: the size of the largest string (decided here)."""
+"""Maximum size of a reply in bytes; equal to the maximum size of a string (decided here)."""
 _LARGE_PART = 2**16
 
 
@@ -209,10 +210,10 @@ def double_text(value: float) -> bytes:
 
 
 def to_json(reply: Reply, base64: bool = False) -> Any:
-    """Convert a reply to a JSON value in the shapes of RESP2.
+    """Convert a reply to a JSON value, with the types of RESP2.
 
-    Bytes that are not UTF-8 become U+FFFD. With ``base64`` every string is encoded, except the
-    literal OK reply, numbers and error texts (specification).
+    Bytes that are not UTF-8 become U+FFFD. ``base64`` encodes every string except the literal OK
+    reply, numbers and error texts (specification).
     """
     kind = type(reply)
     if kind is bytes:
@@ -242,8 +243,9 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 
 
 def size_of(reply: Reply) -> int:
-    """Return the number of bytes in all strings of a reply."""
-    # Iterative, because a script's reply may be nested deeper than Python's recursion limit.
+    """Return the total size in bytes of all strings in a reply."""
+    # Iterate instead of recursing, because a script's reply may be nested deeper than Python's
+    # recursion limit.
     size, open_lists = 0, [[reply]]
     while open_lists:
         for item in open_lists.pop():
@@ -262,7 +264,7 @@ def to_resp(reply: Reply, version: int = 2) -> bytes:
 
 
 def resp_parts(reply: Reply, version: int = 2) -> list[bytes]:
-    """Encode a reply in parts; large strings are parts of their own and are not copied."""
+    """Encode a reply as a list of parts; large strings are separate parts, so they are not copied."""
     out: list[bytes] = []
     _write(out.append, reply, version >= 3)
     return out
@@ -272,7 +274,8 @@ def _write(put: Callable[[bytes], None], reply: Reply, resp3: bool) -> None:
     if not isinstance(reply, list):
         _write_one(put, reply, resp3)
         return
-    # Iterative, because a script's reply may be nested deeper than Python's recursion limit.
+    # Iterate instead of recursing, because a script's reply may be nested deeper than Python's
+    # recursion limit.
     _write_header(put, reply, resp3)
     open_lists = [iter(reply)]
     while open_lists:

@@ -1,4 +1,4 @@
-"""Settings of a key-value server: its dialect, its limits, the keywords of ``KVServer``."""
+"""Settings of a key-value server: its dialect, its limits, and the keywords of ``KVServer``."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ from ..core.timeparse import Duration
 from .table.versions import MODULES, as_numbers
 
 Dialect = Literal["vendor", "redis"]
-"""The behaviour of the server: that of the vendor's REST service, or of stock Redis."""
+"""The server to imitate: the vendor's REST service, or stock Redis."""
 IntText = Literal["integer", "int"]
-"""The word for integers in error messages: stock servers write ``integer``, the vendor's pages
-``int``.
+"""The word for integers in error messages: ``integer`` on stock servers, ``int`` in the vendor's
+documentation.
 """
 Isolation = Literal["prefix", "database", "none"]
-"""The part of a real server that belongs to a fake."""
+"""The part of a real server that a fake uses: a key prefix, a numbered database, or everything."""
 
 MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
-"""The limit on the length of a key in bytes, whatever the plan."""
+"""Default of ``max_key_size`` in bytes for each dialect; the vendor's limit is the same for all
+plans.
+"""
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
-"""The version that a server reports in each dialect (vendor: from its documentation)."""
+"""The version that a server reports by default in each dialect (vendor: from its documentation)."""
 
 
 _LIMIT = optional(whole(0))
@@ -51,11 +53,11 @@ class Limits:
     max_request_size: int | None = setting(10_000_000, _LIMIT)
     """Maximum size of a command in bytes; each command of a pipeline counts separately."""
     daily_limit: int | None = setting(None, _LIMIT)
-    """Maximum number of commands per UTC day of the clock."""
+    """Maximum number of commands per UTC day of the fake's clock."""
     max_pipeline_length: int | None = setting(None, _LIMIT)
     """Maximum number of commands in one request."""
     max_requests_per_second: int | None = setting(None, _LIMIT)
-    """Maximum number of commands per second of the clock."""
+    """Maximum number of commands per second of the fake's clock."""
     max_key_size: int | None = setting(None, _LIMIT)
     """Maximum length of a key in bytes."""
     max_record_size: int | None = setting(None, _LIMIT)
@@ -136,15 +138,15 @@ class KVConfig(Limits, HandleConfig):
     unlimited.
     """
     search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
-    """Fake time after which a search finds what was written."""
+    """Fake time until a change becomes searchable."""
     search_ready_after_reads: int | None = setting(None, optional(whole(0)))
-    """Number of searches that do not yet find what was written."""
+    """Number of searches before a change becomes searchable."""
     documented_only: bool = setting(False, SWITCH)
     """Reject commands that the vendor's documentation does not list."""
     debug_command: bool = setting(False, SWITCH)
     """Allow ``DEBUG``, like the option ``enable-debug-command`` of a server."""
     database_port: int | None = setting(None, optional(whole(0, MOST_PORT)))
-    """Port number of the database port; by default it opens on first use, on a free port."""
+    """Number of the database port; by default, a free port that opens on first use."""
     database_password: str | None = setting(None, optional(text("a non-empty string", bool)))
     """Password of the database port; by default a random one."""
     int_text: IntText = setting("integer", choice(*get_args(IntText)))
@@ -152,7 +154,9 @@ class KVConfig(Limits, HandleConfig):
     engine: str | None = setting(None, optional(text()))
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = setting("prefix", choice(*get_args(Isolation)))
-    """The fake's share of a real server: a key prefix, a numbered database, or everything."""
+    """The part of a real server that the fake uses: a key prefix, a numbered database, or
+    everything.
+    """
 
     def __post_init__(self) -> None:
         if self.max_key_size == "dialect":
@@ -182,7 +186,7 @@ class KVConfig(Limits, HandleConfig):
             object.__setattr__(self, "modules", known)
 
     def _check_beside_engine(self) -> None:
-        """Reject settings that a real server determines itself."""
+        """Raise ``ContractError`` for settings that a real server determines itself."""
         if self.debug_command:
             raise ContractError(
                 "debug_command is a setting of the in-memory engine; a real server has its own, "
@@ -202,7 +206,10 @@ class KVConfig(Limits, HandleConfig):
 
 
 def _whole_version(version: str) -> str:
-    """Return the reported version of a stock server with all its parts: ``"7.2"`` is 7.2.0."""
+    """Return a stock server's version with all three parts, e.g. 7.2.0 for ``"7.2"``.
+
+    Raises ``ContractError`` for a version before 7.0.
+    """
     own = VERSION["redis"]
     if f"{own}.".startswith(f"{version}."):
         return own

@@ -1,4 +1,4 @@
-"""The support table of the documentation, generated from the table of commands."""
+"""The table of supported commands in the documentation, generated from the command table."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _rows(specs: list[CommandSpec]) -> Iterator[str]:
 
 
 def support_table() -> str:
-    """Return the whole page in Markdown."""
+    """Return the page in Markdown."""
     parts = [_HEAD]
     for group, title in _TITLES.items():
         specs = [
