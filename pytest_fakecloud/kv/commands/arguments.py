@@ -1,4 +1,4 @@
-"""Parsers for arguments that several command groups share: counts, scan pages, timeouts."""
+"""Parsers for arguments that several command groups share: counts, scan options, timeouts."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from ..table.syntax import (
 )
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
-"""Default COUNT of a scan by dialect. The vendor returns a small collection in a single page."""
+"""Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
 
 
 MOST_REPETITIONS = 1_000_000
 """Maximum number of random members that a negative count may request (decided here).
 
 Redis would send members until memory runs out or the client disconnects. A test that requests more
-has a bug.
+than this maximum has a bug.
 """
 
 
 def parse_count(text: bytes) -> int:
-    """Parse a count that may be negative to allow repetitions.
+    """Parse a count, which may be negative to allow repetitions.
 
     The lowest 64-bit integer is rejected.
     """
@@ -46,7 +46,7 @@ def parse_count(text: bytes) -> int:
 
 
 def check_repetitions(count: int) -> None:
-    """Raise an error if a negative count requests more than `MOST_REPETITIONS` random members."""
+    """Raise an error if a negative count requests more than ``MOST_REPETITIONS`` random members."""
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
 
@@ -57,9 +57,9 @@ def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
 
 
 def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
-    """Return the slice from index ``first`` to ``last`` as start <= i < stop.
+    """Convert inclusive indexes to the start and stop of a Python slice.
 
-    Both bounds are within 0..length. Negative indexes count from the end.
+    Negative indexes count from the end. The results are between 0 and ``length``.
     """
     if first < 0:
         first = max(first + length, 0)
@@ -70,7 +70,9 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
 
 
 def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
-    """Return whether a word names the first of two ends; raise an error if it names neither."""
+    """Return whether a word is ``first``; raise a syntax error if it is neither ``first`` nor
+    ``last``.
+    """
     end = word.upper()
     if end not in (first, last):
         raise CommandError(errors.SYNTAX)
@@ -80,7 +82,7 @@ def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
 def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
     """Parse ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP, BLMPOP, and BZMPOP.
 
-    Return the keys, whether to pop from the first end, and the count.
+    Returns the keys, whether to pop from the first end, and the count.
     """
     end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if end >= len(args):
@@ -98,16 +100,15 @@ def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[byte
 
 
 def parse_cursor(text: bytes) -> int:
-    """Parse the cursor of a scan."""
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
 def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
     """Return whether a scan returns the whole collection in one page.
 
-    The vendor's pages contain exactly COUNT elements, like those of its SCAN. Redis splits hash
-    tables into pages, and returns a collection that is stored in one block of memory in full,
-    regardless of COUNT.
+    A page of the vendor's scans contains exactly COUNT elements. Redis splits hash tables into
+    pages, but returns a collection that is stored in a single block of memory in full, regardless
+    of COUNT.
     """
     if session.engine.dialect == "vendor":
         return not cursor and len(value) <= count
@@ -115,7 +116,9 @@ def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool
 
 
 def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
-    """Parse ``[MATCH pattern] [COUNT n]``; return the count and a function that matches elements."""
+    """Parse ``[MATCH pattern] [COUNT n]``; return the count and a function that tests an element,
+    or None.
+    """
     count, match = DEFAULT_PAGE[session.engine.dialect], None
     for at in range(0, len(args), 2):
         word = args[at].upper()
@@ -133,10 +136,7 @@ def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], boo
 
 
 def parse_timeout(session: Session, text: bytes) -> int:
-    """Parse a blocking command's timeout in seconds; return milliseconds.
-
-    0 means no timeout.
-    """
+    """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
     seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
     if isinstance(seconds, float):
         return _waiting_time(session, I64_MIN if seconds < 0 else I64_MAX + 1)
@@ -144,10 +144,7 @@ def parse_timeout(session: Session, text: bytes) -> int:
 
 
 def parse_block(session: Session, text: bytes) -> int:
-    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds.
-
-    0 means no timeout.
-    """
+    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds, or 0 for no timeout."""
     milliseconds = try_int(text)
     if milliseconds is None:
         raise CommandError(errors.TIMEOUT_NOT_INTEGER)
@@ -162,7 +159,7 @@ def _waiting_time(session: Session, milliseconds: int) -> int:
     if session.engine.table.knows["timeouts that overflow are out of range"]:
         raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
     # In earlier versions, a timeout above the highest 64-bit integer overflows and counts as
-    # negative, and a deadline above it is never reached.
+    # negative, while a deadline above it is never reached.
     if milliseconds > I64_MAX:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return 0
@@ -176,13 +173,13 @@ def try_or_wait(
     kind: type,
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
-    """Run a blocking command: return its reply, or `Blocked` or ``empty`` if there is no reply yet.
+    """Run a blocking command; return its reply or, if there is none yet, ``Blocked`` or ``empty``.
 
     ``attempt`` takes the keys to check, and returns None if there is nothing to reply yet.
     ``empty`` is the reply to a session that may not block.
 
-    As in Redis, the first attempt may raise WRONGTYPE, but a client that is already blocked keeps
-    waiting when a key is created with a type other than ``kind``. Any other error, e.g. about the
+    As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
+    waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
     destination of a move, ends the wait.
     """
     reply = attempt(keys)

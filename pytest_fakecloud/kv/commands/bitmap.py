@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _offset(session: Session, text: bytes, width: int = 0) -> int:
-    """Parse a bit offset; if ``width`` is given, ``#n`` means n times ``width`` bits."""
+    """Parse a bit offset. If ``width`` is given, ``#n`` means n times ``width`` bits."""
     counted = width > 0 and text.startswith(b"#")
     number = try_int(text[1:] if counted else text)
     if number is not None and counted:
@@ -72,7 +72,8 @@ def _in_bits(args: Args, at: int) -> bool:
 
 
 def _span(start: int, end: int, length: int) -> tuple[int, int]:
-    """Return the first and last position of a range; negative positions count from the end.
+    """Return the first and last position of a range, in which negative positions count from the
+    end.
 
     The range is empty if the first position is greater than the last.
     """
@@ -83,8 +84,8 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
 
 _BYTES_A_STEP = 200
 _BLOCK = 1 << 16
-"""Bytes that are converted to an integer at a time. Converting a huge value at once would use
-several times its memory.
+"""Number of bytes that are converted to an integer at a time. Converting a huge value as a whole
+would use several times its memory.
 """
 
 
@@ -97,7 +98,9 @@ def _count(value: String, start: int, end: int) -> int:
 
 
 def _first(value: String, bit: int, start: int, end: int) -> int | None:
-    """Return the first position of ``bit`` from ``start`` to ``end`` (inclusive), or None."""
+    """Return the position of the first bit equal to ``bit`` from ``start`` to ``end`` (inclusive),
+    or None.
+    """
     without = (b"\0" if bit else b"\xff") * _BLOCK
     for low in range(start & ~7, end + 1, _BLOCK * 8):
         if value[low >> 3 : (low >> 3) + _BLOCK] == without:
@@ -149,7 +152,7 @@ def bitcount(session: Session, args: Args) -> Reply:
 
 @command("BITPOS")
 def bitpos(session: Session, args: Args) -> Reply:
-    """Return the position of the first set or clear bit in a string, -1 if there is none."""
+    """Return the position of the first set or clear bit in a string, or -1 if there is none."""
     bit = parse_int(args[1])
     if bit not in (0, 1):
         raise CommandError(errors.BIT_ARGUMENT)
@@ -170,7 +173,7 @@ def bitpos(session: Session, args: Args) -> Reply:
     place = _first(value, bit, start, end)
     if place is not None:
         return place
-    # Redis treats the string as if zeros followed it, unless the command has an explicit end.
+    # Unless the command has an explicit end, Redis treats the string as if zeros followed it.
     return -1 if bit or len(args) > 3 else end + 1
 
 
@@ -302,7 +305,9 @@ def _read_field(value: String, operation: _Operation) -> int:
 
 
 def _fit(number: int, operation: _Operation) -> int | None:
-    """Return the number that the field stores for ``number``, or None if OVERFLOW FAIL rejects it."""
+    """Return the number to store for ``number`` after handling overflow, or None if FAIL rejects
+    it.
+    """
     width = operation.width
     low = -(1 << (width - 1)) if operation.signed else 0
     high = (1 << (width - operation.signed)) - 1
@@ -311,8 +316,8 @@ def _fit(number: int, operation: _Operation) -> int | None:
     if operation.overflow == b"FAIL":
         return None
     if operation.overflow == b"SAT":
-        # Redis computes the distance from the maximum in 64 bits. With SET, the distance of a very
-        # low number overflows, and Redis treats the number as too high.
+        # Redis computes the distance from the maximum in 64 bits. If SET stores a very low number,
+        # this distance overflows, and Redis treats the number as too high.
         beyond = operation.word == b"SET" and high - number >= 1 << 63
         return high if number > high or beyond else low
     number &= (1 << width) - 1

@@ -125,14 +125,12 @@ class _Search:
     by_distance: bool = False
 
     def take_radius(self, radius: bytes, unit: bytes) -> None:
-        """Parse a radius and its unit."""
         self.radius = parse_float(radius, errors.GEO_RADIUS)
         if self.radius < 0:
             raise CommandError(errors.GEO_RADIUS_NEGATIVE)
         self.unit = _unit(unit)
 
     def take_box(self, width: bytes, height: bytes, unit: bytes) -> None:
-        """Parse the width and height of a box and their unit."""
         self.box = (
             parse_float(width, errors.GEO_WIDTH),
             parse_float(height, errors.GEO_HEIGHT),
@@ -149,7 +147,6 @@ class _Search:
         self.centre = geohash.decode(score)
 
     def shape(self) -> Shape:
-        """Return the search area."""
         assert self.centre is not None
         if self.box is not None:
             return Shape(*self.centre, self.unit, None, *self.box)
@@ -162,7 +159,7 @@ _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
 def _read_common(search: _Search, args: Args, at: int) -> int:
     """Parse an option that all search commands share, and return the position after it.
 
-    Return ``at`` if the word is not such an option.
+    Returns ``at`` if the word is another option.
     """
     word = args[at].upper()
     if word in _WITH:
@@ -247,7 +244,7 @@ class _Hit:
 
 
 def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    """Return the members inside the search area in the order of the reply."""
+    """Return the members inside the search area, in the order of the reply."""
     shape = search.shape()
     limit = search.count if search.any else 0
     hits: list[_Hit] = []
@@ -263,7 +260,7 @@ def _find(members: SortedSet, search: _Search) -> list[_Hit]:
                 break
         if limit and len(hits) >= limit:
             break
-    # COUNT without ANY returns the closest members, so the members must be sorted.
+    # COUNT without ANY returns the closest members, so sort the members by distance.
     order = search.order or ("ASC" if search.count and not search.any else None)
     if order is not None:
         hits.sort(key=lambda hit: hit.metres, reverse=order == "DESC")
@@ -349,7 +346,7 @@ def geosearch(session: Session, args: Args) -> Reply:
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
-    """Store the members inside a circle or a box in a key and return how many there are."""
+    """Store the members inside a circle or a box in a key and return their number."""
     members = session.db.get(args[1], SortedSet)
     search = _Search("GEOSEARCHSTORE", target=args[0])
     _read_search_words(search, members, args, 2, storing=True)

@@ -1,6 +1,4 @@
-"""HyperLogLog commands. A HyperLogLog is a string from which the number of distinct elements is
-estimated.
-"""
+"""HyperLogLog commands, which estimate the number of distinct elements added to a string."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ def _find(session: Session, key: bytes) -> bytes | None:
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:
-    # Store the value as a bytearray, because OBJECT ENCODING reports `raw` for a string that was
-    # changed in place.
+    # Store a bytearray, because OBJECT ENCODING reports `raw` for a string that was changed in
+    # place.
     session.db.set(key, bytearray(value), keep_ttl=True)
 
 

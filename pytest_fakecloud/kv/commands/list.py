@@ -127,7 +127,7 @@ def lrange(session: Session, args: Args) -> Reply:
 
 @command("LPOS")
 def lpos(session: Session, args: Args) -> Reply:
-    """Return the index of a matching element in a list, or the indexes of several."""
+    """Return the index of an element equal to a value, or the indexes of several such elements."""
     rank, count, maxlen = _lpos_words(session, args)
     items = session.db.get(args[0], QuickList)
     if items is None:
@@ -241,7 +241,7 @@ def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -
 
 @command("LMPOP")
 def lmpop(session: Session, args: Args) -> Reply:
-    """Remove and return elements of the first of several lists that is not empty."""
+    """Remove and return elements of the first non-empty list."""
     keys, left, count = parse_pop(args, 0, b"LEFT", b"RIGHT")
     found = _pop_first(session, keys, count, left=left)
     return NIL_ARRAY if found is None else found
@@ -296,19 +296,19 @@ def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:
 
 @command("BLPOP")
 def blpop(session: Session, args: Args) -> Reply:
-    """Remove and return the first element of the first non-empty list, or block until there is one."""
+    """Remove and return the head of the first non-empty list, or block until a list has an element."""
     return _blocking_pop(session, args, left=True)
 
 
 @command("BRPOP")
 def brpop(session: Session, args: Args) -> Reply:
-    """Remove and return the last element of the first non-empty list, or block until there is one."""
+    """Remove and return the tail of the first non-empty list, or block until a list has an element."""
     return _blocking_pop(session, args, left=False)
 
 
 @command("BLMPOP")
 def blmpop(session: Session, args: Args) -> Reply:
-    """Remove and return elements of the first non-empty list, or block until there is one."""
+    """Remove and return elements of the first non-empty list, or block until a list has an element."""
     timeout_ms = parse_timeout(session, args[0])
     keys, left, count = parse_pop(args, 1, b"LEFT", b"RIGHT")
     return try_or_wait(
@@ -344,5 +344,7 @@ def blmove(session: Session, args: Args) -> Reply:
 
 @command("BRPOPLPUSH")
 def brpoplpush(session: Session, args: Args) -> Reply:
-    """Move the last element of a list to the head of another, or block until there is one."""
+    """Move the last element of a list to the head of another, or block until the list has an
+    element.
+    """
     return _blocking_move(session, args, from_left=False, to_left=True, timeout=args[2])

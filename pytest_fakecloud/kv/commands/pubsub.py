@@ -1,4 +1,4 @@
-"""Pub/Sub commands: PUBLISH, the SUBSCRIBE family, PUBSUB."""
+"""Pub/Sub commands: PUBLISH, the SUBSCRIBE family, and PUBSUB."""
 
 from __future__ import annotations
 

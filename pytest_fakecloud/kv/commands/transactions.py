@@ -16,10 +16,10 @@ __all__: list[str] = []
 def multi(session: Session, args: Args) -> Reply:
     """Start a transaction, which queues the commands that follow.
 
-    Over REST, each request is a session, so a transaction must be in a single pipeline. The
-    specification lists MULTI and EXEC as supported. A single MULTI returns OK, and its transaction
-    ends with the request; a single EXEC returns the same error as on a new connection (decided
-    here).
+    Over REST, each request is a session of its own, so a transaction must be in a single pipeline.
+    The specification lists MULTI and EXEC as supported. In separate requests, MULTI returns OK, but
+    its transaction ends with the request, and EXEC returns the same error as on a new connection
+    (decided here).
     """
     if session.queue is not None:
         raise CommandError(errors.NESTED_MULTI)
@@ -82,7 +82,7 @@ def _permit(session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
 
 @command("WATCH")
 def watch(session: Session, args: Args) -> Reply:
-    """Watch keys, so that the next EXEC fails if one of them changes before it."""
+    """Watch keys, so that the next EXEC fails if one of them has changed since."""
     if session.queue is not None:
         raise CommandError(errors.WATCH_INSIDE_MULTI)
     for key in args:

@@ -1,4 +1,4 @@
-"""Hash commands: reading and changing fields, and expiry of fields."""
+"""Hash commands, which read and change fields and their expiry."""
 
 from . import expiry, fields
 

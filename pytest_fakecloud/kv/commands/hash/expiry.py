@@ -1,4 +1,4 @@
-"""Commands for the expiry of hash fields: the HEXPIRE family, HGETEX, HSETEX, HGETDEL."""
+"""Commands for the expiry of hash fields: the HEXPIRE family, HGETEX, HSETEX and HGETDEL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ __all__: list[str] = []
 
 
 def _fields(args: Args, at: int, each: int = 1) -> Args:
-    """Return the fields after ``FIELDS count`` at ``args[at]``, which must be the last arguments."""
+    """Return the arguments after ``FIELDS count``, which starts at ``args[at]``.
+
+    Raises an error unless there are ``count`` times ``each`` arguments.
+    """
     if at + 1 >= len(args) or args[at].upper() != b"FIELDS":
         raise CommandError(errors.NUMFIELDS)
     count = parse_int(args[at + 1])
@@ -164,7 +167,7 @@ def hpttl(session: Session, args: Args) -> Reply:
 def hexpiretime(session: Session, args: Args) -> Reply:
     """Return the Unix time in seconds at which hash fields expire.
 
-    The vendor rounds down (seen in the official clients' tests); Redis rounds to the nearest
+    The vendor rounds down, as tests of the official clients show; Redis rounds to the nearest
     second.
     """
     half = 0 if session.engine.dialect == "vendor" else 500
@@ -202,7 +205,7 @@ Lifetime = tuple[bytes, bytes] | None
 
 
 def _words(words: Args, flags: frozenset[bytes], keep: bytes) -> tuple[set[bytes], Lifetime]:
-    """Parse the words before FIELDS: flags, and either one expiry option or the option ``keep``."""
+    """Parse the options before FIELDS: flags, and either an expiry or the word ``keep``."""
     found: set[bytes] = set()
     lifetime: Lifetime = None
     at = 0

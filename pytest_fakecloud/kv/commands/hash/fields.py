@@ -67,7 +67,7 @@ def hget(session: Session, args: Args) -> Reply:
 
 @command("HMGET")
 def hmget(session: Session, args: Args) -> Reply:
-    """Return the values of several hash fields, nil for each that does not exist."""
+    """Return the values of several hash fields; nil for each field that does not exist."""
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [None] * (len(args) - 1)
@@ -159,7 +159,7 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
 
 
 # Maximum number of random fields for a negative count. Redis would send any number of fields, but a
-# test that requests more has a bug.
+# test that requests more than this has a bug.
 _MOST_RANDOM = 10_000_000
 
 

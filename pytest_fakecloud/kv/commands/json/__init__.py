@@ -1,4 +1,4 @@
-"""JSON commands, which read, change, and describe the values that match a path."""
+"""JSON commands, which read, change and describe the values at a path of a document."""
 
 from . import about, change, documents
 

@@ -25,7 +25,7 @@ __all__: list[str] = []
 
 @command("JSON.TYPE")
 def json_type(session: Session, args: Args) -> Reply:
-    """Return the type of the values at a path."""
+    """Return the types of the values at a path."""
     path = optional_path(session, args, "json.type")
     document = document_of(session, args[0])
     found: Reply = None
@@ -38,14 +38,14 @@ def json_type(session: Session, args: Args) -> Reply:
 
 @command("JSON.STRLEN")
 def json_strlen(session: Session, args: Args) -> Reply:
-    """Return the length in bytes of the strings at a path."""
+    """Return the lengths in bytes of the strings at a path."""
     path = optional_path(session, args, "json.strlen")
     return read(session, args[0], path, "string", of_kind(str, lambda text: len(text.encode())))
 
 
 @command("JSON.ARRLEN")
 def json_arrlen(session: Session, args: Args) -> Reply:
-    """Return the length of the arrays at a path."""
+    """Return the lengths of the arrays at a path."""
     return read(
         session, args[0], optional_path(session, args, "json.arrlen"), "array", of_kind(list, len)
     )
@@ -53,7 +53,7 @@ def json_arrlen(session: Session, args: Args) -> Reply:
 
 @command("JSON.OBJLEN")
 def json_objlen(session: Session, args: Args) -> Reply:
-    """Return the number of members of the objects at a path.
+    """Return the number of members of each object at a path.
 
     In RedisJSON, a legacy path without a match is not an error.
     """
@@ -93,7 +93,7 @@ def json_resp(session: Session, args: Args) -> Reply:
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
-    """Return a value as nested arrays.
+    """Convert a value to nested arrays.
 
     A fractional number becomes a double if ``doubles`` is true, otherwise a string.
     """
@@ -116,9 +116,9 @@ def _resp(value: Any, doubles: bool) -> Reply:
 
 @command("JSON.DEBUG MEMORY")
 def json_debug_memory(session: Session, args: Args) -> Reply:
-    """Return the approximate size in bytes of the values at a path.
+    """Return the approximate size in bytes of each value at a path.
 
-    Decided here: the length of the JSON string, plus 8 bytes for each value.
+    The size is the length of the value as JSON, plus 8 bytes (decided here).
     """
     path = optional_path(session, args, "json.debug|memory")
     document = document_of(session, args[0])

@@ -121,7 +121,7 @@ def _growing(session: Session, key: bytes, path: Path, values: list[Any]) -> Non
 
 @command("JSON.ARRAPPEND")
 def json_arrappend(session: Session, args: Args) -> Reply:
-    """Append values to the arrays at a path and return their new lengths."""
+    """Append values to the arrays at a path and return the new lengths."""
     path, values = read_path(session, args[1]), [read_value(text) for text in args[2:]]
     _growing(session, args[0], path, values)
 
@@ -134,7 +134,7 @@ def json_arrappend(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRINSERT")
 def json_arrinsert(session: Session, args: Args) -> Reply:
-    """Insert values before an index of the arrays at a path and return their new lengths."""
+    """Insert values before an index of the arrays at a path and return the new lengths."""
     path, index, values = (
         read_path(session, args[1]),
         parse_int(args[2]),
@@ -156,7 +156,9 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRINDEX")
 def json_arrindex(session: Session, args: Args) -> Reply:
-    """Return the first index of a value in the arrays at a path, -1 if it is not found."""
+    """Return the first index of a value in each array at a path, or -1 if the array does not
+    contain it.
+    """
     if len(args) > 5:
         raise CommandError(wrong_arity("json.arrindex"))
     path, wanted = read_path(session, args[1]), read_value(args[2])
@@ -177,7 +179,7 @@ def json_arrindex(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRPOP")
 def json_arrpop(session: Session, args: Args) -> Reply:
-    """Remove and return an element of the arrays at a path, the last one by default."""
+    """Remove and return an element of each array at a path, by default the last one."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.arrpop"))
     path = read_path(session, args[1] if len(args) > 1 else DOT)
@@ -195,7 +197,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRTRIM")
 def json_arrtrim(session: Session, args: Args) -> Reply:
-    """Trim the arrays at a path to an inclusive range of indexes and return their new lengths."""
+    """Trim the arrays at a path to an inclusive range of indexes and return the new lengths."""
     path, start, stop = read_path(session, args[1]), parse_int(args[2]), parse_int(args[3])
 
     def trim(array: list[Any]) -> int:

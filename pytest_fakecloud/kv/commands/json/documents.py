@@ -1,4 +1,4 @@
-"""JSON commands that set, read, merge, and delete documents and parts of them."""
+"""JSON commands that set, get, merge and delete documents and parts of documents."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _BYTES_A_STEP = 4
 def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
     """Set the value at a path; return whether anything was set.
 
-    If only the last member of the path is missing, it is created in every object that matches the
-    parent path. If the parent is missing too, an error is raised.
+    If only the last member of the path is missing, the member is added to every object that matches
+    the rest of the path. If no object matches, an error is raised.
     """
     matches = outermost(find(path, document.root))
     if matches:
@@ -191,7 +191,7 @@ def _picked(path: Path, root: Any, legacy: bool) -> Any:
 
 @command("JSON.MGET")
 def json_mget(session: Session, args: Args) -> Reply:
-    """Return the values at a path in several documents as JSON, nil for each missing document."""
+    """Return the values at a path in several documents as JSON; nil for each missing document."""
     path = read_path(session, args[-1])
     replies: list[Reply] = []
     for key in args[:-1]:
@@ -204,8 +204,8 @@ def json_mget(session: Session, args: Args) -> Reply:
         if matches or not path.legacy:
             found = matches[0].value if path.legacy else [match.value for match in matches]
             text = write_json(found)
-            # Charge the budget, because a command can request the same large document thousands of
-            # times.
+            # Charge the budget, because one command can request the same large document thousands
+            # of times.
             spend(len(text) // _BYTES_A_STEP)
         replies.append(text)
     return replies
@@ -215,12 +215,12 @@ def json_mget(session: Session, args: Args) -> Reply:
 
 
 def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Location]) -> int:
-    """Remove the matches; return how many were removed, not counting those inside another match."""
+    """Remove the matches; return their number, not counting matches inside another match."""
     outer = outermost(matches)
     if outer and not outer[0].parts:
         session.db.delete(key)
         return 1
-    # Remove elements of an array from the end, so that the remaining indexes stay valid.
+    # Remove the last elements of an array first, so that the other indexes stay valid.
     indexes = [match for match in outer if isinstance(match.parts[-1], int)]
     names = [match for match in outer if isinstance(match.parts[-1], str)]
     holders = [(parent_of(document, match), match.parts[-1]) for match in names]
@@ -236,7 +236,7 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
 
 @command("JSON.DEL", "JSON.FORGET")
 def json_del(session: Session, args: Args) -> Reply:
-    """Delete the values at a path, or the whole document, and return how many were deleted."""
+    """Delete the values at a path, or the whole document, and return the number of deleted values."""
     if len(args) > 2:
         raise CommandError(wrong_arity("json.del"))
     path = read_path(session, args[1] if len(args) > 1 else DOT)
@@ -248,16 +248,15 @@ def json_del(session: Session, args: Args) -> Reply:
 
 @command("JSON.CLEAR")
 def json_clear(session: Session, args: Args) -> Reply:
-    """Empty the arrays and objects at a path, set numbers to 0, and return how many changed."""
+    """Empty the arrays and objects at a path, set numbers to 0, and return the number of changes."""
     if len(args) > 2:
         raise CommandError(wrong_arity("json.clear"))
     path = read_path(session, args[1] if len(args) > 1 else DOT)
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
-    for (
-        match
-    ) in deepest_first:  # clearing a parent first would remove its children without counting them
+    # Clearing a parent first would remove its children without counting them.
+    for match in deepest_first:
         value = match.value
         if value.__class__ in (dict, list) and value:
             value.clear()

@@ -1,10 +1,10 @@
-"""Functions that the JSON commands share, which parse arguments and apply an operation to every
-match.
+"""Functions that the JSON commands share: parsers for arguments, and operations on every match.
 
-With a ``$`` path, a reply has one item per match, which is nil if the match has the wrong type.
+With a ``$`` path, a reply has one item per match; the item is nil if the match has the wrong type.
 With a legacy path, the reply is the result for the first match, and a path without a match is an
-error. If the key is missing, a read with a legacy path returns nil, and everything else is an
-error, as in RedisJSON (decided here where the vendor's client tests do not show it).
+error. If the key is missing, a read with a legacy path returns nil, and every other command raises
+an error. All this is as in RedisJSON (decided here where the tests of the vendor's clients do not
+show it).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _MOST_LEVELS = 2 * DEEPEST
 DOT = b"."
 
 ABSENT = object()
-"""Returned by an operation that does not apply to the type of a match."""
+"""Result of an operation that does not apply to the type of a match."""
 
 
 # -- reading arguments ---------------------------------------------------------------------------
 
 
 def read_path(session: Session, text: bytes) -> Path:
-    """Parse a path that a client sent; raise `CommandError` if it is invalid."""
+    """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
     from ...values.json_path import PathError, compile_path  # slow to import, rarely needed
 
     try:
@@ -56,7 +56,7 @@ def read_path(session: Session, text: bytes) -> Path:
 
 
 def find(path: Path, root: Any) -> list[Location]:
-    """Return the matches of a path; raise `CommandError` if the path cannot be followed."""
+    """Return the matches of a path; raise ``CommandError`` if the path does not fit the document."""
     from ...values.json_path import PathError
 
     try:
@@ -66,7 +66,7 @@ def find(path: Path, root: Any) -> list[Location]:
 
 
 def read_value(text: bytes) -> Any:
-    """Parse a JSON value that a client sent; raise `CommandError` if it is invalid."""
+    """Parse a JSON value that a client sent; raise ``CommandError`` if it is invalid."""
     try:
         return parse_json(text)
     except JsonError as error:
@@ -74,12 +74,14 @@ def read_value(text: bytes) -> Any:
 
 
 def document_of(session: Session, key: bytes) -> JsonValue | None:
-    """Return the document of a key, or None; raise WRONGTYPE for another type."""
+    """Return the JSON document of a key, or None; raise WRONGTYPE for another type."""
     return session.db.get(key, JsonValue)
 
 
 def existing(session: Session, key: bytes) -> JsonValue:
-    """Return the document of a key; raise an error if the key does not exist."""
+    """Return the JSON document of a key; raise an error if the key does not exist or has another
+    type.
+    """
     document = session.db.get(key, JsonValue)
     if document is None:
         raise CommandError(NO_KEY)
@@ -87,7 +89,7 @@ def existing(session: Session, key: bytes) -> JsonValue:
 
 
 def no_path(path: Path) -> CommandError:
-    """Return the error for a path that has no match."""
+    """Return the error for a path without a match."""
     return CommandError(one_line(b"ERR Path '" + path.text.encode() + b"' does not exist"))
 
 
@@ -110,10 +112,11 @@ def reply_for(
     *,
     of_last: bool = False,
 ) -> Reply:
-    """Return the results of an operation on the matches, in the form that the path requires.
+    """Return the results of an operation on the matches, in the form that the kind of path
+    requires.
 
-    For a legacy path, return a single result: that of the first match or, with ``of_last``, that of
-    the last match that has the right type.
+    For a legacy path, that is a single result: of the first match or, with ``of_last``, of the last
+    match of the right type.
     """
     if of_last and path.legacy and matches:
         answers = [operation(match.value) for match in matches]
@@ -142,7 +145,7 @@ def reply_for(
 def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
     """Return the reply of an operation that reads the matches in a document.
 
-    If the key does not exist, return nil for a legacy path, and raise an error otherwise.
+    If the key does not exist, return nil for a legacy path, and raise an error for a ``$`` path.
     """
     document = document_of(session, key)
     if document is None:
@@ -153,7 +156,7 @@ def read(session: Session, key: bytes, path: Path, expected: str, operation: Ope
 
 
 def change(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """Apply an operation that changes the matched arrays or objects in place; return its reply."""
+    """Return the reply of an operation that changes the matched arrays or objects in place."""
     document = existing(session, key)
     # For a legacy path, RedisJSON returns the result of the last change.
     stock = session.engine.dialect == "redis"
@@ -164,7 +167,6 @@ def change(session: Session, key: bytes, path: Path, expected: str, operation: O
 
 
 def parent_of(document: JsonValue, match: Location) -> Any:
-    """Return the array or object that contains a match."""
     found = document.root
     for part in match.parts[:-1]:
         found = found[part]
@@ -181,7 +183,6 @@ def outermost(matches: list[Location]) -> list[Location]:
 
 
 def put(document: JsonValue, match: Location, value: Any) -> None:
-    """Replace the value of a match in a document."""
     if not match.parts:
         document.root = value
         return
@@ -191,9 +192,9 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 def replace(
     session: Session, key: bytes, path: Path, expected: str, operation: Operation
 ) -> tuple[list[Any], Path]:
-    """Replace the value of every match by the operation's result.
+    """Replace the value of every match with the result of the operation.
 
-    Return the results, among which `ABSENT` marks a match that was not replaced, and the path.
+    Returns the results and the path. The result is ``ABSENT`` for a match that was not replaced.
     """
     document = existing(session, key)
     matches = find(path, document.root)
@@ -210,18 +211,22 @@ def replace(
 
 
 def of_kind(kind: type, operation: Operation) -> Operation:
-    """Return an operation that applies to values of one type and returns `ABSENT` for all others."""
+    """Return an operation that is applied to values of one type and returns ``ABSENT`` for all
+    others.
+    """
     return lambda value: operation(value) if value.__class__ is kind else ABSENT
 
 
 def check_depth(levels: int, value: Any) -> None:
-    """Raise an error if a value at a depth of ``levels`` would nest the document too deeply."""
+    """Raise an error if ``value``, placed at a depth of ``levels``, would nest the document too
+    deeply.
+    """
     if levels + depth(value) > _MOST_LEVELS:
         raise CommandError(TOO_DEEP)
 
 
 def optional_path(session: Session, args: Args, name: str) -> Path:
-    """Return the path argument of a command that takes only a key and a path; the root by default."""
+    """Return the path argument of a command that takes only a key and a path; by default the root."""
     if len(args) > 2:
         raise CommandError(wrong_arity(name))
     return read_path(session, args[1] if len(args) > 1 else DOT)

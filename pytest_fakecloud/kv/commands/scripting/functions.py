@@ -1,4 +1,4 @@
-"""FUNCTION and FCALL: manage function libraries and call their functions."""
+"""FUNCTION and FCALL, which manage function libraries and call their functions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def function_flush(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION LIST")
 def function_list(session: Session, args: Args) -> Reply:
-    """Return the function libraries and their functions, in the order in which they were loaded."""
+    """Return the function libraries with their functions, in the order in which they were loaded."""
     pattern, with_code = None, False
     at = 0
     while at < len(args):
@@ -116,7 +116,7 @@ def _shown(library: Library, with_code: bool) -> Map:
 
 @command("FUNCTION STATS")
 def function_stats(session: Session, args: Args) -> Reply:
-    """Return the running function, if any, and the number of libraries and functions."""
+    """Return the running function, if any, and the numbers of libraries and functions."""
     scripting = session.engine.scripting
     run = scripting.running
     running = None
@@ -140,7 +140,7 @@ def function_dump(session: Session, args: Args) -> Reply:
 
 @command("FUNCTION RESTORE")
 def function_restore(session: Session, args: Args) -> Reply:
-    """Load the function libraries in a FUNCTION DUMP payload, all of them or none."""
+    """Load the function libraries of a FUNCTION DUMP payload, either all of them or none."""
     if len(args) > 2:
         raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
     policy = args[1].upper() if len(args) == 2 else b"APPEND"

@@ -1,4 +1,4 @@
-"""EVAL and related commands, and the script cache."""
+"""EVAL and related commands, and the commands of the script cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def keys_and_arguments(args: Args, error: bytes | None = None) -> tuple[list[bytes], list[bytes]]:
-    """Return the keys, whose number is ``args[1]``, and the arguments that follow them."""
+    """Return the keys, whose number is in ``args[1]``, and the arguments after the keys."""
     count = parse_int(args[1]) if error is None else parse_int(args[1], error=error)
     if count > len(args) - 2:
         raise CommandError(errors.KEYS_TOO_MANY)
@@ -73,7 +73,7 @@ def script_load(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT EXISTS")
 def script_exists(session: Session, args: Args) -> Reply:
-    """Return for each SHA-1 digest whether the script is in the script cache."""
+    """Return for each SHA-1 digest whether the cache contains the script."""
     scripts = session.engine.scripting.scripts
     return [int(sha.lower() in scripts) for sha in args]
 
@@ -105,7 +105,7 @@ def script_kill(session: Session, args: Args) -> Reply:
 
 @command("SCRIPT DEBUG")
 def script_debug(session: Session, args: Args) -> Reply:
-    """Set the debug mode of scripts; has no effect, because there is no debugger."""
+    """Set the debug mode of scripts. It has no effect, because there is no debugger."""
     if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
         raise CommandError(errors.SCRIPT_DEBUG_MODE)
     return OK

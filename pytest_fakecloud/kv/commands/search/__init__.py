@@ -1,4 +1,4 @@
-"""Search commands: indexes, their aliases, and searches."""
+"""Search commands, which manage indexes and aliases and search the indexes."""
 
 from . import definitions, searches
 

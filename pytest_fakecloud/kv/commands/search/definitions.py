@@ -1,4 +1,4 @@
-"""Commands that create, describe, remove, and list indexes and aliases."""
+"""Commands that create, describe, remove and list search indexes and their aliases."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ __all__: list[str] = []
 
 @command("SEARCH.CREATE")
 def search_create(session: Session, args: Args) -> Reply:
-    """Create an index of the keys with the given prefixes.
+    """Create an index of the keys with the given prefixes, including existing keys.
 
-    Existing keys are scanned. Returns 1, or, with EXISTSOK, 0 if an index with the same definition
-    exists.
+    Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
     """
     with as_command_errors():
         definition, flags = _read_definition(Words(args, 1))
@@ -99,7 +98,7 @@ def _read_field(words: Words) -> FieldSpec:
 def search_drop(session: Session, args: Args) -> Reply:
     """Remove an index; its keys and aliases remain.
 
-    An alias is not resolved. Returns 0 if the index does not exist.
+    The name must not be an alias. Returns 0 if the index does not exist.
     """
     indexes = indexes_of(session)
     return int(args[0] in indexes.named and session.db.delete(args[0], ""))
@@ -122,10 +121,10 @@ def search_reindex(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.DESCRIBE")
 def search_describe(session: Session, args: Args) -> Reply:
-    """Return the name, type, prefixes, and schema of an index.
+    """Return the name, type, prefixes and schema of an index.
 
-    Returns nil if the index does not exist. The name is that of the index, even if the command
-    names an alias.
+    Returns nil if the index does not exist. The name in the reply is that of the index, even if the
+    command names an alias.
     """
     found = indexes_of(session).find(args[0])
     if found is None:
@@ -147,7 +146,7 @@ def search_describe(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.WAITINDEXING")
 def search_waitindexing(session: Session, args: Args) -> Reply:
-    """Make all changes so far searchable.
+    """Make all pending changes searchable.
 
     Returns 0 if the index does not exist.
     """
@@ -187,9 +186,9 @@ def search_listindexes(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.ALIASADD")
 def search_aliasadd(session: Session, args: Args) -> Reply:
-    """Create an alias for an index, or point an existing alias to another index.
+    """Create an alias for an index, or make an existing alias refer to another index.
 
-    The index need not exist. Returns 1 for a new alias, else 2.
+    The index need not exist. Returns 1 for a new alias and 2 for an existing one.
     """
     aliases = indexes_of(session).aliases
     is_new = args[0] not in aliases
@@ -199,16 +198,13 @@ def search_aliasadd(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.ALIASDEL")
 def search_aliasdel(session: Session, args: Args) -> Reply:
-    """Remove an alias.
-
-    Returns whether the alias existed.
-    """
+    """Remove an alias and return whether it existed."""
     return int(indexes_of(session).aliases.pop(args[0], None) is not None)
 
 
 @command("SEARCH.LISTALIASES")
 def search_listaliases(session: Session, args: Args) -> Reply:
-    """Return all aliases with the indexes to which they point."""
+    """Return all aliases with the names of the indexes to which they refer."""
     return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
 
 

@@ -1,4 +1,4 @@
-"""Functions that the search commands share, which read arguments and convert errors."""
+"""Functions that the search commands share: a parser for arguments, and the conversion of errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def as_command_errors() -> Iterator[None]:
-    """Return a context manager that converts a `SearchError` to a `CommandError`."""
+    """Context manager that converts a ``SearchError`` to a ``CommandError``."""
     try:
         yield
     except SearchError as error:
@@ -26,11 +26,11 @@ def as_command_errors() -> Iterator[None]:
 
 
 def indexes_of(session: Session) -> Indexes:
-    """Return the database's indexes, which are updated with all changes from then on."""
+    """Return the search indexes of the database; from the first call on, they follow all changes."""
     keyspace = session.db
     if not isinstance(keyspace.indexes, Indexes):
         keyspace.indexes = indexes = Indexes(*session.engine.search_delay)
-        # The database may already contain indexes, which were moved here from another database.
+        # The database may already contain indexes that were moved here from another database.
         indexes.adopt(keyspace.values)
         session.engine.changes.follow()
         return indexes
@@ -38,7 +38,10 @@ def indexes_of(session: Session) -> Indexes:
 
 
 class Words:
-    """The arguments of a command, read from left to right."""
+    """Reads the arguments of a command from left to right.
+
+    ``what`` names an argument in error messages.
+    """
 
     def __init__(self, args: Args, at: int) -> None:
         self._args = args
@@ -48,7 +51,7 @@ class Words:
         return self._at < len(self._args)
 
     def peek(self) -> str:
-        """Return the next argument in upper case without consuming it; empty at the end."""
+        """Return the next argument in upper case without consuming it; an empty string at the end."""
         return text(self._args[self._at]).upper() if self else ""
 
     def take(self, what: str) -> str:
@@ -72,7 +75,7 @@ class Words:
         return word
 
     def number(self, what: str) -> int:
-        """Return the next argument, which must be a non-negative integer."""
+        """Return the next argument as an integer; raise an error unless it is one and not negative."""
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:
@@ -80,7 +83,7 @@ class Words:
         return value
 
     def counted(self, what: str) -> list[str]:
-        """Read a count and return that many of the following arguments."""
+        """Read a count, and return that many further arguments."""
         count = self.number(f"the count of {what}")
         if count > len(self._args) - self._at:
             raise SearchError(f"syntax error: {count} {what} announced, but fewer follow")
@@ -88,8 +91,5 @@ class Words:
 
 
 def text(word: bytes) -> str:
-    """Decode an argument as UTF-8, with surrogates for invalid bytes.
-
-    The surrogates can be encoded back.
-    """
+    """Decode an argument as UTF-8. Invalid bytes become surrogates, which can be encoded again."""
     return word.decode("utf-8", "surrogateescape")

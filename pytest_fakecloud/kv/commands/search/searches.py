@@ -1,4 +1,4 @@
-"""Commands that search an index: SEARCH.QUERY, SEARCH.COUNT, SEARCH.AGGREGATE."""
+"""Commands that search an index: SEARCH.QUERY, SEARCH.COUNT and SEARCH.AGGREGATE."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__: list[str] = []
 
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
-"""The vendor's error message. It says "less than", although 1000 is accepted."""
+"""The vendor's error message, which says "less than" although 1000 is accepted."""
 
 
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
-    """Return the key, score, and content of each document that matches a filter.
+    """Return the key, score and content of each document that matches a filter.
 
-    A score is returned as a string.
+    Scores are returned as strings.
     """
     with as_command_errors():
         found = _find(session, args[0])
@@ -50,7 +50,7 @@ def search_query(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
-    """Return the number of documents that match a filter, -1 if the index does not exist."""
+    """Return the number of documents that match a filter, or -1 if the index does not exist."""
     with as_command_errors():
         found = _find(session, args[0])
         if found is None:
@@ -62,7 +62,7 @@ def search_count(session: Session, args: Args) -> Reply:
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
-    """Return aggregations of the matching documents by alias, nil if the index does not exist."""
+    """Return aggregations of the matching documents by alias, or nil if the index does not exist."""
     with as_command_errors():
         found = _find(session, args[0])
         if found is None:
@@ -107,7 +107,9 @@ def _shown(hit: Hit) -> Reply:
 
 
 def _single(score: float) -> bytes | None:
-    """Return a relevance like the vendor: the shortest string for the same 32-bit float."""
+    """Format a relevance as the vendor does: as the shortest string that yields the same 32-bit
+    float.
+    """
     try:
         kept = struct.unpack("<f", struct.pack("<f", score))[0]
     except OverflowError:

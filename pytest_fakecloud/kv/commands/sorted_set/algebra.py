@@ -42,9 +42,10 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
 
 @dataclass(slots=True)
 class _Source:
-    """An input of a set operation with its weight.
+    """An input of a set operation, and its weight.
 
-    The value is a sorted set, a set (every member has the score 1), or None if the key is missing.
+    ``value`` is a sorted set, a set (whose members all have the score 1), or None if the key is
+    missing.
     """
 
     value: SortedSet | SetValue | None
@@ -54,19 +55,18 @@ class _Source:
         return 0 if self.value is None else len(self.value)
 
     def items(self) -> Iterable[tuple[bytes, float]]:
-        """Iterate over the members and scores in the order of the value."""
+        """Iterate over pairs of a member and its score, in the order of the value."""
         if isinstance(self.value, SortedSet):
             return ((member, score) for score, member in self.value)
         return ((member, 1.0) for member in self.value or ())
 
     def score(self, member: bytes) -> float | None:
-        """Return the score of a member, or None."""
         if isinstance(self.value, SortedSet):
             return self.value.score(member)
         return 1.0 if self.value is not None and member in self.value else None
 
     def weighted(self, score: float) -> float:
-        """Return a score times the weight; zero times infinity is zero."""
+        """Return a score times the weight, where zero times infinity is zero."""
         product = self.weight * score
         return 0.0 if math.isnan(product) else product
 
@@ -129,8 +129,7 @@ def _parse(
 
 def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
-    # Process the inputs from the smallest to the largest, as Redis does, because the sums of floats
-    # depend on the order.
+    # Process the smallest input first, as Redis does: the sum of floats depends on the order.
     for source in sorted(request.sources, key=len):
         spend(4 * len(source))
         for member, score in source.items():

@@ -30,9 +30,9 @@ from .ranges import (
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
-    """Return members as a reply in the given order.
+    """Return a reply that lists members in the given order.
 
-    With ``scores``, members and scores alternate in a flat list; in RESP3 they are pairs.
+    With ``scores``, members and scores alternate in RESP2; RESP3 has an array of pairs.
     """
     if not scores:
         return [member for _, member in items]
@@ -45,13 +45,13 @@ def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> R
 
 
 def shown(session: Session, score: float | None) -> float | None:
-    """Return a score as the announced server version prints it."""
+    """Return a score in the form in which the reported server version prints it."""
     printed = session.engine.print_double
     return score if printed is None or score is None else printed(score)
 
 
 def store(session: Session, key: bytes, members: SortedSet) -> int:
-    """Store a result in a key, or delete the key if the result is empty; return its size."""
+    """Store a sorted set in a key, or delete the key if the set is empty; return the size."""
     if members:
         session.db.set(key, members.as_stored())
     else:
@@ -108,9 +108,11 @@ def add_scores(
     *,
     increment: bool = False,
 ) -> Reply:
-    """Add (score, member) pairs subject to NX, XX, GT, and LT; CH counts updates too.
+    """Add (score, member) pairs, as far as NX, XX, GT and LT allow; return the number of new
+    members.
 
-    With ``increment``, return the new score, or nil if a condition prevented the change.
+    CH also counts changed scores. With ``increment``, return the new score instead, or nil if a
+    condition prevented the change.
     """
     members = session.db.get(key, SortedSet)
     if members is None:
@@ -192,13 +194,13 @@ def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
 
 @command("ZRANK")
 def zrank(session: Session, args: Args) -> Reply:
-    """Return the rank of a member, ordered from the lowest score."""
+    """Return the rank of a member, counted from the lowest score."""
     return _rank(session, args, reverse=False)
 
 
 @command("ZREVRANK")
 def zrevrank(session: Session, args: Args) -> Reply:
-    """Return the rank of a member, ordered from the highest score."""
+    """Return the rank of a member, counted from the highest score."""
     return _rank(session, args, reverse=True)
 
 
@@ -227,13 +229,13 @@ def zrevrange(session: Session, args: Args) -> Reply:
 
 @command("ZRANGEBYSCORE")
 def zrangebyscore(session: Session, args: Args) -> Reply:
-    """Return members in a range of scores, lowest first."""
+    """Return members in a range of scores, lowest score first."""
     return _range(session, args, "score", False)
 
 
 @command("ZREVRANGEBYSCORE")
 def zrevrangebyscore(session: Session, args: Args) -> Reply:
-    """Return members in a range of scores, highest first."""
+    """Return members in a range of scores, highest score first."""
     return _range(session, args, "score", True)
 
 
@@ -278,7 +280,7 @@ def zlexcount(session: Session, args: Args) -> Reply:
 
 
 def _stored_text(score: float) -> bytes:
-    """Format a score as it is stored in a listpack of Redis 7.0: as an integer, or with 17 digits."""
+    """Format a score as Redis 7.0 stores it in a listpack: as an integer or with 17 digits."""
     if abs(score) <= 2**62 and score == int(score):
         return b"%d" % score
     return b"%.17g" % score
@@ -302,7 +304,8 @@ def zscan(session: Session, args: Args) -> Reply:
     page: list[bytes] = []
     for score, member in found:
         if match is None or match(member):
-            # Unlike in all other replies, every version prints skiplist scores with 17 digits here.
+            # In this reply, unlike all others, every version prints the scores of a skiplist with
+            # 17 digits.
             page += (member, print_small(score) if small else b"%.17g" % score)
     return [b"%d" % following, page]
 

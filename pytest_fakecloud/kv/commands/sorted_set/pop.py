@@ -1,4 +1,4 @@
-"""Sorted set commands that pop members, with or without blocking, or return random members."""
+"""Sorted set commands that pop members, blocking or not, or return random members."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _pop_pairs(session: Session, keys: list[bytes], count: int, *, lowest: bool)
 
 @command("ZMPOP")
 def zmpop(session: Session, args: Args) -> Reply:
-    """Remove and return members of the first sorted set that is not empty."""
+    """Remove and return members of the first non-empty sorted set."""
     keys, lowest, count = parse_pop(args, 0, b"MIN", b"MAX")
     found = _pop_pairs(session, keys, count, lowest=lowest)
     return NIL_ARRAY if found is None else found
@@ -84,7 +84,9 @@ def zmpop(session: Session, args: Args) -> Reply:
 
 @command("BZMPOP")
 def bzmpop(session: Session, args: Args) -> Reply:
-    """Remove and return members of the first non-empty sorted set, or block until there is one."""
+    """Remove and return members of the first non-empty sorted set, or block until a set has
+    members.
+    """
     timeout_ms = parse_timeout(session, args[0])
     keys, lowest, count = parse_pop(args, 1, b"MIN", b"MAX")
     return try_or_wait(
@@ -112,13 +114,17 @@ def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
 
 @command("BZPOPMIN")
 def bzpopmin(session: Session, args: Args) -> Reply:
-    """Remove and return the lowest member of the first non-empty sorted set, or block for one."""
+    """Remove and return the lowest member of the first non-empty sorted set, or block until a set
+    has one.
+    """
     return _blocking_pop(session, args, lowest=True)
 
 
 @command("BZPOPMAX")
 def bzpopmax(session: Session, args: Args) -> Reply:
-    """Remove and return the highest member of the first non-empty sorted set, or block for one."""
+    """Remove and return the highest member of the first non-empty sorted set, or block until a set
+    has one.
+    """
     return _blocking_pop(session, args, lowest=False)
 
 

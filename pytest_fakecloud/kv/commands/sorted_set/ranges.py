@@ -26,7 +26,7 @@ RangeKind = Literal["rank", "score", "lex"]
 class Range:
     """The range of ZRANGE or a related command, with its options.
 
-    ``limit`` is (offset, count); a negative count means no limit.
+    ``limit`` is an offset and a count; a negative count means no limit.
     """
 
     interval: tuple[int, int] | ScoreRange | LexRange
@@ -36,7 +36,7 @@ class Range:
 
 
 def _read_bound(text: bytes) -> float:
-    """Parse the end of a score range like ``strtod``: it may overflow, and an empty string is 0."""
+    """Parse the bound of a score range like ``strtod``: it may overflow, and an empty string is 0."""
     text = text.partition(b"\0")[0]
     if not text:
         return 0.0
@@ -56,7 +56,7 @@ def _read_bound(text: bytes) -> float:
 
 
 def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
-    """Parse a range of scores, where ``(`` excludes an end."""
+    """Parse a range of scores; ``(`` excludes a bound."""
     return ScoreRange(
         _read_bound(low.removeprefix(b"(")),
         _read_bound(high.removeprefix(b"(")),
@@ -66,9 +66,8 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
-    """Parse a range of names: ``[`` includes an end, ``(`` excludes it.
-
-    ``-`` and ``+`` are unbounded.
+    """Parse a range of names: ``[`` includes a bound, ``(`` excludes it, ``-`` and ``+`` mean no
+    bound.
     """
     low_end, low_exclusive = _lex_end(low)
     high_end, high_exclusive = _lex_end(high)
@@ -100,10 +99,10 @@ def parse_range(
     *,
     storing: bool = False,
 ) -> Range:
-    """Parse ``key start stop`` and the options that follow.
+    """Parse ``key start stop`` and the options after it.
 
-    ``kind`` and ``reverse`` are None if the options determine them. In the vendor dialect, LIMIT is
-    also accepted with ranks.
+    ``kind`` and ``reverse`` are None if the options determine them. The vendor's dialect also
+    accepts LIMIT with ranks.
     """
     may_choose_kind, may_choose_direction = kind is None, reverse is None
     limit = None
@@ -144,7 +143,7 @@ def parse_range(
 
 
 def select(members: SortedSet, wanted: Range) -> list[Item]:
-    """Return the items in a range, in the order that the range specifies."""
+    """Return the items in a range, in the order and within the limit that the range specifies."""
     interval = wanted.interval
     size = len(members)
     if isinstance(interval, LexRange):

@@ -25,8 +25,8 @@ __all__: list[str] = []
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
     """Return the integer in ``text`` plus ``amount``.
 
-    Raise ``error`` if ``text`` is not an integer, and another error if the result overflows 64
-    bits.
+    Raises ``error`` if ``text`` is not an integer, and another error if the result does not fit
+    into 64 bits.
     """
     total = parse_int(text, error=error) + amount
     if not I64_MIN <= total <= I64_MAX:
@@ -35,9 +35,9 @@ def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> 
 
 
 def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
-    """Return the formatted sum of the 80-bit float in ``text`` and ``amount``.
+    """Return the sum of the 80-bit float in ``text`` and ``amount``, as text.
 
-    Raise ``error`` if ``text`` is not a number, and another error if the result is infinite.
+    Raises ``error`` if ``text`` is not a number, and another error if the result is infinite.
     """
     total = long_double_sum(parse_long_double(text, error), amount)
     if isinstance(total, float):

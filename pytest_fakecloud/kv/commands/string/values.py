@@ -15,7 +15,7 @@ from ...table.syntax import parse_int
 
 
 def check_length(session: Session, size: int) -> None:
-    """Raise an error if a string of ``size`` bytes would exceed the server's limit."""
+    """Raise an error if a string of ``size`` bytes would exceed ``proto-max-bulk-len``."""
     if size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.STRING_TOO_LONG)
 
@@ -31,8 +31,8 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
         buffer = present
         buffer.extend(bytes(max(0, size - len(present))))
         return buffer
-    # Allocate the final size once, as Redis does; extending the buffer by a large amount would copy
-    # it.
+    # Allocate the final size in one step, as Redis does: extending the buffer by a large amount
+    # would copy it.
     buffer = bytearray(max(size, len(present)))
     buffer[: len(present)] = present
     session.db.set(key, buffer, keep_ttl=True, event="")
@@ -54,7 +54,7 @@ _CONDITIONS = {
     b"IFDEQ": "SET IFDEQ",
     b"IFDNE": "SET IFDNE",
 }
-"""Maps the options that compare the value to their names in ``versions.LATER``."""
+"""Name in ``versions.LATER`` of each option that compares the value."""
 
 
 @command("SET")
@@ -79,7 +79,7 @@ def set_(session: Session, args: Args) -> Reply:
 
 
 def _let_expire(session: Session, key: bytes, at_ms: int) -> None:
-    """Set the expiry time of a key that was just set; delete the key if the time is in the past."""
+    """Set the expiry of a key that was just set; delete the key if that time is in the past."""
     if at_ms > session.now_ms:
         session.db.expire_at(key, at_ms)
     else:
@@ -164,7 +164,7 @@ def _is_digest(text: bytes) -> bool:
 
 def _plain(value: object) -> Reply:
     if type(value) is bytearray:
-        # Charge the budget, because a transaction may copy a large value once per command.
+        # Charge the budget, because every command of a transaction may copy a large value.
         spend(len(value) // _BYTES_A_STEP)
         return bytes(value)
     return value if isinstance(value, bytes) else None
@@ -234,12 +234,12 @@ def getex(session: Session, args: Args) -> Reply:
 
 @command("MGET")
 def mget(session: Session, args: Args) -> Reply:
-    """Return the string values of several keys, nil for each key that has none."""
+    """Return the string values of several keys; nil for each key without a string."""
     lookup = session.db.lookup
     known: dict[bytes, Reply] = {}
     replies: list[Reply] = []
     for key in args:
-        # Copy a large value only once if its key is repeated.
+        # Copy a large value only once, even if its key is repeated.
         if key not in known:
             known[key] = _plain(lookup(key))
         replies.append(known[key])
@@ -258,7 +258,7 @@ def mset(session: Session, args: Args) -> Reply:
 
 @command("MSETNX")
 def msetnx(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys only if none of the keys exists."""
+    """Set the string values of several keys only if none of the keys exist."""
     if len(args) % 2:
         raise CommandError(wrong_arity("msetnx"))
     if any(session.db.lookup(key) is not None for key in args[::2]):
@@ -273,7 +273,7 @@ _MSETEX_WORDS = frozenset({*EXPIRY_WORDS, b"NX", b"XX", b"KEEPTTL"})
 
 @command("MSETEX")
 def msetex(session: Session, args: Args) -> Reply:
-    """Set the string values of several keys with one TTL and one condition."""
+    """Set the string values of several keys with a shared TTL and condition."""
     count = parse_int(args[0], 1, 2**31 - 1, errors.MSETEX_NUMKEYS)
     end = 1 + 2 * count
     if end > len(args):
@@ -387,7 +387,7 @@ def setrange(session: Session, args: Args) -> Reply:
 
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
-    """Return the longest common subsequence of two strings, its length, or its ranges."""
+    """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
     values = [session.db.lookup(key) for key in args[:2]]
     if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
