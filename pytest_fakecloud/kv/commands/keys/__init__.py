@@ -1,4 +1,4 @@
-"""Generic key commands: names, copies, expiry, sorting."""
+"""Generic key commands, which rename, copy, expire, inspect and sort keys."""
 
 from . import expiry, generic, sort
 

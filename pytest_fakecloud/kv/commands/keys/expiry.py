@@ -1,4 +1,4 @@
-"""Commands for the expiry of keys: the EXPIRE family, TTL, PERSIST."""
+"""Commands for the expiry of keys: the EXPIRE family, TTL and PERSIST."""
 
 from __future__ import annotations
 
@@ -56,25 +56,27 @@ def _read(session: Session, key: bytes, shown: Callable[[int], int]) -> Reply:
 
 @command("TTL")
 def ttl(session: Session, args: Args) -> Reply:
-    """Return the remaining TTL of a key in seconds: -1 without a TTL, -2 without the key."""
+    """Return the remaining TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist."""
     return _read(session, args[0], lambda at_ms: (at_ms - session.now_ms + 500) // 1000)
 
 
 @command("PTTL")
 def pttl(session: Session, args: Args) -> Reply:
-    """Return the remaining TTL of a key in milliseconds: -1 without a TTL, -2 without the key."""
+    """Return the remaining TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not
+    exist.
+    """
     return _read(session, args[0], lambda at_ms: at_ms - session.now_ms)
 
 
 @command("EXPIRETIME")
 def expiretime(session: Session, args: Args) -> Reply:
-    """Return the Unix time in seconds at which a key expires: -1 without a TTL, -2 without the key."""
+    """Return the Unix time in seconds at which a key expires; -1 if never, -2 if it does not exist."""
     return _read(session, args[0], lambda at_ms: (at_ms + 500) // 1000)
 
 
 @command("PEXPIRETIME")
 def pexpiretime(session: Session, args: Args) -> Reply:
-    """Return the Unix time in ms at which a key expires: -1 without a TTL, -2 without the key."""
+    """Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist."""
     return _read(session, args[0], lambda at_ms: at_ms)
 
 

@@ -1,4 +1,4 @@
-"""Generic key commands: existence, names, copies, scanning, DUMP and RESTORE, OBJECT."""
+"""Generic key commands: existence, names, copies, scans, DUMP and RESTORE, and OBJECT."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def del_(session: Session, args: Args) -> Reply:
 
 @command("EXISTS")
 def exists(session: Session, args: Args) -> Reply:
-    """Return how many of the given keys exist; a key given twice counts twice."""
+    """Return the number of given keys that exist; a key given twice counts twice."""
     return sum(session.db.peek(key) is not None for key in args)
 
 
@@ -120,7 +120,7 @@ def _move(session: Session, source: bytes, target: bytes) -> None:
 
 @command("RENAME")
 def rename(session: Session, args: Args) -> Reply:
-    """Rename a key, replacing the key that has the new name."""
+    """Rename a key, replacing any key that already has the new name."""
     if session.db.lookup(args[0]) is None:
         raise CommandError(errors.NO_SUCH_KEY)
     if args[0] != args[1]:
@@ -214,7 +214,7 @@ def dump_(session: Session, args: Args) -> Reply:
 
 @command("RESTORE", "RESTORE-ASKING")
 def restore(session: Session, args: Args) -> Reply:
-    """Create a key from a payload that DUMP returned."""
+    """Create a key from the payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
     replace = absolute = False
     idle_s = freq = -1
@@ -273,7 +273,7 @@ _EMBEDDED = 44
 
 
 def encoding(session: Session, value: Any) -> str:
-    """Return the name of a value's encoding, as OBJECT ENCODING reports it."""
+    """Return the name of a value's encoding for OBJECT ENCODING."""
     if isinstance(value, bytearray):
         return "raw"
     if isinstance(value, bytes):
@@ -329,7 +329,7 @@ def object_freq(session: Session, args: Args) -> Reply:
 
 @command("WAIT")
 def wait(session: Session, args: Args) -> Reply:
-    """Return the number of replicas that acknowledged all writes: 0, as there are none."""
+    """Return the number of replicas that have acknowledged all writes, which is always 0."""
     parse_int(args[0])
     _timeout(args[1])
     return 0
@@ -337,7 +337,9 @@ def wait(session: Session, args: Args) -> Reply:
 
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
-    """Return how many append-only files and replicas have all writes: 0 and 0, as there are none."""
+    """Return the numbers of append-only files and replicas that have all writes, which are always
+    0.
+    """
     if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
         raise CommandError(errors.WAITAOF_NO_FILE)
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)

@@ -1,4 +1,4 @@
-"""SORT and SORT_RO: the sorted elements of a list, set, or sorted set."""
+"""SORT and SORT_RO, which return the sorted elements of a list, set or sorted set."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Options:
             elif word == b"BY" and left >= 1:
                 self.by = args[at + 1]
                 # A pattern without a star turns sorting off. As in Redis, a later BY option does
-                # not turn it on again.
+                # not turn sorting on again.
                 self.keeps_order = self.keeps_order or b"*" not in self.by
                 at += 1
             elif word == b"GET" and left >= 1:
@@ -133,8 +133,8 @@ def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
 
 def _check_reach(session: Session, options: _Options, may_store: bool) -> None:
     spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
-    # The keys that BY and GET patterns read are not known in advance, so they require access to all
-    # keys.
+    # It is not known in advance which keys the BY and GET patterns will read, so require access to
+    # all keys.
     if session.user.reads_all_keys(spec):
         return
     if options.by is not None and b"*" in options.by:
@@ -151,8 +151,8 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     elements = _elements(value)
     if options.keeps_order:
         if isinstance(value, SetValue) and (options.store is not None or session.in_script):
-            # A set is unordered, so sort the elements if they are stored or returned to a script,
-            # where the result must be deterministic.
+            # A set is unordered. If the elements are stored or returned to a script, sort them,
+            # because the result must be deterministic.
             elements.sort()
         elif options.descending and isinstance(value, SortedSet):
             elements.reverse()

@@ -1,4 +1,4 @@
-"""Stream commands, for entries, consumer groups, and pending entries."""
+"""Stream commands for entries, consumer groups, and pending entries."""
 
 from . import entries, groups, info, pending
 

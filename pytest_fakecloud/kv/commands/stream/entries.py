@@ -32,16 +32,18 @@ _STEPS_AN_ENTRY = 10
 
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
-"""How deleting an entry affects the groups that refer to it as pending: the references are kept,
-they are deleted, or the entry is deleted only if all groups have acknowledged it.
+"""What deleting an entry does to the groups in which the entry is pending.
+
+KEEPREF keeps the references to the entry, DELREF deletes them, and ACKED deletes the entry only if
+all groups have acknowledged it.
 """
 
 # -- adding and trimming -------------------------------------------------------------------------
 
 _ROUGHLY = 100
-"""Minimum surplus for which the vendor trims with ``~``; fewer surplus entries stay in the stream.
+"""Minimum number of surplus entries at which the vendor trims with ``~``.
 
-Derived from the official clients' tests: ``MAXLEN ~ 30`` leaves about 30 of 1,000 entries, but
+Derived from tests of the official clients: ``MAXLEN ~ 30`` leaves about 30 of 1,000 entries, but
 (nearly) all of 111 and of 120.
 """
 
@@ -62,7 +64,7 @@ class _Trim:
         """Trim a stream and return the number of removed entries.
 
         With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole
-        nodes, by default at most as many entries as a hundred nodes can have.
+        nodes, and by default at most as many entries as a hundred nodes can contain.
         """
         stock = session.engine.dialect == "redis"
         limit = self.limit or 0
@@ -86,9 +88,9 @@ class _Trim:
 
 
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """Parse the options of XTRIM, or those of XADD before the id.
+    """Parse the options of XTRIM, or the options of XADD before the id.
 
-    Return them and the next position.
+    Returns the options and the position of the next argument.
     """
     trim = _Trim()
     at = 1
@@ -214,7 +216,7 @@ def xdel(session: Session, args: Args) -> Reply:
 
 @command("XSETID")
 def xsetid(session: Session, args: Args) -> Reply:
-    """Set a stream's last id, its number of added entries, and its highest deleted id."""
+    """Set the last id, the number of added entries and the highest deleted id of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
     for at in range(2, len(args), 2):
@@ -252,7 +254,6 @@ def xsetid(session: Session, args: Args) -> Reply:
 
 
 def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
-    """Return entries in the format of a reply, each with its id and fields."""
     return [entry_reply(entry_id, fields) for entry_id, fields in entries]
 
 
@@ -286,7 +287,7 @@ def xrange(session: Session, args: Args) -> Reply:
 
 @command("XREVRANGE")
 def xrevrange(session: Session, args: Args) -> Reply:
-    """Return the entries in a range of ids in reverse order; the range starts with its end."""
+    """Return the entries in a range of ids in reverse order; the end of the range comes first."""
     return _xrange(session, args, args[2], args[1], reverse=True)
 
 
@@ -294,7 +295,7 @@ def xrevrange(session: Session, args: Args) -> Reply:
 class ReadWords:
     """The arguments of XREAD or XREADGROUP.
 
-    ``block_ms`` is None without BLOCK; ``count`` is 0 if there is no limit.
+    ``block_ms`` is None without BLOCK. ``count`` is 0 for no limit.
     """
 
     keys: list[bytes]
@@ -346,7 +347,7 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
 
 
 def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> Reply:
-    """Return keys with their entries as a list of pairs, or as a map in RESP3."""
+    """Return entries by key: as a list of pairs, or as a map in RESP3."""
     if session.resp > 2:
         return Map(each for key, entries in found for each in (key, entries))
     return [[key, entries] for key, entries in found]
@@ -358,7 +359,7 @@ def answer_read(
     attempt: Callable[[list[bytes]], Reply],
     kind: type = Stream,
 ) -> Reply:
-    """Return the reply of a read; with BLOCK, wait for entries if the session may block."""
+    """Return the reply of a read. With BLOCK, wait for entries if the session may block."""
     if words.block_ms is None:
         reply = attempt(words.keys)
         return NIL_ARRAY if reply is None else reply
@@ -380,7 +381,7 @@ def xread(session: Session, args: Args) -> Reply:
             stream = session.db.get(key, Stream) if key in keys else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count or -1)
-                # Charge the budget, because a command may name the same large stream a thousand
+                # Charge the budget, because one command may name the same large stream a thousand
                 # times.
                 spend(_STEPS_AN_ENTRY * len(entries))
                 found.append((key, entries_reply(entries)))
@@ -390,7 +391,7 @@ def xread(session: Session, args: Args) -> Reply:
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:
-    """Return the first id to read, given an id, ``$``, or ``+``, which stands for the last entry."""
+    """Return the first id to read, given an id, ``$`` (new entries only) or ``+`` (the last entry)."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
     if text == b">":
@@ -420,9 +421,10 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """Delete an entry and return DELETED; return ABSENT if it does not exist.
+    """Delete an entry, as far as the policy allows, and return DELETED, ABSENT or KEPT.
 
-    Return KEPT if the policy requires acknowledgement and a group has not acknowledged the entry.
+    ABSENT means that there is no such entry, KEPT that the policy is ACKED and a group has not
+    acknowledged the entry.
     """
     if entry_id not in stream:
         if policy == b"DELREF":
@@ -443,7 +445,7 @@ def _forget(stream: Stream, entry_id: int) -> None:
 
 @command("XDELEX")
 def xdelex(session: Session, args: Args) -> Reply:
-    """Delete entries with a policy for references from groups; return the result for each id."""
+    """Delete entries, with a policy for groups that refer to them; return the result for each id."""
     policy, ids = _parse_ids_with_policy(args, 1)
     stream = session.db.get(args[0], Stream)
     if stream is None:
@@ -458,8 +460,8 @@ def xdelex(session: Session, args: Args) -> Reply:
 def xackdel(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and delete them as XDELEX does.
 
-    An entry is deleted even if it is not pending in the group (seen in the official clients'
-    tests).
+    An entry is deleted even if it is not pending in the group, as tests of the official clients
+    show.
     """
     policy, ids = _parse_ids_with_policy(args, 2)
     stream = session.db.get(args[0], Stream)

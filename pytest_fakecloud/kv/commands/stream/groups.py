@@ -1,4 +1,4 @@
-"""Consumer group commands: XGROUP, XREADGROUP, XACK."""
+"""Consumer group commands: XGROUP, XREADGROUP and XACK."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .ids import (
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """Return the named consumer of a group, creating it if needed, and update its last seen time.
+    """Return a consumer of a group, after creating it if necessary and updating its last seen time.
 
-    Creating a consumer triggers a keyspace event.
+    Creating a consumer publishes a keyspace event.
     """
     consumer = group.consumers.get(name)
     if consumer is None:
@@ -59,7 +59,7 @@ def find_group(
 
 
 def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
-    """Parse the options MKSTREAM (only with CREATE) and ENTRIESREAD."""
+    """Parse the options MKSTREAM (allowed only with CREATE) and ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
     at = 3
     while at < len(args):
@@ -146,7 +146,7 @@ def xgroup_createconsumer(session: Session, args: Args) -> Reply:
 
 @command("XGROUP DELCONSUMER")
 def xgroup_delconsumer(session: Session, args: Args) -> Reply:
-    """Delete a consumer of a group and return how many pending entries it had."""
+    """Delete a consumer of a group and return the number of its pending entries."""
     _, group = _existing_group(session, args)
     pending = group.remove_consumer(args[2])
     if pending is None:
@@ -168,8 +168,8 @@ def xgroup_help(session: Session, args: Args) -> Reply:
 class _Wanted:
     """A stream that an XREADGROUP reads.
 
-    ``after`` is None for ``>``, which reads new entries; otherwise, pending entries with higher ids
-    are read.
+    ``after`` is None for ``>``, which reads new entries. Otherwise, the consumer's pending entries
+    with a higher id are read.
     """
 
     key: bytes
@@ -228,15 +228,15 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                 session.db.touch(each.key, "")
         return streams_reply(session, found) if found else None
 
-    # The type ``object`` matches every value, so a key that is replaced by a value of any type ends
-    # the wait: it no longer has the group.
+    # Match values of any type: if the key is replaced, the group no longer exists, which ends the
+    # wait.
     return answer_read(session, words, attempt, object)
 
 
 def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
     """Return the stream and the group to read from.
 
-    In some versions, a client that is blocked when they disappear receives a specific error.
+    If either has disappeared while the client was blocked, some versions return a specific error.
     """
     try:
         return find_group(session, key, name, reading=True)
@@ -280,7 +280,7 @@ def _deliver(
 def _history(
     session: Session, stream: Stream, consumer: Consumer, after: int, count: int
 ) -> list[Reply]:
-    """Return a consumer's pending entries in the format of a reply; a deleted entry has no fields."""
+    """Return a consumer's pending entries as a reply, in which a deleted entry has no fields."""
     entries: list[Reply] = []
     for entry_id, pending in consumer.pending.items(after + 1):
         fields = stream.get(entry_id)
@@ -300,7 +300,7 @@ def _history(
 
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
-    """Acknowledge entries in a group and return how many were pending."""
+    """Acknowledge entries in a group and return the number of entries that were pending."""
     stream = session.db.get(args[0], Stream)
     group = None if stream is None else stream.groups.get(args[1])
     if group is None:

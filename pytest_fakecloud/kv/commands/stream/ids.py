@@ -14,7 +14,7 @@ _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 
 def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
-    """Return an entry in the format of a reply: its id and a list of its fields and values."""
+    """Return an entry as a reply: its id, and a list of its fields and values."""
     return [format_id(entry_id), list(fields)]
 
 
@@ -41,9 +41,8 @@ def parse_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Parse an id for XADD; return it and whether its sequence number is fixed.
-
-    It is not fixed in ``5-*``.
+    """Parse an id for XADD; return the id and whether its sequence number is fixed (not in
+    ``5-*``).
     """
     milliseconds, given = _halves(text)
     if given == b"*":
@@ -61,7 +60,7 @@ def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_start(text: bytes) -> int:
-    """Parse the start of a range: an id, ``-``, ``+``, or ``(id`` for the next id."""
+    """Parse the start of a range: an id, ``-``, ``+``, or ``(id`` to start after the id."""
     if len(text) > 1 and text.startswith(b"("):
         start = parse_id(text[1:])
         if start == ID_MAX:
@@ -71,7 +70,7 @@ def parse_start(text: bytes) -> int:
 
 
 def parse_end(text: bytes) -> int:
-    """Parse the end of a range: an id, ``-``, ``+``, or ``(id`` for the previous id."""
+    """Parse the end of a range: an id, ``-``, ``+``, or ``(id`` to end before the id."""
     if len(text) > 1 and text.startswith(b"("):
         end = parse_id(text[1:], SEQUENCE_MAX)
         if end == 0:
@@ -81,7 +80,7 @@ def parse_end(text: bytes) -> int:
 
 
 def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
-    """Parse both ends of a range, the start first, so that an error in it takes precedence."""
+    """Parse both bounds of a range; if both are invalid, the error is about the start."""
     return parse_start(start), parse_end(end)
 
 

@@ -1,4 +1,4 @@
-"""XINFO: information about streams, groups, and consumers."""
+"""XINFO commands, which describe streams, groups and consumers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
     """Return the consumers of a group.
 
     ``inactive`` is -1 for a consumer that never received an entry. If the group does not exist, the
-    vendor returns an empty list, and Redis returns NOGROUP.
+    vendor returns an empty list, while Redis raises NOGROUP.
     """
     group = _stream(session, args[0]).groups.get(args[1])
     if group is None:
@@ -84,7 +84,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
 
 
 def _tells_activity(session: Session) -> bool:
-    """Return whether the server version reports when a consumer last received an entry."""
+    """Return whether this server version reports when a consumer last received an entry."""
     return session.engine.table.knows["XINFO CONSUMERS inactive"]
 
 

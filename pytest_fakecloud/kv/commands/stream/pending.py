@@ -170,8 +170,8 @@ def xclaim(session: Session, args: Args) -> Reply:
 def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
     """Return a function that returns the claiming consumer.
 
-    Depending on the version, a new consumer is created immediately or when the function is first
-    called.
+    Depending on the server version, a new consumer is created immediately or on the first call of
+    that function.
     """
     knows = session.engine.table.knows
     if knows["consumers are created before they receive an entry"] or name in group.consumers:
@@ -182,9 +182,9 @@ def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callab
 
 @command("XAUTOCLAIM")
 def xautoclaim(session: Session, args: Args) -> Reply:
-    """Transfer entries that were pending for a minimum time to another consumer.
+    """Transfer entries that have been pending for a minimum time to another consumer.
 
-    Return the id to continue from, the entries, and the ids of deleted entries.
+    Returns the id to continue from, the entries, and the ids of deleted entries.
     """
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
