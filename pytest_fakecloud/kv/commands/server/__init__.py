@@ -1,4 +1,4 @@
-"""Server and connection commands: ACL, CLIENT, COMMAND, CONFIG, INFO, and others."""
+"""Server and connection commands, such as ACL, CLIENT, COMMAND, CONFIG and INFO."""
 
 from . import (
     acl,

@@ -1,4 +1,4 @@
-"""ACL commands, which manage users, their rules, their REST tokens, and the log of denied commands."""
+"""ACL commands, which manage users, their rules and REST tokens, and the log of denied commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _bad_arguments(subcommand: bytes) -> CommandError:
 
 @command("ACL SETUSER")
 def acl_setuser(session: Session, args: Args) -> Reply:
-    """Create or change a user, applying all rules or none."""
+    """Create or change a user; if a rule is invalid, no rule is applied."""
     engine = session.engine
     if any(byte in b" \t\n\r\v\f\0" for byte in args[0]):
         raise CommandError(errors.ACL_USER_NAME)
@@ -62,7 +62,9 @@ def acl_setuser(session: Session, args: Args) -> Reply:
 
 @command("ACL DELUSER")
 def acl_deluser(session: Session, args: Args) -> Reply:
-    """Delete users, their REST tokens, and their connections; return how many users existed."""
+    """Delete users, their REST tokens, and their connections; return the number of users that
+    existed.
+    """
     engine = session.engine
     for name in args:
         if name == b"default" or (engine.dialect == "vendor" and name in _BUILT_IN):
@@ -97,7 +99,7 @@ def acl_whoami(session: Session, args: Args) -> Reply:
 
 @command("ACL DRYRUN")
 def acl_dryrun(session: Session, args: Args) -> Reply:
-    """Return OK if a user may run a command, else the reason; the command does not run."""
+    """Return OK if a user may run a command, otherwise the reason; the command does not run."""
     engine = session.engine
     user = engine.users.get(_text(args[0]))
     if user is None:
@@ -129,8 +131,7 @@ def _random_digits(args: Args, subcommand: bytes) -> bytes:
         if not 0 < bits <= 4096:
             raise CommandError(errors.ACL_GENPASS_BITS)
     digits = (bits + 3) // 4
-    # Do not derive credentials from the random seed: knowing a test's seed must not reveal its
-    # passwords.
+    # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
     return secrets.token_hex((digits + 1) // 2)[:digits].encode()
 
 
@@ -144,10 +145,10 @@ def acl_genpass(session: Session, args: Args) -> Reply:
 
 @command("ACL GENTOKEN")
 def acl_gentoken(session: Session, args: Args) -> Reply:
-    """Return a random password for a user, to pass to ACL SETUSER.
+    """Return a random password for a user, which can be passed to ACL SETUSER.
 
-    ``ACL GENTOKEN name [bits]``: the vendor's documentation names the command but not its
-    arguments, so they are decided here. The user does not need to exist and does not change.
+    The vendor's documentation names the command but not its arguments, so ``ACL GENTOKEN name
+    [bits]`` is decided here. The user need not exist and does not change.
     """
     if len(args) > 2:
         raise _bad_arguments(b"GENTOKEN")
@@ -158,9 +159,9 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
 def acl_resttoken(session: Session, args: Args) -> Reply:
     """Create a REST token for a user, given the user's password.
 
-    The command is in the specification. Later changes of the user also apply to the token. The
-    token becomes invalid if the user or the password is removed, and while the user is off (decided
-    here).
+    The specification describes the command. Later changes of the user also apply to the token. The
+    token becomes invalid when the user or the password is removed, and while the user is off
+    (decided here).
     """
     engine = session.engine
     user = engine.users.get(_text(args[0]))
@@ -189,7 +190,7 @@ def acl_cat(session: Session, args: Args) -> Reply:
 
 @command("ACL LOG")
 def acl_log(session: Session, args: Args) -> Reply:
-    """Return the latest denied commands, 10 by default, or clear the log."""
+    """Return the latest denied commands and logins, 10 by default, or clear the log."""
     log = session.engine.users.log
     if len(args) > 1:
         raise _bad_arguments(b"LOG")
@@ -204,11 +205,11 @@ def acl_log(session: Session, args: Args) -> Reply:
 
 @command("ACL LOAD", "ACL SAVE")
 def acl_file(session: Session, args: Args) -> Reply:
-    """Load users from the ACL file, or save them to it.
+    """Load users from the ACL file, or save them to the file.
 
-    The vendor persists every change immediately, so in the vendor dialect the commands return OK
-    and change nothing (decided here). Redis returns an error if no ACL file is configured, and the
-    fake never has one.
+    The vendor persists every change immediately, so in the vendor's dialect the commands return OK
+    and change nothing (decided here). Redis returns an error if no ACL file is configured, which is
+    always so in a fake.
     """
     if session.engine.dialect == "vendor":
         return OK

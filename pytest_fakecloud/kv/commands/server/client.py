@@ -1,4 +1,4 @@
-"""CLIENT commands, which list and control the connections of the Redis protocol port."""
+"""CLIENT commands, which list and control the connections of the database port."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
 
 @command("CLIENT INFO")
 def client_info(session: Session, args: Args) -> Reply:
-    """Return information about the connection, as a line of CLIENT LIST."""
+    """Return information about the connection, in the format of CLIENT LIST."""
     return Verbatim(session.engine.describe(session, "client|info"))
 
 
@@ -77,7 +77,9 @@ def client_capa(session: Session, args: Args) -> Reply:
 
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
-    """Mark the connection as an import source; ON returns an error, as there is no import mode."""
+    """Mark the connection as an import source; ON returns an error, because there is no import
+    mode.
+    """
     if _switch(args):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK
@@ -119,7 +121,7 @@ def client_reply(session: Session, args: Args) -> Reply:
 
 @command("CLIENT TRACKING")
 def client_tracking(session: Session, args: Args) -> Reply:
-    """Turn on or off invalidation messages for keys that the connection has read."""
+    """Turn invalidation messages for keys that the connection has read on or off."""
     on = _switch(args)
     options = _tracking_options(session, args)
     engine = session.engine
@@ -245,7 +247,7 @@ def _type_filter(word: bytes) -> Filter:
 
 @command("CLIENT LIST")
 def client_list(session: Session, args: Args) -> Reply:
-    """Return information about every connection of the Redis protocol port."""
+    """Return information about every connection of the database port."""
     wanted: Filter = lambda other: True  # noqa: E731
     if args:
         word = args[0].upper()
@@ -267,7 +269,7 @@ def client_list(session: Session, args: Args) -> Reply:
 
 @command("CLIENT KILL")
 def client_kill(session: Session, args: Args) -> Reply:
-    """Close connections by address or by filters."""
+    """Close connections that match an address or filters."""
     if len(args) == 1:
         return _kill_address(session, args[0])
     filters, skip_me = _kill_filters(session, args)
@@ -319,7 +321,7 @@ def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
 
 @command("CLIENT PAUSE")
 def client_pause(session: Session, args: Args) -> Reply:
-    """Suspend all commands, or all writes, of the Redis protocol port for some time."""
+    """Delay all commands, or only writes, of the database port for a number of milliseconds."""
     timeout_ms = parse_int(args[0], error=errors.TIMEOUT_NOT_INTEGER)
     if timeout_ms < 0:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
@@ -332,14 +334,14 @@ def client_pause(session: Session, args: Args) -> Reply:
 
 @command("CLIENT UNPAUSE")
 def client_unpause(session: Session, args: Args) -> Reply:
-    """Resume the commands that CLIENT PAUSE suspended."""
+    """Resume the commands that CLIENT PAUSE has delayed."""
     session.engine.pauses.pause(0, writes_only=False)
     return OK
 
 
 @command("CLIENT UNBLOCK")
 def client_unblock(session: Session, args: Args) -> Reply:
-    """Unblock a client in a blocking command, as if it had timed out or with an error."""
+    """End a client's blocking command, either as if it had timed out or with an error."""
     wanted = try_int(args[0])
     if wanted is None:
         raise CommandError(errors.NOT_INTEGER)

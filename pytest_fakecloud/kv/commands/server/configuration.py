@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:
-    """Return the configuration parameters that match patterns, and their values."""
+    """Return the configuration parameters that match patterns, with their values."""
     found: dict[str, str] = {}
     for pattern in args:
         found.update(session.engine.config.matching(pattern))
@@ -26,9 +26,9 @@ def config_get(session: Session, args: Args) -> Reply:
 
 @command("CONFIG SET")
 def config_set(session: Session, args: Args) -> Reply:
-    """Set configuration parameters, all of them or none.
+    """Set configuration parameters; if one is invalid, none is set.
 
-    A port that cannot be bound is rejected, as in Redis. A valid port is stored, but the server
+    As in Redis, a port that cannot be bound is rejected. A valid port is stored, but the server
     keeps listening on its current port (decided here).
     """
     if len(args) % 2:
@@ -37,7 +37,7 @@ def config_set(session: Session, args: Args) -> Reply:
     engine = session.engine
     engine.config.change(pairs, partial(_check_ports, engine))
     engine.follow_config()
-    # In the vendor dialect, the default user cannot be changed, so requirepass does not set its
+    # In the vendor's dialect, the default user cannot be changed, so requirepass does not set its
     # password.
     if engine.dialect == "redis" and any(name.lower() == b"requirepass" for name, _ in pairs):
         password = engine.config.text("requirepass").encode("utf-8", "surrogateescape")
@@ -64,7 +64,7 @@ def config_resetstat(session: Session, args: Args) -> Reply:
 
 @command("CONFIG REWRITE")
 def config_rewrite(session: Session, args: Args) -> Reply:
-    """Write the configuration file; always returns an error, because there is none."""
+    """Write the configuration file; always returns an error, because there is no such file."""
     raise CommandError(errors.NO_CONFIG_FILE)
 
 

@@ -1,4 +1,4 @@
-"""Commands that act on the client's own connection."""
+"""Commands that act on the client's own connection, such as AUTH, HELLO and RESET."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""DEBUG subcommands used by the test suites of client libraries.
+"""DEBUG and its subcommands, as far as test suites of client libraries use them.
 
-DEBUG must be allowed: in Redis with ``enable-debug-command``, in the fake with
-``kv_server(debug_command=True)``. Subcommands that act on memory or files return OK and have no
-effect.
+DEBUG is disabled by default. ``enable-debug-command`` allows it in Redis,
+``kv_server(debug_command=True)`` in the fake. Subcommands that act on memory or files return OK and
+have no effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ WITHOUT_EFFECT = frozenset(
     {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}
     | {"PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN"}
 )
-"""Subcommands that return OK without effect: a fake has no files, memory, or threads to act on."""
+"""Subcommands that return OK without an effect, because a fake has no such files, memory or
+threads.
+"""
 
 
 @command("DEBUG")
@@ -59,7 +61,9 @@ def _error(session: Session, args: Args) -> Reply:
 
 
 def _sleep(session: Session, args: Args) -> Reply:
-    """Sleep in fake time and block all other clients; in a transaction, start sleeping at its end."""
+    """Delay all clients in fake time; in a transaction, the delay starts at the end of the
+    transaction.
+    """
     engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
@@ -87,7 +91,7 @@ def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
 def _object(session: Session, args: Args) -> Reply:
     from ...rdb.payload import SHELL, dump
 
-    # If active expiry is off, Redis reports an expired key until the key is removed.
+    # While active expiry is off, Redis finds an expired key here until the key is removed.
     there = session.db.peek if session.engine.active_expire else session.db.values.get
     value = there(args[0])
     if value is None:
@@ -103,7 +107,9 @@ def _object(session: Session, args: Args) -> Reply:
 
 
 def _digest(session: Session, args: Args) -> Reply:
-    """Return a digest of all keys of the server as 40 hexadecimal digits, independent of key order."""
+    """Return a digest of all keys of the server in 40 hexadecimal digits; their order does not
+    matter.
+    """
     total = EMPTY
     for number in range(len(session.engine.databases)):
         keyspace = session.engine.database(number)
@@ -117,7 +123,7 @@ def _digest(session: Session, args: Args) -> Reply:
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
-    """Return a 40-digit hexadecimal digest for each key; zeros for a missing key."""
+    """Return a digest of each key's value in 40 hexadecimal digits; zeros for a missing key."""
     return [Status(b"%040x" % _digest_of(session.db, key)) for key in args]
 
 
@@ -127,7 +133,7 @@ def _digest_of(keyspace: Keyspace, key: bytes) -> int:
 
 
 def _protocol(session: Session, args: Args) -> Reply:
-    """Return a reply of the given protocol type, for testing the parsers of clients."""
+    """Return a reply of the given protocol type, with which clients can test their parsers."""
     kind = args[0].lower().decode("latin-1")
     if kind == "push" and session.resp < 3:
         raise CommandError(errors.DEBUG_PUSH)

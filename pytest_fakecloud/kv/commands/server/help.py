@@ -1,4 +1,4 @@
-"""The replies of HELP: the subcommands of a container command, with their summaries."""
+"""The replies of HELP, which list the subcommands of a command with their summaries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .help_texts import HELP_TEXTS
 
 
 def summary(spec: CommandSpec) -> str:
-    """Return a command's summary, the first line of its function's docstring."""
+    """Return a command's summary, which is the first line of its function's docstring."""
     text = (spec.function.__doc__ or "") if spec.function is not None else ""
     return text.strip().split("\n")[0]
 
@@ -17,7 +17,7 @@ def summary(spec: CommandSpec) -> str:
 def help_reply(session: Session, container: str) -> Reply:
     """Return the lines of ``<container> HELP`` as in Redis 7.0.
 
-    The vendor dialect lists its additional subcommands after them, in the same layout.
+    In the vendor's dialect, the vendor's own subcommands follow in the same layout.
     """
     text = HELP_TEXTS.get(container, "")
     lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]

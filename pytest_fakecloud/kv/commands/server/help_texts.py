@@ -1,6 +1,4 @@
-"""The lines that HELP returns for each container command: those of Redis 7.0, and additional ones
-written here.
-"""
+"""The help texts of container commands, as in Redis 7.0."""
 
 # ruff: noqa: E501 - the line breaks are those of Redis
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sections of INFO, with the fields of Redis 7.0 in the same order.
 
-Decided here: a field that has no meaning for a fake, e.g. about its process or network, is 0.
+Fields without a meaning for a fake, e.g. about its network, have a fixed value (decided here).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def section(session: Session, name: str) -> Iterator[str]:
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
-    """Return the total sizes in bytes of the sources of scripts and of libraries."""
+    """Return the total size in bytes of the sources of scripts, and that of function libraries."""
     scripting = engine.scripting
     return (
         sum(len(script.source) for script in scripting.scripts.values()),
@@ -46,7 +46,7 @@ def script_memory(engine: Engine) -> tuple[int, int]:
 
 
 def human(size: int) -> str:
-    """Format a number of bytes like the human-readable fields of INFO, e.g. "1.50K"."""
+    """Format a number of bytes as in the human-readable fields of INFO, e.g. ``1.50K``."""
     number, unit = float(size), 0
     while number >= 1024 and unit < len(_HUMAN) - 1:
         number, unit = number / 1024, unit + 1
@@ -57,7 +57,9 @@ _HUMAN = "BKMGTP"
 
 
 def _filled(template: str, **facts: object) -> Iterator[str]:
-    """Yield the lines of a template, taking values that are missing in the template from ``facts``."""
+    """Yield the lines of a template; a name without a value in the template takes its value from
+    ``facts``.
+    """
     for line in template.split():
         name, given, value = line.partition(":")
         yield f"{name}:{value if given else facts[name]}"
@@ -224,7 +226,7 @@ def _replication(engine: Engine) -> Iterator[str]:
     )
 
 
-# CPU times are 0, because they are wall-clock times and the reply must be deterministic.
+# CPU times are 0: they would be wall-clock times, but the reply must be deterministic.
 _CPU = """
 used_cpu_sys:0.000000 used_cpu_user:0.000000 used_cpu_sys_children:0.000000
 used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_main_thread:0.000000

@@ -1,4 +1,4 @@
-"""COMMAND: the command table in the reply formats of Redis."""
+"""COMMAND and its subcommands, which return the command table in the formats of Redis."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _movable(spec: CommandSpec) -> bool:
 
 
 def _legacy_range(spec: CommandSpec) -> list[int]:
-    """Return the first key, last key, and step, for clients that do not read key specifications."""
+    """Return the first key, the last key and the step, for clients that do not read key specs."""
     plain = [key for key in spec.keys if not (key.unknown or key.numkeys or key.keyword)]
     if not plain:
         return [0, 0, 0]
@@ -99,7 +99,7 @@ def _info(spec: CommandSpec) -> list[Reply]:
 
 @command("COMMAND")
 def command_(session: Session, args: Args) -> Reply:
-    """Return details of all commands; the vendor returns an empty list."""
+    """Return details of all commands; in the vendor's dialect, an empty list."""
     if session.engine.dialect == "vendor":
         return []
     return [_info(spec) for spec in _all(session)]
@@ -113,7 +113,7 @@ def command_count(session: Session, args: Args) -> Reply:
 
 @command("COMMAND INFO")
 def command_info(session: Session, args: Args) -> Reply:
-    """Return details of commands, nil for each that does not exist."""
+    """Return details of commands; nil for each command that does not exist."""
     found = [_find(session, name) for name in args] if args else _all(session)
     return [None if spec is None else _info(spec) for spec in found]
 
@@ -146,7 +146,7 @@ def _docs(spec: CommandSpec) -> Map:
 
 
 def _arguments(spec: CommandSpec) -> list[Reply]:
-    """Return those arguments of a command that the table contains: keys and option words."""
+    """Return the arguments of a command that the table contains: the keys and option words."""
     found: list[Reply] = []
     for index, key in enumerate(spec.keys):
         if key.unknown:
@@ -181,8 +181,8 @@ def _argument(
 def command_docs(session: Session, args: Args) -> Reply:
     """Return the documentation of commands: summary, version, group, and known arguments.
 
-    Decided here: complexity and history are empty because the table does not have them. An option
-    word is listed without the arguments that follow it.
+    Complexity and history are empty, because the table does not contain them, and an option word is
+    listed without the arguments that follow it (decided here).
     """
     found = _all(session)
     if args:
@@ -214,7 +214,7 @@ def command_list(session: Session, args: Args) -> Reply:
 
 
 def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Return the keys in the given command line with their specs; raise an error if it is invalid."""
+    """Return the keys in a command line with their specs; raise an error if the line is invalid."""
     spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())
@@ -234,7 +234,7 @@ def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
 
 
 def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Return the keys that key specs cannot locate: the destination of SORT … STORE."""
+    """Return the keys that key specs cannot locate: the destination of SORT with STORE."""
     if spec.name != "SORT":
         return []
     target = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
@@ -249,7 +249,7 @@ def command_getkeys(session: Session, args: Args) -> Reply:
 
 @command("COMMAND GETKEYSANDFLAGS")
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
-    """Return the keys in a command line and how the command accesses each of them."""
+    """Return the keys in a command line with the flags that say how the command accesses each key."""
     return [
         [key, SetReply([Status(flag.encode()) for flag in _flags(args, spec)])]
         for key, spec in _keys(session, args)
@@ -258,9 +258,9 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
 
 
 def _flags(args: Args, spec: KeySpec) -> list[str]:
-    """Return the flags of a key for the given arguments.
+    """Return the flags of a key, as far as they depend on the other arguments.
 
-    SET reads the key only with GET, and BITFIELD without SET and INCRBY only reads it.
+    SET reads the key only with GET. BITFIELD only reads the key if SET and INCRBY are absent.
     """
     name = args[0].upper()
     words = {word.upper() for word in args[2:]}

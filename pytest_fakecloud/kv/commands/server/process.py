@@ -1,7 +1,7 @@
-"""Commands that act on the server's process. Most return an error; none has an effect outside the
-fake.
+"""Commands that act on the server's process. Most return an error.
 
-A fake has no process, no replicas, and no files, and opens no connections.
+A fake has no process, no replicas and no files of its own, and it opens no connections to other
+servers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from ...table.syntax import parse_int
 from .help import help_reply
 
 MODULE_VERSIONS = {"ReJSON": 20000}
-"""The versions that modules report. ReJSON's is the first version with the current path syntax."""
+"""The versions that modules report. The version of ReJSON is the first with the current path
+syntax.
+"""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 _ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'
@@ -52,7 +54,7 @@ REASONS = {
     "READONLY": "cluster mode is off",
     "READWRITE": "cluster mode is off",
 }
-"""Reasons why commands have no effect, for the support table."""
+"""Reasons why commands have no effect, for the table of supported commands in the documentation."""
 
 _MODIFIERS = frozenset({b"NOW", b"FORCE"})
 
@@ -131,7 +133,7 @@ def role(session: Session, args: Args) -> Reply:
 
 @command("MIGRATE")
 def migrate(session: Session, args: Args) -> Reply:
-    """Move keys to another server; returns NOKEY if no key exists, otherwise an error."""
+    """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
     keys = [args[2]]
     at = 5
     while at < len(args):
@@ -165,7 +167,7 @@ def module_list(session: Session, args: Args) -> Reply:
 
 
 def loaded_modules(session: Session) -> list[Reply]:
-    """Return the modules in the format of MODULE LIST and HELLO."""
+    """Return the loaded modules as a reply of MODULE LIST or HELLO."""
     return [
         Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
         for name in session.engine.modules
@@ -195,14 +197,14 @@ def _saved(session: Session) -> None:
 
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
-    """Save a snapshot; only records the time."""
+    """Record the current time as the time of the last snapshot; nothing is saved."""
     _saved(session)
     return OK
 
 
 @command("BGSAVE")
 def bgsave(session: Session, args: Args) -> Reply:
-    """Save a snapshot in the background; only records the time."""
+    """Record the current time as the time of the last snapshot; nothing is saved."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
     _saved(session)
@@ -223,7 +225,7 @@ def lastsave(session: Session, args: Args) -> Reply:
 
 @command("LOLWUT")
 def lolwut(session: Session, args: Args) -> Reply:
-    """Return the version of the server."""
+    """Return the name and version of the server."""
     if len(args) > 1 and args[0].upper() == b"VERSION":
         parse_int(args[1])
     return Verbatim(b"Redis ver. " + session.engine.version.encode() + b"\n")

@@ -16,9 +16,9 @@ __all__: list[str] = []
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
-    """Delete all keys of the databases.
+    """Delete all keys of some databases.
 
-    ASYNC takes effect immediately, like SYNC, but its deletions are counted as lazy.
+    ASYNC also deletes them immediately, but INFO counts its deletions as lazy.
     """
     if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
         raise CommandError(errors.SYNTAX)
@@ -50,9 +50,8 @@ def flushall(session: Session, args: Args) -> Reply:
 def dbsize(session: Session, args: Args) -> Reply:
     """Return the number of keys in the database."""
     if not session.engine.active_expire:
-        return len(
-            session.db.values
-        )  # includes expired keys that have not been accessed since they expired
+        # Count expired keys as well, as long as no client has accessed them.
+        return len(session.db.values)
     return len(session.db)
 
 

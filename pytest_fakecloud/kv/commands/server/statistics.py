@@ -1,4 +1,4 @@
-"""Statistics of the server: INFO, MEMORY, LATENCY, SLOWLOG."""
+"""Statistics of the server: INFO, MEMORY, LATENCY and SLOWLOG."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def memory_usage(session: Session, args: Args) -> Reply:
 def memory_stats(session: Session, args: Args) -> Reply:
     """Return the memory usage of the server.
 
-    The fields are those of Redis, in their order. Decided here: fields about a server's process,
-    e.g. its allocator and buffers, are 0.
+    The fields are those of Redis, in the same order. A fake has no buffers and no allocator, so
+    sizes of buffers are 0 and ratios are 1 (decided here).
     """
     engine = session.engine
     databases = [engine.database(index) for index in range(len(engine.databases))]
@@ -140,14 +140,14 @@ _ALMOST_EMPTY = (
 
 @command("MEMORY DOCTOR")
 def memory_doctor(session: Session, args: Args) -> Reply:
-    """Return a report on memory problems."""
+    """Return a report on memory problems, which never finds any."""
     total = sum(usage(key, value) for key, value in session.db.values.items())
     return Verbatim(_ALMOST_EMPTY if total < 5 * 2**20 else _HEALTHY)
 
 
 @command("MEMORY MALLOC-STATS")
 def memory_malloc_stats(session: Session, args: Args) -> Reply:
-    """Return statistics of the memory allocator; there are none."""
+    """Return statistics of the memory allocator; reports that they are not supported."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 
@@ -197,7 +197,7 @@ def latency_graph(session: Session, args: Args) -> Reply:
 
 @command("LATENCY RESET")
 def latency_reset(session: Session, args: Args) -> Reply:
-    """Reset latency events and return how many there were."""
+    """Reset latency events and return the number of events that were reset."""
     latency = session.engine.statistics.latency
     names = [name.decode("utf-8", "replace") for name in args] or list(latency)
     return sum(latency.pop(name, None) is not None for name in names)
@@ -205,7 +205,7 @@ def latency_reset(session: Session, args: Args) -> Reply:
 
 @command("LATENCY DOCTOR")
 def latency_doctor(session: Session, args: Args) -> Reply:
-    """Return a report on latency problems."""
+    """Return a report on latency problems, which never finds any."""
     if session.engine.config.number("latency-monitor-threshold") == 0:
         return Verbatim(
             b"I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Redis "
@@ -221,7 +221,7 @@ def latency_doctor(session: Session, args: Args) -> Reply:
 
 @command("LATENCY HISTOGRAM")
 def latency_histogram(session: Session, args: Args) -> Reply:
-    """Return for each command a histogram of call durations in microseconds."""
+    """Return a histogram of call durations in microseconds for each command."""
     wanted = {name.decode("utf-8", "replace").lower() for name in args}
     found: list[Reply] = []
     for spec, count in session.engine.statistics.commands.items():
