@@ -111,7 +111,6 @@ class KVServer(Handle):
 
     @cached_property
     def _password(self) -> str:
-        """The password of the database port: the one from the settings, or a random one."""
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
@@ -127,7 +126,6 @@ class KVServer(Handle):
 
     @property
     def _engine(self) -> AnyEngine:
-        """The engine: in memory, created on first use, or a real server."""
         return self._made or self._find_engine()
 
     @cached_property
@@ -271,7 +269,6 @@ class KVServer(Handle):
         return variables
 
     def _env_variables(self) -> dict[str, str]:
-        """Return the variables of the official clients; the URL and the token have two names each."""
         return {
             "UPSTASH_REDIS_REST_URL": self.url,
             "UPSTASH_REDIS_REST_TOKEN": self.token,

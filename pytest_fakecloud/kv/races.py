@@ -86,7 +86,6 @@ class Between:
         plan.add(self)
 
     def _positions(self, lines: list[list[bytes]]) -> set[int]:
-        """Return the positions to interrupt in a pipeline of these commands."""
         if isinstance(self._commands, int):
             return {self._commands}
         if self._commands is None:

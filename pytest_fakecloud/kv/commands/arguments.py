@@ -52,7 +52,6 @@ def check_repetitions(count: int) -> None:
 
 
 def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
-    """Parse the first and last index of a slice."""
     return parse_int(start), parse_int(stop)
 
 

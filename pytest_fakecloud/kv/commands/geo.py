@@ -140,7 +140,6 @@ class _Search:
         self.unit = _unit(unit)
 
     def take_member(self, members: SortedSet, member: bytes) -> None:
-        """Use the position of a member as the centre of the search."""
         score = members.score(member)
         if score is None:
             raise CommandError(errors.GEO_MEMBER)
@@ -244,7 +243,6 @@ class _Hit:
 
 
 def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    """Return the members inside the search area, in the order of the reply."""
     shape = search.shape()
     limit = search.count if search.any else 0
     hits: list[_Hit] = []

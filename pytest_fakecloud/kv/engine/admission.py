@@ -41,9 +41,6 @@ class Admission:
         """
 
     def follow_config(self) -> None:
-        """Apply a change of the configuration parameters that can cause a command line to be
-        rejected.
-        """
         number = self._engine.config.number
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")

@@ -72,7 +72,6 @@ class Waiter:
         return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
 
     def finish(self, reply: Reply) -> None:
-        """Set the reply and end the wait."""
         self.done = True
         self.reply = reply
         self.signal.notify()

@@ -37,7 +37,6 @@ class Capacity:
         self._longest_key = limits.max_key_size or 0
 
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise the vendor's error if a write command would exceed a limit."""
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
@@ -92,7 +91,6 @@ def _data_size(keyspace: Keyspace) -> int:
 
 
 def content_size(value: Any) -> int:
-    """Return the size of a value's contents, in bytes."""
     if isinstance(value, bytes | bytearray):
         return len(value)
     match value.type_name:

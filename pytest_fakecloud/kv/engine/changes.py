@@ -70,5 +70,4 @@ class Changes:
                     keyspace.touched.clear()
 
     def serve_waiters(self, now_ms: int) -> None:
-        """Retry the commands of clients that are blocked on changed keys."""
         self._waiters.serve(self._databases, now_ms, self._tracking.invalidate_changed)

@@ -92,7 +92,6 @@ class Client:
         self.last_us = self.created_us
 
     def push(self, message: list[Any]) -> None:
-        """Push a message to the client, if its transport supports that."""
         if self.deliver is not None:
             self.deliver(message)
 

@@ -32,7 +32,6 @@ class Clients(Generic[S]):
         return list(self.connected.copy().values())
 
     def of(self, user: User) -> list[S]:
-        """Return the connections and event streams of a user."""
         return [each for each in (*self.of_port(), *self._streaming.copy()) if each.user is user]
 
     def disconnect(self, session: Client) -> None:

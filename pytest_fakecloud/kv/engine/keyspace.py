@@ -284,7 +284,6 @@ class Keyspace:
             self.notify(self, key, event)
 
     def remove_if_empty(self, key: bytes) -> None:
-        """Remove a key if its value is an empty collection."""
         value = self.values.get(key)
         if value is not None and not value:
             self._drop(key)
@@ -322,7 +321,6 @@ class Keyspace:
         self.touch(key, event)
 
     def persist(self, key: bytes) -> bool:
-        """Remove a key's TTL; return whether it had one."""
         if self.find(key) is None or self.expires.pop(key, None) is None:
             return False
         self.touch(key, "persist")

@@ -75,7 +75,6 @@ class Notifications:
         return bool(self._letters & {"K", "E"})
 
     def follow_config(self) -> None:
-        """Apply a changed ``notify-keyspace-events``."""
         self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
         for keyspace in self._engine.databases:
             keyspace.notify = self.publish if self else None

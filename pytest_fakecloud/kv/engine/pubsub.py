@@ -69,18 +69,15 @@ class PubSub:
         return receivers
 
     def publish_to_shard(self, channel: bytes, message: bytes) -> int:
-        """Send a message to a shard channel; return the number of receivers."""
         sessions = self._listeners["shard"].get(channel, {})
         for session in sessions:
             session.push(Push([b"smessage", channel, message]))
         return len(sessions)
 
     def names(self, kind: str) -> list[bytes]:
-        """Return the channels or patterns that have subscribers."""
         return list(self._listeners[kind])
 
     def listeners(self, kind: str, name: bytes) -> int:
-        """Return the number of subscribers of a channel or pattern."""
         return len(self._listeners[kind].get(name, ()))
 
     def _forget(self, session: Client, kind: str, name: bytes) -> None:

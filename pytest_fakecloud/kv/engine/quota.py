@@ -28,7 +28,6 @@ class Quota:
         ]
 
     def __bool__(self) -> bool:
-        """Return whether any limit is set."""
         return bool(self._windows)
 
     def charge(self, commands: int = 1) -> bytes | None:

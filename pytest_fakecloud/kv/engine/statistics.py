@@ -74,14 +74,12 @@ class Statistics:
         """Number of keys removed by flushes with ASYNC."""
 
     def of(self, spec: CommandSpec) -> CommandCount:
-        """Return the statistics of a command."""
         count = self.commands.get(spec)
         if count is None:
             count = self.commands[spec] = CommandCount()
         return count
 
     def failed(self, spec: CommandSpec, error: CommandError) -> None:
-        """Count a command that failed while it ran."""
         self.of(spec).failed += 1
         self._count(error)
 

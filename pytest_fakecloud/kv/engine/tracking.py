@@ -56,7 +56,6 @@ class Tracking:
         return bool(self._sessions)
 
     def start(self, session: Client, options: TrackingOptions) -> None:
-        """Start tracking for a session, or replace its options."""
         session.tracking = options
         self._sessions[session.id] = session
 
@@ -149,7 +148,6 @@ class Tracking:
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)
 
     def invalidate_all(self) -> None:
-        """Tell all tracking sessions that all keys are invalid."""
         for session in list(self._sessions.values()):
             if session.tracking is not None:
                 self._send(session, session.tracking, None)

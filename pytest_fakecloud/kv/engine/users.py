@@ -59,7 +59,6 @@ class Users:
         """Denied commands and logins, as returned by ACL LOG."""
 
     def __iter__(self) -> Iterator[AclUser]:
-        """Iterate over the users in the order of their names."""
         return (user for _, user in sorted(self._users.items()))
 
     def __contains__(self, name: str) -> bool:
@@ -109,7 +108,6 @@ class Users:
         return default if default.on and default.passwordless else ANONYMOUS
 
     def passwordless(self, name: str) -> bool:
-        """Return whether a user exists and needs no password."""
         user = self._users.get(name)
         return user is not None and user.passwordless
 

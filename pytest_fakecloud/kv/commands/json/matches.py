@@ -89,12 +89,10 @@ def existing(session: Session, key: bytes) -> JsonValue:
 
 
 def no_path(path: Path) -> CommandError:
-    """Return the error for a path without a match."""
     return CommandError(one_line(b"ERR Path '" + path.text.encode() + b"' does not exist"))
 
 
 def wrong_type(expected: str, value: Any) -> CommandError:
-    """Return the error for a match of the wrong type."""
     text = f"WRONGTYPE wrong type of path value - expected {expected} but found {type_word(value)}"
     return CommandError(text.encode())
 

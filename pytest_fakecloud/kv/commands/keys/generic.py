@@ -273,7 +273,6 @@ _EMBEDDED = 44
 
 
 def encoding(session: Session, value: Any) -> str:
-    """Return the name of a value's encoding for OBJECT ENCODING."""
     if isinstance(value, bytearray):
         return "raw"
     if isinstance(value, bytes):

@@ -55,14 +55,12 @@ class Words:
         return text(self._args[self._at]).upper() if self else ""
 
     def take(self, what: str) -> str:
-        """Return the next argument; raise an error if there is none."""
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
         self._at += 1
         return text(self._args[self._at - 1])
 
     def upper(self, what: str) -> str:
-        """Return the next argument in upper case; raise an error if there is none."""
         return self.take(what).upper()
 
     def one_of(self, what: str, known: tuple[str, ...]) -> str:

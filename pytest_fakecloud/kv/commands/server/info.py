@@ -32,7 +32,6 @@ SECTIONS = [
 
 
 def section(session: Session, name: str) -> Iterator[str]:
-    """Yield the ``name:value`` lines of a section."""
     yield from _MAKERS[name](session.engine)
 
 

@@ -214,7 +214,6 @@ def command_list(session: Session, args: Args) -> Reply:
 
 
 def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Return the keys in a command line with their specs; raise an error if the line is invalid."""
     spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())

@@ -167,7 +167,6 @@ def module_list(session: Session, args: Args) -> Reply:
 
 
 def loaded_modules(session: Session) -> list[Reply]:
-    """Return the loaded modules as a reply of MODULE LIST or HELLO."""
     return [
         Map([b"name", name.encode(), b"ver", MODULE_VERSIONS[name], b"path", b"", b"args", []])
         for name in session.engine.modules

@@ -55,7 +55,6 @@ class _Source:
         return 0 if self.value is None else len(self.value)
 
     def items(self) -> Iterable[tuple[bytes, float]]:
-        """Iterate over pairs of a member and its score, in the order of the value."""
         if isinstance(self.value, SortedSet):
             return ((member, score) for score, member in self.value)
         return ((member, 1.0) for member in self.value or ())

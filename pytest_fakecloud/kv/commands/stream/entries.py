@@ -32,10 +32,10 @@ _STEPS_AN_ENTRY = 10
 
 
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
-"""What deleting an entry does to the groups in which the entry is pending.
+"""Policies for deleting an entry that is pending in groups.
 
-KEEPREF keeps the references to the entry, DELREF deletes them, and ACKED deletes the entry only if
-all groups have acknowledged it.
+KEEPREF keeps the entry's id in the groups, DELREF removes it from them, and ACKED deletes the entry
+only if all groups have acknowledged it.
 """
 
 # -- adding and trimming -------------------------------------------------------------------------
@@ -308,7 +308,6 @@ class ReadWords:
 
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
-    """Parse the arguments of XREAD, or of XREADGROUP if ``grouped``."""
     words = ReadWords([], [])
     at = 0
     while at < len(args):

@@ -85,5 +85,4 @@ def parse_interval(start: bytes, end: bytes) -> tuple[int, int]:
 
 
 def parse_ids(texts: Args) -> list[int]:
-    """Parse several ids; raise an error if any of them is invalid."""
     return [parse_id(text) for text in texts]

@@ -15,7 +15,6 @@ from ...table.syntax import parse_int
 
 
 def check_length(session: Session, size: int) -> None:
-    """Raise an error if a string of ``size`` bytes would exceed ``proto-max-bulk-len``."""
     if size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.STRING_TOO_LONG)
 
