@@ -144,7 +144,7 @@ class KVServer(Handle):
 
     @property
     def read_only_token(self) -> str:
-        """The token that permits only read commands; it may be published (specification)."""
+        """The token that permits only read commands. The vendor documents it as safe to publish."""
         return self._credentials.read_only
 
     @action
@@ -160,7 +160,7 @@ class KVServer(Handle):
     def reset_password(self) -> str:
         """Reset the database password, the token and the read-only token; return the new token.
 
-        The vendor's service resets the tokens too (specification). Connections to the database port
+        As documented by the vendor, the tokens are replaced too. Connections to the database port
         that have already logged in stay open, as after any password change.
         """
         self._password = new_token(32)
@@ -171,9 +171,9 @@ class KVServer(Handle):
     def database_url(self) -> str:
         """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``.
 
-        The port opens on first use, unless ``database_port`` is set. It also serves REST over plain
-        HTTP (specification). Raises ``ContractError`` if the commands run on a real server, which
-        has a port of its own.
+        The port opens on first use, unless ``database_port`` is set. As documented by the vendor,
+        it also serves REST over plain HTTP. Raises ``ContractError`` if the commands run on a real
+        server, which has a port of its own.
         """
         engine = self._engine
         if not isinstance(engine, Engine):

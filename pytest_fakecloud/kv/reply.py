@@ -213,7 +213,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     """Convert a reply to a JSON value, with the types of RESP2.
 
     Bytes that are not UTF-8 become U+FFFD. ``base64`` encodes every string except the literal OK
-    reply, numbers and error texts (specification).
+    reply, numbers and error texts, as the vendor documents.
     """
     kind = type(reply)
     if kind is bytes:

@@ -344,7 +344,5 @@ def blmove(session: Session, args: Args) -> Reply:
 
 @command("BRPOPLPUSH")
 def brpoplpush(session: Session, args: Args) -> Reply:
-    """Move the last element of a list to the head of another, or block until the list has an
-    element.
-    """
+    """Move the last element of a list to the head of another; block while the list is empty."""
     return _blocking_move(session, args, from_left=False, to_left=True, timeout=args[2])

@@ -17,9 +17,9 @@ def multi(session: Session, args: Args) -> Reply:
     """Start a transaction, which queues the commands that follow.
 
     Over REST, each request is a session of its own, so a transaction must be in a single pipeline.
-    The specification lists MULTI and EXEC as supported. In separate requests, MULTI returns OK, but
-    its transaction ends with the request, and EXEC returns the same error as on a new connection
-    (decided here).
+    The vendor's documentation lists MULTI and EXEC as supported. In separate requests, MULTI
+    returns OK, but its transaction ends with the request, and EXEC returns the same error as on a
+    new connection (decided here).
     """
     if session.queue is not None:
         raise CommandError(errors.NESTED_MULTI)

@@ -66,7 +66,7 @@ class Tracking:
     def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         """Remember the keys that a session has just read, if its tracking options require that.
 
-        For a read in a script, these are the keys passed to the script (specification).
+        For a read in a script, these are the keys passed to the script, as Redis documents.
         """
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:

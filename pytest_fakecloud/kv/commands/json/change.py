@@ -156,9 +156,7 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
 
 @command("JSON.ARRINDEX")
 def json_arrindex(session: Session, args: Args) -> Reply:
-    """Return the first index of a value in each array at a path, or -1 if the array does not
-    contain it.
-    """
+    """Return the first index of a value in each array at a path, or -1 for an array without it."""
     if len(args) > 5:
         raise CommandError(wrong_arity("json.arrindex"))
     path, wanted = read_path(session, args[1]), read_value(args[2])

@@ -56,15 +56,13 @@ def _read(session: Session, key: bytes, shown: Callable[[int], int]) -> Reply:
 
 @command("TTL")
 def ttl(session: Session, args: Args) -> Reply:
-    """Return the remaining TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist."""
+    """Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist."""
     return _read(session, args[0], lambda at_ms: (at_ms - session.now_ms + 500) // 1000)
 
 
 @command("PTTL")
 def pttl(session: Session, args: Args) -> Reply:
-    """Return the remaining TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not
-    exist.
-    """
+    """Return the TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not exist."""
     return _read(session, args[0], lambda at_ms: at_ms - session.now_ms)
 
 

@@ -336,9 +336,7 @@ def wait(session: Session, args: Args) -> Reply:
 
 @command("WAITAOF")
 def waitaof(session: Session, args: Args) -> Reply:
-    """Return the numbers of append-only files and replicas that have all writes, which are always
-    0.
-    """
+    """Return the numbers of append-only files and replicas with all writes: always 0 and 0."""
     if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
         raise CommandError(errors.WAITAOF_NO_FILE)
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)

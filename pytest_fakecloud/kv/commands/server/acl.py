@@ -62,9 +62,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
 
 @command("ACL DELUSER")
 def acl_deluser(session: Session, args: Args) -> Reply:
-    """Delete users, their REST tokens, and their connections; return the number of users that
-    existed.
-    """
+    """Delete users, their REST tokens and connections; return the number of users that existed."""
     engine = session.engine
     for name in args:
         if name == b"default" or (engine.dialect == "vendor" and name in _BUILT_IN):
@@ -159,9 +157,9 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
 def acl_resttoken(session: Session, args: Args) -> Reply:
     """Create a REST token for a user, given the user's password.
 
-    The specification describes the command. Later changes of the user also apply to the token. The
-    token becomes invalid when the user or the password is removed, and while the user is off
-    (decided here).
+    The vendor documents the command. Later changes of the user also apply to the token. The token
+    becomes invalid when the user or the password is removed, and while the user is off (decided
+    here).
     """
     engine = session.engine
     user = engine.users.get(_text(args[0]))

@@ -77,9 +77,7 @@ def client_capa(session: Session, args: Args) -> Reply:
 
 @command("CLIENT IMPORT-SOURCE")
 def client_import_source(session: Session, args: Args) -> Reply:
-    """Mark the connection as an import source; ON returns an error, because there is no import
-    mode.
-    """
+    """Mark the connection as an import source; ON is an error, because there is no import mode."""
     if _switch(args):
         raise CommandError(errors.NOT_IMPORT_MODE)
     return OK

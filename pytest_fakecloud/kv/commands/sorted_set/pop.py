@@ -84,9 +84,7 @@ def zmpop(session: Session, args: Args) -> Reply:
 
 @command("BZMPOP")
 def bzmpop(session: Session, args: Args) -> Reply:
-    """Remove and return members of the first non-empty sorted set, or block until a set has
-    members.
-    """
+    """Remove and return members of the first non-empty sorted set; block while all are empty."""
     timeout_ms = parse_timeout(session, args[0])
     keys, lowest, count = parse_pop(args, 1, b"MIN", b"MAX")
     return try_or_wait(
@@ -114,17 +112,13 @@ def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
 
 @command("BZPOPMIN")
 def bzpopmin(session: Session, args: Args) -> Reply:
-    """Remove and return the lowest member of the first non-empty sorted set, or block until a set
-    has one.
-    """
+    """Remove and return the lowest member of the first non-empty set; block while all are empty."""
     return _blocking_pop(session, args, lowest=True)
 
 
 @command("BZPOPMAX")
 def bzpopmax(session: Session, args: Args) -> Reply:
-    """Remove and return the highest member of the first non-empty sorted set, or block until a set
-    has one.
-    """
+    """Remove and return the highest member of the first non-empty set; block while all are empty."""
     return _blocking_pop(session, args, lowest=False)
 
 
