@@ -13,7 +13,7 @@ _POLYNOMIAL = 0x95AC9329AC4BC9B5
 _LANES = 4096
 _LANE = 64
 _BLOCK = _LANES * _LANE
-"""The number of bytes from which on numpy is faster than a loop over bytes."""
+"""Size of a block in bytes. From this size on, numpy is faster than a loop over bytes."""
 
 
 def _entry(byte: int) -> int:
@@ -26,7 +26,7 @@ _TABLE = [_entry(byte) for byte in range(256)]
 
 
 def crc64(data: bytes | memoryview, crc: int = 0) -> int:
-    """Return the checksum of ``data``, continuing from that of the preceding data."""
+    """Return the CRC-64 of ``data``. ``crc`` is the checksum of the data that precedes it."""
     view = memoryview(data)
     whole = len(view) - len(view) % _BLOCK
     for start in range(0, whole, _BLOCK):
@@ -38,16 +38,17 @@ def crc64(data: bytes | memoryview, crc: int = 0) -> int:
 
 
 def _block(view: memoryview, crc: int) -> int:
-    """Return the checksum of one block: the checksums of its lanes are computed in parallel, then
-    joined in pairs.
+    """Return the checksum of one block, computed with numpy.
 
-    The checksum is linear. The checksum of two parts is that of the first part, advanced by as many
-    zero bytes as the second part has, XOR the checksum of the second part.
+    The block is divided into lanes, whose checksums are computed in parallel and then combined in
+    pairs. This is possible because the checksum is linear: the checksum of two parts is the
+    checksum of the first part, advanced by as many zero bytes as the second part has, XOR the
+    checksum of the second part.
     """
     import numpy as np
 
     table, shifts = _tables()
-    # Each step processes two bytes.
+    # Each step processes two bytes of every lane.
     columns = np.frombuffer(view, "<u2").reshape(_LANES, -1).T.astype(np.uint64)
     columns[:4, 0] ^= np.frombuffer(crc.to_bytes(8, "little"), "<u2")
     found = np.zeros(_LANES, np.uint64)
@@ -59,8 +60,8 @@ def _block(view: memoryview, crc: int) -> int:
 
 
 def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
-    """Apply a linear operator to checksums. The operator is given as one table for each of the
-    eight bytes.
+    """Apply a linear operator to an array of checksums. The operator consists of eight lookup
+    tables, one for each byte of a checksum.
     """
     pieces = found.astype("<u8").view("u1").reshape(-1, 8)
     moved = shift[0][pieces[:, 0]]
@@ -71,13 +72,14 @@ def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
 
 @cache
 def _tables() -> tuple[Any, list[Any]]:
-    """Return the table for two bytes, and the operators that advance a checksum by one, two, four …
-    lanes.
+    """Return the lookup table for two bytes, and the operators that advance a checksum by 1, 2, 4,
+    … lanes of zero bytes.
     """
     import numpy as np
 
     table = np.array(_TABLE, np.uint64)
-    # The effect of every byte value at each of the eight positions of a checksum.
+    # Start with the identity: the contribution of each byte value at each of the eight positions of
+    # a checksum.
     values = np.arange(256, dtype=np.uint64)
     shift = np.stack([values << np.uint64(8 * place) for place in range(8)])
     for _ in range(_LANE):

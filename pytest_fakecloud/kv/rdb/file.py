@@ -1,4 +1,4 @@
-"""Reads and writes ``.rdb`` files, given as byte strings."""
+"""Reads and writes the contents of ``.rdb`` files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .source import RdbError, Source
 from .writer import OLDEST, Writer
 
 MAGIC = (b"REDIS", b"VALKEY")
-"""The magic bytes that a file starts with."""
+"""The magic bytes at the start of a file by Redis or Valkey."""
 _NEWEST = 12
 _NEWEST_VALKEY = 81
 _CHECKED_SINCE = 5
@@ -37,7 +37,7 @@ _AUX, _RESIZE, _EXPIRES_MS, _EXPIRES, _SELECT, _END = 250, 251, 252, 253, 254, 2
 
 
 class Record(NamedTuple):
-    """A key in a file, with its value and metadata."""
+    """A key in an RDB file, with its value and metadata."""
 
     database: int
     key: bytes
@@ -49,8 +49,8 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a file. ``foreign`` lists the keys that were skipped, by the name of their
-    type.
+    """The contents of an RDB file. ``foreign`` maps the name of each unsupported module type to the
+    keys that were skipped because of it.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -59,9 +59,10 @@ class Contents:
 
 
 def read_file(data: bytes) -> Contents:
-    """Read a file in a Redis format up to version 12 (8.x), or of Valkey up to 9.2.
+    """Parse an RDB file of Redis (format versions up to 12, which Redis 8.x writes) or Valkey (up
+    to 9.2).
 
-    Raises ``RdbError`` for a file in another format or a damaged file.
+    Raises ``RdbError`` for another format and for damaged files.
     """
     version, source = _opened(data)
     found = Contents()
@@ -126,7 +127,7 @@ def _opened(data: bytes) -> tuple[int, Source]:
 
 
 def _between_keys(source: Source, code: int, found: Contents) -> None:
-    """Read an entry that is not a key."""
+    """Read an entry that is not a key: metadata, a function library or data of a module."""
     if code == _AUX:
         source.string()
         source.string()
@@ -149,8 +150,8 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
 
 
 def _old_library(source: Source) -> bytes:
-    """Read a library in the format of 7.0's release candidates, and return its source with the
-    missing shebang line added.
+    """Read a function library in the format of the 7.0 release candidates, which has no shebang
+    line. Return its source with that line added.
     """
     name, engine = source.string(), source.string()
     if source.byte():
@@ -165,12 +166,13 @@ def _shown(key: bytes) -> str:
 def write_file(
     records: Iterable[Record], libraries: Iterable[bytes], config: Config, server: str, now_s: int
 ) -> bytes:
-    """Return a file that every server since Redis 7.0 can load.
+    """Return an RDB file that every server since Redis 7.0 can load.
 
-    Its format version is higher than 10 only if a hash has fields that expire. ``server`` is the
-    version of the server that writes the file. Records must be grouped by database.
+    The format version is 10. Only hashes with fields that expire need version 12, which older
+    servers cannot load. ``server`` is the version of the server that writes the file. Records must
+    be grouped by database.
     """
-    # Write without compression, which would take most of the time.
+    # Write strings uncompressed, because compression would take most of the time.
     writer = Writer(config, OLDEST, compress=False)
     head = {b"redis-ver": server.encode(), b"redis-bits": b"64", b"ctime": b"%d" % now_s}
     for name, text in head.items():

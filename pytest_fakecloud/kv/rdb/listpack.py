@@ -1,4 +1,4 @@
-"""Listpacks: strings and integers packed in a byte string that can be read from either end."""
+"""Reads and writes listpacks: byte strings that contain a list of strings and integers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..values.integers import canonical_integer
 from .source import RdbError
 
 Entry = bytes | int
-"""An element of a packed structure."""
+"""An element of a listpack or ziplist."""
 
 _WIDTHS = {0xF1: 2, 0xF2: 3, 0xF3: 4, 0xF4: 8}
 _BY_WIDTH = tuple(
@@ -21,7 +21,7 @@ _UNKNOWN = 0xFFFF
 
 
 def texts(entries: Iterable[Entry]) -> list[bytes]:
-    """Return the elements as strings, as clients receive them."""
+    """Convert elements to strings, the form in which clients receive them."""
     return [entry if isinstance(entry, bytes) else b"%d" % entry for entry in entries]
 
 
@@ -73,7 +73,7 @@ def read_listpack(blob: bytes) -> list[Entry]:
 
 
 def write_listpack(entries: Iterable[Entry]) -> bytes:
-    """Return a listpack; strings that are canonical integers are stored as integers."""
+    """Encode a listpack. Strings that are canonical integers are stored as integers."""
     out = bytearray(_HEADER)
     count = 0
     for entry in entries:
@@ -86,7 +86,7 @@ def write_listpack(entries: Iterable[Entry]) -> bytes:
 
 
 def packed(entry: Entry) -> bytes:
-    """Return the bytes of one entry."""
+    """Encode one entry of a listpack."""
     if isinstance(entry, int):
         return _integer(entry)
     size = len(entry)
@@ -116,14 +116,14 @@ def _integer(number: int) -> bytes:
 
 
 _BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
-"""Sizes from which on the length after an entry takes one more byte."""
+"""Entry sizes in bytes at which the length after an entry becomes one byte longer."""
 
 
 def _back_length(size: int) -> bytes:
-    """Encode the length that follows an entry and is read backwards.
+    """Encode the length that follows an entry, so that a listpack can be read from its end.
 
-    It consists of groups of seven bits, the highest first; all but the first have the eighth bit
-    set.
+    The length consists of groups of seven bits, the most significant group first. All groups except
+    the first have their eighth bit set.
     """
     width = next(
         width for width, (low, high) in enumerate(pairwise(_BOUNDS), 1) if low <= size < high

@@ -1,4 +1,4 @@
-"""LZF, the compression of RDB strings."""
+"""The LZF algorithm, which compresses strings in RDB data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LITERALS = 32
 def decompress(data: bytes, size: int) -> bytes:
     """Decompress ``data`` to ``size`` bytes; raise ``ValueError`` for invalid data.
 
-    ``size`` alone allocates no memory, but ``data`` is processed to its end, so compare ``size``
-    with ``MOST_GROWTH`` before the call.
+    First check that ``size`` is at most ``MOST_GROWTH`` times the length of ``data``. Otherwise all
+    of ``data`` is decompressed before the error is found.
     """
     out = bytearray()
     at, end = 0, len(data)
@@ -53,10 +53,10 @@ def decompress(data: bytes, size: int) -> bytes:
 
 
 def compress(data: bytes, most: int) -> bytes | None:
-    """Compress ``data`` to at most ``most`` bytes; return None if it does not fit.
+    """Compress ``data`` to at most ``most`` bytes; return None if the result would be larger.
 
-    Matches are the same as in Redis: the first byte is never a source, the last two are literal,
-    and a result only a few bytes below ``most`` is discarded.
+    Matches are the same as in Redis: they never refer to the first byte, the last two bytes are
+    literals, and a result only a few bytes shorter than ``most`` is discarded.
     """
     out = bytearray()
     seen: dict[bytes, int] = {}
@@ -85,7 +85,7 @@ def compress(data: bytes, most: int) -> bytes | None:
         # Index the end of this match, so that later matches can start there.
         for place in (at - 2, at - 1):
             seen[data[place : place + 3]] = place
-    # Like the servers' compressor, stop if three more bytes might not fit.
+    # Like the compressor of Redis, stop if three more bytes might not fit.
     literals = max(len(data) - 2 - literal, 0)
     if len(out) + literals + literals // _LITERALS + 1 + 3 > most:
         return None
@@ -98,7 +98,9 @@ def _size_of_literals(count: int) -> int:
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
-    """Return how many bytes are equal when reading from the two positions."""
+    """Return the number of equal bytes from two positions on, up to ``longest``. The first three
+    bytes are known to be equal.
+    """
     length = 3
     while length + 8 <= longest and (
         data[start + length : start + length + 8] == data[at + length : at + length + 8]

@@ -1,4 +1,7 @@
-"""Payloads of DUMP and FUNCTION DUMP: a value or libraries, the format version, and a checksum."""
+"""Reads and writes the payloads of DUMP and FUNCTION DUMP.
+
+A payload consists of a value or of function libraries, the format version and a checksum.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,21 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 FUNCTION = 0xF5
-"""The type code that precedes the source of a library."""
+"""The type code that precedes the source of a function library."""
 _FOOTER = 10
 SHELL = 1 + _FOOTER
-"""Bytes of a DUMP payload besides the value: its type, format version and checksum."""
+"""Size in bytes of a DUMP payload without its value: the type, the format version and the checksum."""
 
 
 def dump(value: Any, config: Config, version: int) -> bytes:
-    """Return the DUMP payload of a stored value in the given format version."""
+    """Return the DUMP payload of a value in the given format version."""
     writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
     writer.value(None, value)
     return _sealed(writer)
 
 
 def dump_libraries(sources: list[bytes], config: Config, version: int) -> bytes:
-    """Return the payload of function libraries."""
+    """Return the FUNCTION DUMP payload of the libraries with these sources."""
     writer = Writer(config, version, compress=config.text("rdbcompression") == "yes")
     for source in sources:
         writer.raw(bytes([FUNCTION]))
@@ -41,7 +44,9 @@ def _sealed(writer: Writer) -> bytes:
 
 
 def is_sealed(payload: bytes, version: int) -> bool:
-    """Return whether a payload has a format version up to the given one, and a valid checksum."""
+    """Return whether the checksum of a payload is valid and its format version is at most
+    ``version``.
+    """
     return (
         len(payload) >= _FOOTER
         and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
@@ -50,10 +55,10 @@ def is_sealed(payload: bytes, version: int) -> bool:
 
 
 def load(payload: bytes, version: int) -> Any:
-    """Return the value in a payload whose checksum has been checked; raise ``RdbError`` for an
-    invalid value.
+    """Return the value in a DUMP payload; raise ``RdbError`` if the value is invalid.
 
-    Like real servers, ignore bytes after the value.
+    The caller must have checked the checksum with ``is_sealed()``. Like real servers, ignore bytes
+    after the value.
     """
     source = Source(payload[:-_FOOTER])
     try:
@@ -63,8 +68,10 @@ def load(payload: bytes, version: int) -> Any:
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
-    """Return the library sources in a payload whose checksum has been checked; raise ``RdbError``,
-    or ``TypeError`` if it contains a value.
+    """Return the sources of the libraries in a FUNCTION DUMP payload.
+
+    The caller must have checked the checksum with ``is_sealed()``. Raises ``RdbError`` for invalid
+    data, and ``TypeError`` if the payload contains something other than libraries.
     """
     source = Source(payload[:-_FOOTER])
     found = []

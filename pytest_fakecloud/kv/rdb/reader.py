@@ -1,7 +1,7 @@
 """Reads RDB values into the classes of ``kv/values``.
 
-Some invalid values that a real server tolerates (duplicates in a small hash, a wrong length of a
-stream) are rejected, because no server writes them and the damage would spread.
+Real servers accept some invalid values, such as small hashes with duplicate fields and streams with
+a wrong length. This module rejects them, because no server writes them and the damage would spread.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from .source import RdbError, Source
 from .ziplist import read_intset, read_ziplist, read_zipmap
 
 VALKEY_9 = 80
-"""The first format version in Valkey's own numbering, which no version of Redis reaches."""
+"""The first format version in Valkey's own numbering. Format versions of Redis are lower."""
 _DEEPEST_JSON = 512
 
 
 class ForeignType(Exception):
-    """Raised after skipping a value of an unknown module; reading can continue after it."""
+    """Raised after a value of an unsupported module has been skipped. Reading can continue."""
 
 
 def read_value(source: Source, kind: int, version: int) -> Any:
-    """Return a value of an RDB type, in a format version.
+    """Read a value, given its type number and the format version.
 
-    Raises ``RdbError``, or ``ForeignType`` after skipping the value of an unknown module.
+    Raises ``RdbError`` for invalid data, and ``ForeignType`` after skipping a value of an
+    unsupported module.
     """
     read = _READERS.get(kind)
     if read is None or version < _SINCE.get(kind, 0):
@@ -180,7 +181,7 @@ def _hash_of_listpack(source: Source) -> HashValue:
 
 
 def _filled_hash(flat: list[bytes]) -> HashValue:
-    """Return a hash, given its alternating fields and values."""
+    """Return the hash with these alternating fields and values."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
         raise RdbError("a hash is empty or has a duplicate field")
@@ -188,7 +189,7 @@ def _filled_hash(flat: list[bytes]) -> HashValue:
 
 
 def _hash_since_7_4(source: Source) -> HashValue:
-    """Read each field with its expiry, relative to the earliest one."""
+    """Read a hash whose field expiries are relative to the earliest one."""
     first_ms = source.int64()
     flat: list[bytes] = []
     expiries = []
@@ -200,7 +201,7 @@ def _hash_since_7_4(source: Source) -> HashValue:
 
 
 def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
-    """Read fields, values and absolute expiries from one listpack."""
+    """Read a hash from one listpack of fields, values and absolute expiries."""
     source.int64()
     entries = read_listpack(source.string(packed=True))
     expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
@@ -212,7 +213,7 @@ def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
 
 
 def _hash_of_valkey_9(source: Source) -> HashValue:
-    """Read each field with its absolute expiry; -1 means none."""
+    """Read a hash whose fields have absolute expiries; -1 means that a field does not expire."""
     flat: list[bytes] = []
     expiries = []
     for _ in range(source.count(1)):
@@ -223,8 +224,8 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
-    """Return a hash, given its alternating fields and values and an expiry for each field; 0 means
-    none.
+    """Return the hash with these alternating fields and values. ``expiries`` has the expiry of each
+    field in Unix milliseconds, or 0 for a field that does not expire.
     """
     found = _filled_hash(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
@@ -248,7 +249,7 @@ def _raw_id(source: Source) -> int:
 
 
 def _stream(source: Source, form: int) -> Stream:
-    """Read a stream in the first, second or third format: that of Redis 5.0, 7.0 or 7.2."""
+    """Read a stream in the format of Redis 5.0 (``form=1``), 7.0 (2) or 7.2 (3)."""
     nodes = []
     for _ in range(source.count()):
         key = source.string()
@@ -278,7 +279,9 @@ def _stream(source: Source, form: int) -> Stream:
 
 
 def _node(key: int, entries: list[Entry]) -> Node:
-    """Return a node of a stream, without deleted entries."""
+    """Build a stream node from its key and the elements of its listpack, leaving out deleted
+    entries.
+    """
     rest = iter(entries)
 
     def number() -> int:
@@ -301,7 +304,7 @@ def _node(key: int, entries: list[Entry]) -> Node:
         gone = 0
         for _ in range(live + deleted):
             flags = number()
-            # Differences are stored in 64 bits, so they can wrap around.
+            # Differences from the node's key are stored in 64 bits, so they can wrap around.
             milliseconds = (key >> 64) + number() & SEQUENCE_MAX
             sequence = (key & SEQUENCE_MAX) + number() & SEQUENCE_MAX
             if flags & 2:
@@ -363,7 +366,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _module(source: Source) -> JsonValue:
-    """Read a JSON document in the format of RedisJSON, whose first item is the document's text."""
+    """Read a RedisJSON value. Its first item is the JSON document as a string."""
     name = module_name(source.length())
     items = skip_module_items(source)
     if name != JsonValue.type_name:
@@ -377,12 +380,12 @@ def _module(source: Source) -> JsonValue:
 
 
 def module_name(number: int) -> str:
-    """Return the module name, of nine letters, that a module ID contains."""
+    """Return the nine-letter module name that is encoded in a module ID."""
     return "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
 
 
 def module_id(name: str, version: int) -> int:
-    """Return the ID of a module type, given its name and the version of its encoding."""
+    """Return the ID of a module type, given its name and its encoding version."""
     number = 0
     for letter in name:
         number = number << 6 | _LETTERS.index(letter)
@@ -390,7 +393,7 @@ def module_id(name: str, version: int) -> int:
 
 
 def skip_module_items(source: Source) -> list[bytes | int]:
-    """Read past the items of a module's value; return the strings and numbers among them."""
+    """Skip the items of a module's value. Return the strings and integers among them."""
     items: list[bytes | int] = []
     while True:
         kind = source.length()

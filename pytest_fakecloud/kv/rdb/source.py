@@ -1,4 +1,4 @@
-"""Sequential reading of RDB data: lengths and strings, within limits."""
+"""Reads lengths and strings from RDB data, with limits on decompression."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from struct import unpack_from
 from . import lzf
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
-"""Maximum number of bytes to unpack from any data: of strings (False), and of packed structures
-(True).
+"""Maximum number of decompressed bytes for small data: of ordinary strings (key False) and of
+packed structures (key True).
 
-A packed structure takes more memory than its bytes, because its elements become objects.
+Packed structures have a lower limit, because their elements become objects, which need more memory
+than the bytes.
 """
 MOST_GROWTH = 20
-"""Additional unpacked bytes allowed for each byte of the data; data that servers write grows by 2
-to 6.
+"""Number of decompressed bytes by which each byte of the data raises the limit. Data that servers
+write grows by a factor of 2 to 6.
 """
 
 
 class RdbError(ValueError):
-    """Raised for data that is not RDB, or is in an unsupported format; the message describes the
-    error.
-    """
+    """Raised for data that is not RDB or has an unsupported format."""
 
 
 class Source:
     """A byte string that is read sequentially.
 
-    Every method raises ``RdbError`` for truncated or invalid data. No memory is allocated for a
-    size before the data is known to contain that many bytes.
+    Every method raises ``RdbError`` for truncated or invalid data. A size that the data declares
+    allocates no memory unless the data really contains that many bytes.
     """
 
     __slots__ = ("_spare", "at", "data")
@@ -62,16 +61,16 @@ class Source:
         return self.data[at]
 
     def int64(self) -> int:
-        """Return a signed little-endian number of eight bytes."""
+        """Return the next eight bytes as a signed little-endian integer."""
         return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float:
-        """Return a little-endian IEEE double of eight bytes."""
+        """Return the next eight bytes as a little-endian IEEE double."""
         found: float = unpack_from("<d", self.take(8))[0]
         return found
 
     def length(self) -> int:
-        """Return a length, or another number in the encoding of lengths."""
+        """Return a length, or another number that is encoded like a length."""
         found, special = self._length()
         if special:
             raise RdbError(
@@ -80,8 +79,8 @@ class Source:
         return found
 
     def count(self, least: int = 0) -> int:
-        """Return a number of elements; raise ``RdbError`` if the remaining data cannot contain that
-        many.
+        """Return a number of elements. Raise ``RdbError`` if it is less than ``least`` or the
+        remaining data cannot contain that many elements.
         """
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
@@ -89,7 +88,7 @@ class Source:
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
-        """Return a string, decompressed if necessary; ``packed`` says that it contains a packed
+        """Return a string, decompressed if necessary. Pass ``packed=True`` if it contains a packed
         structure.
         """
         data, at = self.data, self.at
@@ -126,9 +125,7 @@ class Source:
             raise RdbError(f"{error}, before byte {self.at}") from None
 
     def _length(self) -> tuple[int, bool]:
-        """Return a number, and whether it is the code of a special string encoding instead of a
-        length.
-        """
+        """Return a length and False, or the code of a special string encoding and True."""
         first = self.byte()
         kind = first >> 6
         if kind == 0:

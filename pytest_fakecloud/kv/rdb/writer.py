@@ -29,17 +29,17 @@ OLDEST = 10
 _STREAMS_WITH_ACTIVITY = _PACKED_SETS = 11
 _EXPIRING_FIELDS = 12
 _MOST_COMPRESSED = 64 * 1024
-"""Size in bytes above which strings are not compressed, because that takes too long."""
+"""Size in bytes above which strings are not compressed, because compression would take too long."""
 _SAFE_NODE = 8192
 _ENTRY_ESTIMATE = 8
 _JSON_VERSION = 3
 
 
 class Writer:
-    """Collects RDB data.
+    """Encodes values as RDB data.
 
-    ``config`` determines encodings. ``version`` is the format version; it is raised if a value
-    needs a later one. ``compress`` enables the compression of strings.
+    ``config`` determines how values are encoded. ``version`` is the format version; it increases if
+    a value needs a later version. ``compress`` enables the compression of strings.
     """
 
     def __init__(self, config: Config, version: int, *, compress: bool) -> None:
@@ -49,7 +49,7 @@ class Writer:
         self.version = version
 
     def taken(self) -> bytes:
-        """Return the bytes written since the last call of this method."""
+        """Return the bytes written since the last call, and clear the buffer."""
         data = b"".join(self._parts)
         self._parts.clear()
         return data
@@ -59,11 +59,11 @@ class Writer:
         self._parts.append(data)
 
     def length(self, number: int) -> None:
-        """Write a length, or another number in the encoding of lengths."""
+        """Write a length, or another number that is encoded like a length."""
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
-        """Write a string: as an integer, compressed, or unchanged."""
+        """Write a string as an integer, compressed or unchanged, whichever applies first."""
         size = len(data)
         if size <= 11 and data[:1] <= b"9":
             number = canonical_integer(data)
@@ -80,7 +80,7 @@ class Writer:
         self._parts.append(bytes(data))
 
     def value(self, key: bytes | None, value: Any) -> None:
-        """Write a type, a key (None in a payload of DUMP) and a value."""
+        """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
         if isinstance(value, bytes | bytearray):
             self._begin(0, key)
             self.string(bytes(value))
@@ -238,7 +238,7 @@ def _small(number: int) -> bytes:
 
 
 def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Split the items of a list into nodes, like a server that appends one item at a time."""
+    """Split the items of a list into the nodes of a server to which they were appended one by one."""
     most_bytes = NODE_BYTES[max(limit, -5)] if limit < 0 else _SAFE_NODE
     most_items = limit if limit >= 0 else 1 << 62
     node: list[bytes] = []
@@ -253,7 +253,7 @@ def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
 
 
 def _entries(node: Node) -> Iterator[Entry]:
-    """Yield the elements of the listpack that represents a node of a stream."""
+    """Yield the elements of the listpack that encodes a stream node."""
     master = node.master
     yield from (len(node.ids), 0, len(master))
     yield from master

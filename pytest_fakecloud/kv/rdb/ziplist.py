@@ -1,4 +1,7 @@
-"""Packed structures: ziplist and zipmap, which servers before Redis 7.0 wrote, and intset."""
+"""Reads ziplists, zipmaps and intsets, and writes intsets.
+
+Only servers before Redis 7.0 wrote ziplists and zipmaps.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
 
 
 def read_intset(blob: bytes) -> list[int]:
-    """Return the integers of an intset; raise ``RdbError`` unless they are in ascending order."""
+    """Return the integers of an intset; raise ``RdbError`` if they are not in ascending order."""
     width, count = int.from_bytes(blob[:4], "little"), int.from_bytes(blob[4:8], "little")
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:
