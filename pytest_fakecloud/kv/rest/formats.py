@@ -1,4 +1,4 @@
-"""The formats of REST responses: JSON with plain or base64 strings, or RESP2."""
+"""Formats of REST responses: RESP2, or JSON with plain or base64-encoded strings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BINARY = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The format in which a request wants its response."""
+    """The response format that a request asks for."""
 
     base64: bool
     resp2: bool
@@ -31,7 +31,9 @@ class Format:
         return self._whole(body, headers)
 
     def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
-        """Return the response to several commands, whose replies contain ``size`` bytes of strings."""
+        """Return the response to several commands. ``size`` is the number of string bytes in the
+        replies.
+        """
         if _is_large(size):
             if self.resp2:
                 parts = (part for reply in replies for part in resp_parts(reply))
@@ -70,14 +72,18 @@ class Format:
 
 
 def _is_large(size: int) -> bool:
-    """Return whether a reply is sent in pieces; raise ``RestError`` if it is too large to be sent."""
+    """Return whether a reply must be sent in pieces; raise ``RestError`` if it exceeds the size
+    limit.
+    """
     if size > LARGEST:
         raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
     return size > STREAMED
 
 
 def format_of(request: Request) -> Format:
-    """Return the format that a request asks for; raise ``RestError`` for an unsupported one."""
+    """Return the response format that a request's headers ask for; raise ``RestError`` if it does
+    not exist.
+    """
     base64 = option(request, "encoding").lower() == "base64"
     format = option(request, "response-format").lower() or "json"
     if format not in ("json", "resp2"):
@@ -88,6 +94,8 @@ def format_of(request: Request) -> Format:
 
 
 def option(request: Request, name: str) -> str:
-    """Return a header, given by its vendor's name or its neutral name; ``""`` if it is missing."""
+    """Return the value of the header ``upstash-<name>`` or ``service-<name>``; ``""`` if both are
+    missing.
+    """
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()

@@ -1,4 +1,4 @@
-"""Large replies as pieces of JSON, so that memory never contains a second copy of a reply."""
+"""Encodes large replies as JSON in pieces, so that memory never contains a second copy of a reply."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..errors import CommandError
 from ..reply import Reply, to_json
 
 _PIECE = 3 * 2**16
-"""Bytes of a string per piece: a multiple of three, as base64 requires."""
+"""Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of moderate size, without copying a large part."""
+    """Yield the same bytes in pieces of at most ``_PIECE`` bytes."""
     for part in parts:
         for at in range(0, len(part), _PIECE):
             yield part[at : at + _PIECE]
 
 
 def result(reply: Reply, base64: bool) -> Iterator[bytes]:
-    """Yield the JSON response to a single command."""
+    """Yield the JSON body of the response to a single command."""
     yield b'{"result":'
     yield from _value(reply, base64)
     yield b"}"
 
 
 def envelopes(replies: list[Reply], base64: bool) -> Iterator[bytes]:
-    """Yield the JSON response to several commands."""
+    """Yield the JSON body of the response to several commands."""
     separator = b"["
     for reply in replies:
         yield separator

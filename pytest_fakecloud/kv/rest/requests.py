@@ -1,6 +1,7 @@
-"""Command lines in HTTP requests: path segments, query parameters, JSON bodies.
+"""Reads command lines from the paths, query strings and JSON bodies of HTTP requests.
 
-It also defines which parts of a command line the journal records, and how tests match them.
+This module also defines which parts of a command line the journal records, and how tests match
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ..table.registry import COMMANDS
 
 
 class _Command(Sort):
-    """Matches a command's name case-insensitively, with or without the name of its sub-command."""
+    """Matches command names case-insensitively. A name without a sub-command matches all
+    sub-commands.
+    """
 
     expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
 
@@ -45,8 +48,10 @@ class _Command(Sort):
 
 
 class _Lines(Sort):
-    """Matches command lines: a single line given as a list of its words, or all lines given as a
-    list of such lists.
+    """Matches the command lines of a request.
+
+    A list of words matches a request with such a command line. A list of such lists matches a
+    request that consists of exactly these command lines.
     """
 
     expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
@@ -86,8 +91,8 @@ def _names_an_index(command: str) -> bool:
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
-    """Return the fields that the journal records for command lines: ``command`` (names), ``words``,
-    ``index``.
+    """Return the fields that the journal records for command lines: ``command`` (the commands'
+    names), ``words`` (the lines) and ``index`` (search indexes in them).
     """
     return {
         "command": [command_name(line) for line in lines],
@@ -97,7 +102,7 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
 
 
 def command_name(words: Sequence[str]) -> str:
-    """Return the name of a command line in upper case, with the sub-command if there is one."""
+    """Return the name of the command in upper case, including the sub-command if there is one."""
     name = words[0].upper()
     spec = COMMANDS.get(name)
     has_child = spec is not None and spec.subcommands is not None and len(words) > 1
@@ -105,9 +110,7 @@ def command_name(words: Sequence[str]) -> str:
 
 
 class _Number(str):
-    """The source text of a JSON number. The type distinguishes it from a JSON string in error
-    messages.
-    """
+    """The source text of a number in a JSON body."""
 
     __slots__ = ()
 
@@ -116,8 +119,8 @@ def _refused_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-# Numbers keep their source text: 1.10 stays 1.10, and 2^64 or a number of 5,000 digits does no
-# harm.
+# Numbers keep their source text: 1.10 stays 1.10, and a number of 5,000 digits need not be
+# converted.
 _decode = json.JSONDecoder(
     parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
 ).decode
@@ -168,14 +171,14 @@ def _line(items: Any, what: str) -> list[bytes]:
 def command_of_body(body: bytes) -> list[bytes]:
     """Return the command line in a JSON array.
 
-    Strings and numbers keep their text, and booleans become the words ``true`` and ``false``; null
-    and nested values are rejected. Raises ``RestError`` 400.
+    Strings and numbers keep their text, and booleans become ``true`` and ``false``. Raises
+    ``RestError`` 400 for null, nested values and invalid JSON.
     """
     return _line(_json(body), "the body")
 
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
-    """Return the command lines in a JSON array of arrays; raise ``RestError`` 400."""
+    """Return the command lines in a JSON array of arrays; raise ``RestError`` 400 if it is invalid."""
     lines = _json(body)
     if not isinstance(lines, list):
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
@@ -191,11 +194,12 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
 
 
 def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
-    """Return the command line in a path: its segments, followed by the body and the query
+    """Return the command line in a URL: the path's segments, then the body, then the query
     parameters.
 
     The path is split before its segments are decoded. A query parameter adds its name and its
-    value, only its name if the value is empty (``NX=``), and nothing for ``_token``.
+    value. If the value is empty (``NX=``), it adds only its name. The parameter ``_token`` is
+    ignored.
     """
     segments = raw.split("/")
     if len(segments) > 1 and not segments[-1]:

@@ -1,4 +1,4 @@
-"""The REST interface: routes, tokens, limits and responses."""
+"""The application of the REST interface: routes, authentication, limits and responses."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _STREAMS = ("subscribe", "psubscribe", "monitor")
 
 
 class Credentials:
-    """The two default tokens of a database."""
+    """The default tokens of a database: standard and read-only."""
 
     standard = ""
 
     @cached_property
     def read_only(self) -> str:
-        # The read-only token, created on first use, because most tests do not use it. If two
-        # threads create it at the same time, both get the same token.
+        # Create the token on first use, because most tests do not need it. If two threads create
+        # one at the same time, both get the same token.
         made: str = vars(self).setdefault("read_only", new_token())
         return made
 
@@ -62,10 +62,10 @@ class Credentials:
 class KVApp(App):
     """The key-value service as an HTTP application.
 
-    ``engine`` is a function that returns the engine. ``credentials`` are the default tokens,
-    ``limits`` the limits of requests, ``interruptions`` the interruptions of pipelines.
-    ``int_text`` is the word in the error about values that are not integers: stock servers write
-    ``integer``, the vendor's documentation ``int``.
+    ``engine`` is a function that returns the engine. ``credentials`` are the default tokens, and
+    ``limits`` the limits of requests. ``int_text`` is the word for integers in the error about
+    values that are not integers: real Redis servers write ``integer``, the vendor's documentation
+    ``int``.
     """
 
     service: ClassVar[str] = "kv"
@@ -92,7 +92,7 @@ class KVApp(App):
         self.quota = Quota(limits, clock.now_us) if self._counts else NO_QUOTA
         self.interruptions = Interruptions()
         self.connections: set[object] = set()
-        """Open connections of the database port, and event streams."""
+        """Open connections to the database port and open event streams."""
         self._sync = itertools.count(1)
 
     @cached_property
@@ -101,7 +101,7 @@ class KVApp(App):
         return self._find_engine()
 
     def routes(self) -> list[Route]:
-        """Return the routes for the four forms of commands and the three streams."""
+        """Return the routes for commands, pipelines, transactions and event streams."""
         return [
             Route("POST PUT", "/", "command", self.body_command),
             Route("GET HEAD", "/", "command", self.no_command),
@@ -114,7 +114,9 @@ class KVApp(App):
         ]
 
     def refused(self, status: int, reason: str) -> None:
-        """Record a malformed request, with a hint if it looks like the Redis protocol."""
+        """Record a malformed request. Add a hint to the reason if the client seems to use the Redis
+        protocol.
+        """
         if status == 400 and "method" in reason:
             reason += "; a Redis client connects to database_url"
         super().refused(status, reason)
@@ -122,7 +124,7 @@ class KVApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> User:
-        """Return the user that the bearer token, or the query parameter ``_token``, belongs to."""
+        """Return the user of the bearer token or of the query parameter ``_token``."""
         token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
         if same(token, self.credentials.standard):
@@ -139,18 +141,17 @@ class KVApp(App):
         return Answer({"error": error.message}, error.status, error.headers)
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Return status 405 for methods other than HEAD, GET, POST and PUT (specification)."""
+        """Raise a 405 error for methods other than HEAD, GET, POST and PUT (specification)."""
         headers = [("Allow", ", ".join(METHODS.split()))]
         raise RestError(405, errors.METHOD_NOT_ALLOWED, headers=headers)
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return the fields that the journal records: ``command``, ``words``, ``index``,
-        ``encoding``.
+        """Return the fields that the journal records for a request.
 
-        ``command`` contains the names of the request's commands in upper case, with sub-commands
-        (``"XGROUP CREATE"``); ``words`` the command lines as strings; ``index`` the searched
-        indexes; ``encoding`` the encoding of strings in the response. A request with a method that
-        the service does not support contains no command, so nothing is recorded.
+        ``command`` contains the commands' names in upper case, with sub-commands (``"XGROUP
+        CREATE"``). ``words`` contains the command lines as strings, ``index`` the searched indexes,
+        and ``encoding`` the encoding of strings in the response. A request with an unsupported
+        method has none of these fields.
         """
         if not request.route:
             return {}
@@ -159,7 +160,7 @@ class KVApp(App):
         elif request.path == "/":
             lines = [command_of_body(request.body)]
         else:
-            # Ignore the body: the arguments of a stream are in its path.
+            # Ignore the body, because the arguments of an event stream are in the path.
             body = b"" if request.route in _STREAMS else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
@@ -170,23 +171,23 @@ class KVApp(App):
         """Return the names of all routes, commands and sub-commands."""
         return (*super().words(), "database-port", *COMMANDS)
 
-    # Replies can be written directly, because they consist of plain JSON values.
+    # Replies are plain JSON values, so orjson can serialize them directly.
     dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
 
     # -- single commands -------------------------------------------------------------------------
 
     def body_command(self, request: Request) -> Answer | Stream:
-        """Serve POST / with a JSON array: a single command."""
+        """Run the command in the JSON body of ``POST /``."""
         wanted = format_of(request)
         return self._single(request, command_of_body(request.body), wanted)
 
     def no_command(self, request: Request) -> Answer:
-        """Reject GET /, which contains no command."""
+        """Reject ``GET /``, because it contains no command."""
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:
-        """Serve /<command>/<arg>/…: a single command; the body and the query contain further
-        arguments.
+        """Run the command in a path such as ``/set/key/value``. The body and the query parameters
+        are further arguments.
         """
         wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
@@ -207,7 +208,9 @@ class KVApp(App):
         return wanted.reply(self.with_int_text(reply), self._headers(request))
 
     def _guards(self, request: Request) -> bool:
-        """Return whether the request could exceed a limit: no command is larger than its request."""
+        """Return whether the request could exceed a limit. A command cannot be larger than its
+        request.
+        """
         if self._counts:
             return True
         size = self.limits.max_request_size
@@ -230,7 +233,9 @@ class KVApp(App):
     # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer | Stream:
-        """Run commands in order; other clients' commands may run between them (specification)."""
+        """Run the commands of a pipeline in order. Commands of other clients may run between them
+        (specification).
+        """
         wanted = format_of(request)
         lines = self._lines(request)
         session = self._session(request)
@@ -252,8 +257,7 @@ class KVApp(App):
                         self._admit_one(line)
                     reply = execute(session, line)
                     size += size_of(reply)
-                    # The whole response will be rejected as too large, so this reply need not be
-                    # kept.
+                    # The whole response will be rejected as too large, so discard this reply.
                     replies.append(reply if size <= LARGEST else None)
                 except CommandError as error:
                     replies.append(error)
@@ -263,7 +267,7 @@ class KVApp(App):
         return wanted.replies(replies, size, self._headers(request))
 
     def multi_exec(self, request: Request) -> Answer | Stream:
-        """Run commands as one transaction; a discarded transaction returns a single error
+        """Run commands as one transaction. If it is discarded, the response is a single error
         (specification).
         """
         wanted = format_of(request)
@@ -292,7 +296,7 @@ class KVApp(App):
             for line in lines:
                 try:
                     if line[0].upper() == b"EXEC":
-                        # The request itself is the transaction, so none of its commands may end it.
+                        # The request itself is the transaction, so no command in it may end it.
                         raise CommandError(errors.EXEC_WITHOUT_MULTI)
                     self.engine.execute(session, line)
                 except CommandError as error:
@@ -311,7 +315,7 @@ class KVApp(App):
     # -- streams ---------------------------------------------------------------------------------
 
     def subscribe(self, request: Request) -> Answer | Stream:
-        """Stream messages to channels or patterns, if the client accepts server-sent events."""
+        """Stream the messages of channels or patterns, if the client accepts server-sent events."""
         command = request.path[1:].partition("/")[0]
         # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
@@ -327,7 +331,7 @@ class KVApp(App):
         return self._streamed(events)
 
     def monitor(self, request: Request) -> Answer | Stream:
-        """Stream every command that runs, if the client accepts server-sent events."""
+        """Stream every command that the server runs, if the client accepts server-sent events."""
         line = [b"MONITOR"]
         session = self._session(request)
         if not _accepts_events(request):
@@ -365,14 +369,14 @@ class KVApp(App):
     # -- answers ---------------------------------------------------------------------------------
 
     def failed(self, request: Request, error: BaseException) -> None:
-        """Report an exception raised by a command of the database port: a bug, or an error in a
+        """Report an exception that a command on the database port raised: a bug, or an error in a
         callback.
         """
         self._report_bug(request, error)
 
     def with_int_text(self, reply: Reply) -> Reply:
-        """In a reply's errors, including those in lists, write "int" for "integer" if the settings
-        say so. Lists are changed in place.
+        """Replace "integer" with "int" in all errors of a reply if the setting ``int_text`` says
+        so. Lists are changed in place.
         """
         if self.int_text == "int":
             if isinstance(reply, CommandError):
@@ -388,7 +392,7 @@ class KVApp(App):
         return reply
 
     def error_of(self, error: CommandError) -> CommandError:
-        """Return an error with the word for integers that the setting ``int_text`` chooses."""
+        """Return the error, with "int" instead of "integer" if the setting ``int_text`` says so."""
         if self.int_text == "int" and error.text == errors.NOT_INTEGER:
             return CommandError(errors.NOT_INTEGER_VENDOR)
         return error
@@ -406,7 +410,7 @@ class KVApp(App):
             self.engine.abandon(session)
 
     def _headers(self, request: Request) -> Headers:
-        # Send the header even if the client sent no sync token, as the service does.
+        # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
         headers = [(_SYNC_TOKEN, token)]
         if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:

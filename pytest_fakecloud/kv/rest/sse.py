@@ -1,4 +1,4 @@
-"""Server-sent events: subscriptions and MONITOR as endless HTTP responses."""
+"""Server-sent events: subscriptions and MONITOR as unending HTTP responses."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from ..engine.monitor import monitor_line
 from ..model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024
-"""The limit on unread bytes of events. As on the database port, a client that exceeds it is
-disconnected.
+"""Maximum number of unread bytes of events. As on the database port, a client that exceeds the
+limit is disconnected.
 """
 _PER_EVENT = 64
 HEARTBEAT_US = 15_000_000
-"""Microseconds without an event after which a comment line shows that the stream is alive."""
+"""Microseconds without an event after which a comment line is sent, to show that the stream is
+alive.
+"""
 
 
 class EventStream:
-    """The events for one client. They are added under the engine's lock and consumed by
-    ``chunks()``.
+    """A queue of server-sent events for one client. The engine adds events, ``chunks()`` yields
+    them.
     """
 
     def __init__(
@@ -30,15 +32,15 @@ class EventStream:
     ) -> None:
         self._clock = clock
         self._events: deque[bytes] = deque()
-        # Two counters, so that each has a single writer: `_bytes_put` is incremented under the
-        # engine's lock, `_bytes_taken` by the only reader.
+        # Two counters, so that each has a single writer: `_bytes_put` increases under the engine's
+        # lock, `_bytes_taken` in the thread that reads.
         self._bytes_put = self._bytes_taken = 0
         self._signal = clock.signal()
         self._opened = opened
         self._closed = closed
 
     def put(self, text: bytes) -> None:
-        """Add an event, unless the client already has too many unread bytes."""
+        """Add an event. If the client has too many unread bytes, close the stream instead."""
         if self._signal.closed:
             return
         event = _event(text)
@@ -51,7 +53,9 @@ class EventStream:
         self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield events, or comment lines if there are no events for a while, until ``close()``."""
+        """Yield events until ``close()`` is called, and a comment line whenever no event arrives
+        for a while.
+        """
         self._opened()
         try:
             while not self._signal.closed:
@@ -64,7 +68,7 @@ class EventStream:
         return self._clock.wait(self._signal, self._take, until)
 
     def _take(self) -> bytes | None:
-        # Fire the timers that are due: keys that expire cause events even if no client runs a command.
+        # Fire timers that are due: keys that expire cause events even if no client runs a command.
         self._clock.settle()
         try:
             event = self._events.popleft()
@@ -79,8 +83,7 @@ class EventStream:
 
 
 def _event(text: bytes) -> bytes:
-    # Each line of the payload becomes a data line of the event, because a payload may contain line
-    # breaks.
+    # Send each line of the payload as a data line of the event.
     lines = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return "".join(f"data: {line}\n" for line in lines).encode() + b"\n"
 
@@ -88,9 +91,9 @@ def _event(text: bytes) -> bytes:
 def subscription_stream(
     engine: AnyEngine, session: AnySession, kind: str, names: list[bytes]
 ) -> EventStream:
-    """Stream messages to channels (``kind`` "channel") or patterns ("pattern").
+    """Return a stream of the messages to channels (``kind="channel"``) or patterns (``"pattern"``).
 
-    The first event for each name is ``subscribe,<channel>,<count>``; further events are
+    The first event for each name is ``subscribe,<channel>,<count>``. Further events are
     ``message,<channel>,<payload>`` or ``pmessage,<pattern>,<channel>,<payload>``.
     """
 
@@ -117,7 +120,7 @@ def subscription_stream(
 
 
 def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
-    """Stream every command that runs, as server-sent events; the first event is ``"OK"``."""
+    """Return a stream of every command that the server runs. The first event is ``"OK"``."""
 
     def see(at_us: int, session: Client, argv: list[bytes]) -> None:
         outbox.put(monitor_line(at_us, session, argv))
