@@ -1,1 +1,1 @@
-"""The second engine, whose commands a real Redis or Valkey server runs (extra ``redis``)."""
+"""The second engine, which lets a real Redis or Valkey server run the commands (extra ``redis``)."""

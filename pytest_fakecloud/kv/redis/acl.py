@@ -1,9 +1,9 @@
-"""Users of a real server: their names and rules in one test's share, and their REST tokens.
+"""ACL users on a real server, and their REST tokens.
 
-``ACL SETUSER ann ~cache:*`` creates a user whose name and patterns carry the share's prefixes, so
-two tests can each have a user called ann. A REST token encodes the user's name and password, so any
-process that receives it can log in. The server checks the user's rules; when the user is deleted,
-the token becomes invalid.
+Names and key patterns of users get the prefixes of the fake that created them (``ACL SETUSER ann
+~cache:*``), so two tests can each have a user called ann. A REST token encodes the user's name and
+password, so any process that receives the token can log in. The server checks the user's rules.
+When a user is deleted, its tokens become invalid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _DEFAULTS = (b"default", b"default_ro")
 
 
 class RedisUser:
-    """A user whose permissions the server checks; ``login`` is None for the link's own user."""
+    """A user whose permissions the server checks. ``login`` is None for the user in the server's
+    URL.
+    """
 
     unrestricted = True
     passwordless = False
@@ -43,26 +45,24 @@ class RedisUser:
         return self
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Allow everything: the server checks what a user may do."""
+        """Allow everything, because the server checks the user's permissions."""
 
 
 class RedisUsers:
-    """The two default users, and the users of the server keyed by their REST tokens, which are not
-    stored.
-    """
+    """The two default users, and the users on the server, which are looked up by REST token."""
 
     def __init__(self, link: Link, names: Names) -> None:
         self._link = link
         self.names = names
         self.read_only = read_only_user("vendor")
-        """The user of the read-only token."""
+        """The user to whom the read-only token belongs."""
         self._own = {"default": first_user("vendor"), "default_ro": self.read_only}
 
     def __getitem__(self, name: str) -> AclUser:
         return self._own[name]
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise a NOPERM error unless the session's user may run the command."""
+        """Raise a NOPERM error if the session's user may not run the command."""
         session.user.check(spec, argv)
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
@@ -73,7 +73,7 @@ class RedisUsers:
         return _TOKEN.encode() + sealed.rstrip(b"=")
 
     def holder_of(self, token: str) -> Any:
-        """Return the user that a REST token belongs to, or None if the server rejects the token."""
+        """Return the user of a REST token, or None if the server rejects the user's password."""
         opened = _opened(token)
         if opened is None:
             return None
@@ -100,11 +100,10 @@ def _opened(token: str) -> Login | None:
 def prepare_acl(
     names: Names, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
 ) -> Prepared | None:
-    """Return the ACL command to send for a user, or None to send the line as it is."""
+    """Return the ACL command to send to the server, or None to send the client's command unchanged."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
-        # The default tokens are logged in as the link's own user, whose name on the server is
-        # different.
+        # On the server, the default tokens run as the user in the URL, whose name is different.
         return Prepared(argv, local=True, answer=lambda _: user.name.encode())
     if word == b"RESTTOKEN":
         token = users.make_token(argv[2], argv[3])
@@ -137,8 +136,8 @@ def _own(name: bytes) -> None:
 
 
 def _rules(names: Names, rule: bytes) -> list[bytes]:
-    """Return a rule with the share's prefixes added; the words of a selector are rewritten one by
-    one.
+    """Return a rule as the server needs it: its patterns get the fake's prefixes. A rule in
+    parentheses contains other rules, which are converted one by one.
     """
     if rule.startswith(b"(") and rule.endswith(b")"):
         inner = [part for word in rule[1:-1].split() for part in _rules(names, word)]
@@ -157,7 +156,7 @@ def _rules(names: Names, rule: bytes) -> list[bytes]:
 
 
 def _cleaned(names: Names, reply: Reply) -> Reply:
-    """Return the reply with the prefixes removed from all its strings."""
+    """Return a reply with the fake's prefixes removed from all strings."""
     if isinstance(reply, list):
         return [_cleaned(names, item) for item in reply]
     return names.without(reply) if isinstance(reply, bytes) else reply

@@ -1,4 +1,4 @@
-"""Connections to real servers by URL."""
+"""Opens connections to real servers, given their URLs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NAMELESS = (
     if "driver_info" in signature(AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-"""Keeps redis-py from sending its library name on each connection, which takes two commands and a
-version look-up.
+"""Options that keep redis-py from sending its name and version on each connection, which would take
+two commands and a version look-up.
 """
 
 
 def open_link(url: str) -> Link:
-    """Return the link for a URL; raise ``ContractError`` for an invalid URL."""
+    """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES or not rest:
         raise ContractError(
@@ -60,7 +60,7 @@ def open_link(url: str) -> Link:
             "retry": Retry(NoBackoff(), 0),
             "max_connections": 100_000,
         }
-        # Creating a pool does not connect, but it rejects settings that redis-py does not know.
+        # Creating a connection object does not connect, but raises an error for unknown settings.
         ConnectionPool(**options).make_connection()
     except (ValueError, TypeError) as error:
         raise ContractError(

@@ -17,7 +17,7 @@ _REFRESH = 60.0
 
 
 class Claim:
-    """A claim on a numbered database, which keeps other fakes from using it."""
+    """A fake's claim on a numbered database. It keeps other fakes from using the database."""
 
     def __init__(self, link: Link, registry: Link, number: int) -> None:
         self.number = number
@@ -29,12 +29,14 @@ class Claim:
         self._refreshed = monotonic()
 
     def take(self) -> bool:
-        """Claim the database; return False if another fake holds it."""
+        """Claim the database; return False if another fake has claimed it."""
         line = [b"SET", self._key, self._mark, b"NX", b"PX", b"%d" % _CLAIM_MS]
         return self._registry.call(line) is not None
 
     def refresh(self) -> None:
-        """Extend the claim; raise ``ContractError`` if another fake has claimed the database."""
+        """Extend the claim before it expires; raise ``ContractError`` if another fake has claimed
+        the database.
+        """
         with self._lock:
             if monotonic() - self._refreshed < _REFRESH:
                 return
@@ -47,16 +49,16 @@ class Claim:
         self._registry.call([b"PEXPIRE", self._key, b"%d" % _CLAIM_MS])
 
     def release(self) -> None:
-        """Release the claim."""
+        """Delete the claim, so that other fakes can use the database."""
         if self._registry.call([b"GET", self._key]) == self._mark:
             self._registry.call([b"DEL", self._key])
         self._registry.close()
 
 
 def claim_database(link: Link, url: str) -> Claim:
-    """Claim a database: the one that the URL names, or else the first free one.
+    """Claim the database that the URL names, or else the first free one.
 
-    Claims are stored in database 0, which is therefore never claimed itself.
+    Claims are stored in database 0, so database 0 itself is never claimed.
     """
     registry = open_link(url)
     wanted = link.database

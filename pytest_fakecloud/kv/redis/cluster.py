@@ -1,8 +1,8 @@
-"""Connections to a cluster: all keys of a fake are in one slot, which can move between nodes.
+"""Connections to a cluster. All keys of a fake are in one slot, which can move between nodes.
 
-While a slot moves, the new node serves commands on a key that it has already received (ASK); after
+While the slot moves, the new node serves commands on keys that it has already received (ASK). After
 the move, it serves all commands (MOVED). Commands without keys, and commands on several keys of
-which only some have moved, wait for the end of the move. Users are created on every primary
+which only some have moved, wait until the move has ended. Users are created on every primary
 (decided here), because nodes do not exchange users.
 """
 
@@ -35,15 +35,15 @@ T = TypeVar("T")
 
 
 class ClusterLink(Link):
-    """Connections to the node of a cluster that holds one slot."""
+    """Connections to the node that serves one slot of a cluster."""
 
     clustered = True
 
     def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
         super().__init__(options)
         self._known = places
-        """The nodes that can be queried for the cluster's slots: those in the address, then those
-        that they listed.
+        """The nodes to ask for the cluster's slots: first those in the URL, then those that they
+        listed.
         """
         self._primaries: list[Place] = []
         self._key = b""
@@ -51,11 +51,11 @@ class ClusterLink(Link):
         self._place: Place | None = None
 
     def pin(self, key: bytes) -> None:
-        """Use the node that holds a key, and follow the key's slot when it moves."""
+        """Use the node that serves a key's slot, and follow the slot when it moves."""
         self._key, self._slot = key, key_slot(key)
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run a command line, following the slot if it has moved or is moving."""
+        """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
         if [word.upper() for word in argv[:2]] in _USERS:
             self._tell_others(argv)
         if not _has_keys(argv):
@@ -63,12 +63,12 @@ class ClusterLink(Link):
         return self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run a transaction; repeat one that a node aborted because the slot moved."""
+        """Run a transaction. Repeat it if a node aborted it because the slot moved."""
         if not any(map(_has_keys, lines)):
             self._settle()
 
         def send(place: Place, asked: bool) -> list[Reply]:
-            # Sent before MULTI, ASKING applies to the whole transaction.
+            # If ASKING is sent before MULTI, it applies to the whole transaction.
             first = [[b"ASKING"], [b"MULTI"]] if asked else [[b"MULTI"]]
             replies = self._batch([*lines, [b"EXEC"]], login, place, first)
             for reply in replies:
@@ -79,7 +79,7 @@ class ClusterLink(Link):
         return self._follow(send)
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines together; repeat those that a node redirected, one by one."""
+        """Run command lines together, and repeat those that a node redirected one by one."""
         if not lines:
             return []
         replies = self._follow(lambda place, _: self._batch(lines, login, place, []))
@@ -95,7 +95,6 @@ class ClusterLink(Link):
             return error
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """Return a connection outside the pools, without a time limit for replies."""
         try:
             return super().dedicated(login)
         except Exception:
@@ -103,11 +102,12 @@ class ClusterLink(Link):
             raise
 
     def _follow(self, send: Callable[[Place, bool], T]) -> T:
-        """Call ``send`` with the node that holds the slot, and again after each redirection; return
-        its result.
+        """Call ``send`` with the node that serves the slot, repeat the call after each redirection,
+        and return its result.
 
-        ``send`` receives the node, and whether the previous node redirected only this request.
-        Raises ``Unreachable`` if this takes longer than a reply may take.
+        The second argument of ``send`` says whether the previous node redirected only this request
+        (ASK). Raises ``Unreachable`` if no node has served the request after ``REPLY_TIMEOUT``
+        seconds.
         """
         until = monotonic() + REPLY_TIMEOUT
         asked: Place | None = None
@@ -130,14 +130,14 @@ class ClusterLink(Link):
                 elif word == b"MOVED":
                     self._place = _named(rest, place)
             except Unreachable:
-                # There may have been a failover, so make the next request look up the slot's node
-                # again.
+                # The primary may have changed (failover), so look up the slot's node again for the
+                # next request.
                 self._place = None
                 raise
 
     def _settle(self) -> None:
-        """Wait until the slot is completely on one node, because a node does not redirect commands
-        without keys.
+        """Wait until one node serves the whole slot. Commands without keys need this, because a
+        node does not redirect them.
         """
 
         def send(place: Place, asked: bool) -> Reply:
@@ -159,7 +159,9 @@ class ClusterLink(Link):
         return place if place is not None else self._discover()
 
     def _discover(self) -> Place:
-        """Query the known nodes for their slots; return the node that holds the fake's slot."""
+        """Ask the known nodes for the cluster's slots, and return the node that serves the fake's
+        slot.
+        """
         failed: object = "it has no nodes"
         for place in self._known:
             try:
@@ -181,12 +183,12 @@ class ClusterLink(Link):
 
 
 def _address(host: bytes | None, port: int, asked: Place) -> Place:
-    # If a node does not know its own host name, use the address that was queried.
+    # A node that does not know its own host name omits it. It has the address that was queried.
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 
 def _named(text: bytes, asked: Place) -> Place:
-    """Return the host and port from a redirection such as ``<slot> <host>:<port>``."""
+    """Return the address in a redirection such as ``MOVED <slot> <host>:<port>``."""
     host, _, port = text.split()[-1].rpartition(b":")
     return _address(host, int(port), asked)
 

@@ -1,10 +1,10 @@
-"""Connections to a real server through redis-py: raw replies, from one node or Sentinel's primary.
+"""Connections to a real server through redis-py: to a single node, or to the primary that Sentinel
+names.
 
-``cluster`` contains the connections to a cluster; ``addresses`` chooses the kind of connection by
-the URL.
+``cluster`` implements connections to a cluster, and ``addresses`` chooses the class for a URL.
 
-redis-py manages addresses, TLS, logins and pools. Replies are read as the protocol sends them
-(RESP2), because the REST interface shows those and not a client library's conversions.
+redis-py handles addresses, TLS, logins and pools. Replies are kept as RESP2 defines them, because
+the REST interface returns them in that form and not as redis-py would convert them.
 """
 
 from __future__ import annotations
@@ -35,36 +35,38 @@ from ..scripting.limits import LEVELS
 
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
-"""Time limit in seconds for connecting and for a reply, unless the URL sets another one."""
+"""Time limits in seconds for connecting and for a reply. The URL can set other limits."""
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
-"""Arguments of ``get_connection()``: redis-py 5.2 requires one, later versions accept none."""
+"""Arguments of redis-py's ``get_connection()``: version 5.2 requires one, later versions accept
+none.
+"""
 
 LONGEST = 512 << 20
 """Maximum string length that a server accepts: the default of ``proto-max-bulk-len``."""
 Login = tuple[bytes, bytes]
-"""A user's name and password."""
 Place = tuple[str, int]
-"""A host and a port."""
 
 
 class Unreachable(RestError):
-    """The real server does not respond: HTTP status 503 in the service's envelope."""
+    """Raised if the real server does not respond. The response has HTTP status 503."""
 
     def __init__(self, where: str, reason: object) -> None:
         super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
 
 
 class _StatusLine(bytes):
-    """A simple string. The subclass distinguishes it from a bulk string, because redis-py returns
-    both as bytes.
+    """A simple string in a reply. The type distinguishes it from a bulk string, because redis-py
+    returns both as bytes.
     """
 
 
 class RawParser(_RESP2Parser):
-    """A parser that keeps the text of errors and the types of strings, which its base class drops.
+    """A parser for RESP2 that keeps the text of errors and the types of strings, unlike its base
+    class.
 
-    A reply nested deeper than ``LEVELS`` becomes the same error as in the in-memory engine.
+    If a reply is nested more than ``LEVELS`` deep, the parser returns the error that the in-memory
+    engine would return.
     """
 
     def _read_response(self, *args: Any, levels: int = LEVELS, **options: Any) -> Any:
@@ -95,7 +97,7 @@ class RawParser(_RESP2Parser):
         return error
 
     def _skip(self, count: int) -> None:
-        """Skip a number of replies."""
+        """Read and discard ``count`` replies."""
         buffer: Any = self._buffer
         while count:
             line = buffer.readline()
@@ -116,7 +118,7 @@ def _number(text: bytes, most: int = 2**63 - 1) -> int:
 
 
 def reply_of(raw: Any) -> Reply:
-    """Convert a reply that the parser returned into a reply of this package."""
+    """Convert a reply of ``RawParser`` to the types of ``kv/reply``."""
     kind = type(raw)
     if kind is bytes or kind is int or raw is None or raw is NIL_ARRAY:
         return cast("Reply", raw)
@@ -137,7 +139,9 @@ def exchange(connection: Any, argv: list[bytes]) -> Reply:
 
 
 class Link:
-    """Connections to one server: a pool for each login, and dedicated ones without a time limit."""
+    """Connections to one server: a pool for each login, and dedicated connections without a time
+    limit for replies.
+    """
 
     clustered = False
 
@@ -150,47 +154,52 @@ class Link:
 
     @property
     def where(self) -> str:
-        """The address without credentials, for messages."""
+        """The server's address without credentials, for messages."""
         if "path" in self._options:
             return str(self._options["path"])
         return f"{self._options.get('host', 'localhost')}:{self._options.get('port', 6379)}"
 
     @property
     def user(self) -> bytes:
-        """The name of the link's own user."""
+        """The name of the user in the URL."""
         return (self._options.get("username") or "default").encode()
 
     def select(self, database: int) -> None:
-        """Use another numbered database from now on."""
+        """Use another numbered database."""
         self.database = self._options["db"] = database
         self.close()
 
     def pin(self, key: bytes) -> None:
-        """Use the node that holds a key. Does nothing here: only a cluster has several nodes."""
+        """Use the node that serves a key. Does nothing here, because only a cluster has several
+        nodes.
+        """
 
     def keep_user(self, login: Login, rules: list[bytes]) -> None:
-        """Create a user on the server, and later on any other server that does not have it.
+        """Create a user on the server, and again whenever a server rejects the user's login.
 
-        A replica that becomes the primary, a node that receives a slot and a restarted server have
-        no users. Raises ``CommandError`` if the server does not permit creating users.
+        Replicas that become the primary, nodes that receive a slot and restarted servers do not
+        know the user. Raises ``CommandError`` if the server does not allow creating users.
         """
         self.call([b"ACL", b"SETUSER", login[0], *rules])
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run a command line; raise ``CommandError``, or ``Unreachable`` if no server responds."""
+        """Run a command line. Raise ``CommandError`` for an error reply, and ``Unreachable`` if the
+        server does not respond.
+        """
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines in a transaction; return the replies to queueing each line, and the
-        reply to EXEC.
+        """Run command lines in a transaction. Return the server's replies to queueing each line,
+        and then the reply to EXEC.
 
-        Raises ``CommandError`` if the user may not start a transaction; nothing has run then.
+        Raises ``CommandError`` if the user may not start a transaction. In that case, no command
+        has run.
         """
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines together on one connection; errors are returned among the replies."""
+        """Run command lines together on one connection. Errors are returned among the replies."""
         return self._batch(lines, login, self._home(), []) if lines else []
 
     def _run(
@@ -214,7 +223,7 @@ class Link:
         place: Place | None,
         first: list[list[bytes]],
     ) -> list[Reply]:
-        # These commands must succeed before the others are sent.
+        # The commands in `first` must succeed before the others are sent.
         connection = self.lease(login, place)
         try:
             for line in first:
@@ -228,12 +237,12 @@ class Link:
             self.give_back(connection)
 
     def _home(self) -> Place | None:
-        """Return the node to use, or None if there is only one."""
+        """Return the node to use, or None if the server has only one node."""
         return None
 
     def lease(self, login: Login | None = None, place: Place | None = None) -> Any:
-        """Return a connection from the pool, to be given back with ``give_back()``; raise
-        ``Unreachable``.
+        """Take a connection from the pool; raise ``Unreachable`` if the server does not respond.
+        Call ``give_back()`` after use.
         """
         pool = self._pool(login, place)
         try:
@@ -254,14 +263,14 @@ class Link:
         connection.of_pool.release(connection)
 
     def dedicated(self, login: Login | None = None) -> Any:
-        """Return a connection outside the pools, without a time limit for replies."""
+        """Open a connection outside the pools, without a time limit for replies."""
         connection = self._pool(login, self._home()).make_connection()
         connection.socket_timeout = None
         connection.connect()
         return connection
 
     def answers(self, within: float) -> bool:
-        """Return whether the server responds within a number of seconds."""
+        """Return whether the server responds within ``within`` seconds."""
         connection = None
         try:
             connection = self._pool(None, self._home()).make_connection()
@@ -275,7 +284,7 @@ class Link:
         return True
 
     def admits(self, login: Login) -> bool:
-        """Return whether the server accepts a user's password."""
+        """Return whether the server accepts a user's name and password."""
         try:
             self.give_back(self.lease(login, self._home()))
         except Unreachable:
@@ -284,11 +293,10 @@ class Link:
         return True
 
     def unreachable(self, reason: object) -> Unreachable:
-        """Return the error for a server that does not respond."""
         return Unreachable(self.where, reason)
 
     def close(self) -> None:
-        """Close every connection of the pools."""
+        """Close all pooled connections."""
         with self._lock:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
@@ -311,8 +319,8 @@ class Link:
 
 
 def _becoming(login: Login) -> Callable[[Any], None]:
-    # Select the database as the link's own user first, because another user may not have that
-    # permission.
+    # Log in as another user only after `on_connect()` has selected the database, because that user
+    # may not have permission to select it.
     def connect(connection: Any) -> None:
         connection.on_connect()
         connection.send_command(b"AUTH", *login, check_health=False)
@@ -334,8 +342,8 @@ def _text(error: Exception) -> bytes:
 
 
 class SentinelLink(Link):
-    """Connections to the primary that Sentinel names. The primary is looked up for each new
-    connection.
+    """Connections to the primary that Sentinel names. Each new connection asks Sentinel for the
+    address.
     """
 
     def __init__(
@@ -356,7 +364,7 @@ class SentinelLink(Link):
 
     @property
     def where(self) -> str:
-        """The name under which Sentinel knows the primary."""
+        """The name of the primary in Sentinel's configuration."""
         return f"Sentinel's {self._service!r}"
 
     def _make_pool(self, options: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The keys of a fake whose commands a real server runs, as plain values."""
+"""Reads the keys of a fake from a real server, as plain Python values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RedisContents:
-    """The keys of a fake, with the same interface as a keyspace of the in-memory engine."""
+    """The keys of a fake on a real server. Has the interface of the in-memory engine's keyspace."""
 
     def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
@@ -25,7 +25,7 @@ class RedisContents:
         return (key[prefix:] for key in self._engine.full_names())
 
     def peek(self, key: bytes) -> _Value | None:
-        """Return a key's value, or None."""
+        """Return a key's value, or None if the key does not exist."""
         engine = self._engine
         name = engine.names.keys + key
         kind = engine.link.call([b"TYPE", name])
@@ -43,7 +43,7 @@ class RedisContents:
 
 
 class _Value:
-    """A stored value that has already been converted to plain Python."""
+    """A value that has already been converted to a plain Python object."""
 
     type_name = "plain"
 
@@ -51,7 +51,7 @@ class _Value:
         self._value = value
 
     def to_python(self) -> Any:
-        """Return the value."""
+        """Return the value as a plain Python object."""
         return self._value
 
 

@@ -1,17 +1,17 @@
-"""The second engine: a real Redis or Valkey server runs the commands.
+"""The second engine, which lets a real Redis or Valkey server run the commands.
 
-As with the in-memory engine, the fake provides routes, tokens, faults, limits and journal; the
-server provides keys and time. ``isolation`` determines the share of the server that belongs to the
-fake: the keys with a ``"prefix"`` of its own (the default), a ``"database"`` of its own, or, with
-``"none"``, everything in the database of the URL. Decided here:
+As with the in-memory engine, the fake provides routes, tokens, faults, limits and the journal. The
+server provides keys and time. The setting ``isolation`` determines which part of the server belongs
+to the fake: the keys with a prefix of its own (``"prefix"``, the default), a numbered database of
+its own (``"database"``), or everything in the URL's database (``"none"``). Decided here:
 
-- The fake's share is removed when the fake closes, except with ``"none"``.
-- With a prefix, commands about the whole key space run as scripts, so they are atomic and do not
-  see other keys. Their time grows with the number of keys on the server.
-- Scripts run as a user that can reach only the fake's own keys and channels, if the server allows
-  creating such a user.
-- In a cluster, all keys of a fake share a hash tag, so that commands on several keys work. The load
-  is spread over the nodes by several fakes, not by the keys of one.
+- When the fake closes, its data is removed, except with ``"none"``.
+- With a prefix, commands about all keys run as scripts, so they are atomic and do not see other
+  keys. Their duration grows with the number of keys on the server.
+- If the server allows creating users, scripts run as a user that can reach only the fake's own keys
+  and channels.
+- In a cluster, all keys of a fake share a hash tag, so commands on several keys work. To use
+  several nodes, create several fakes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .pubsub import MonitorFeed, Subscriptions
 from .scripts import RedisScripts
 
 CLOSE_PATIENCE = 0.5
-"""Seconds that a closing fake waits for a response of the server before removing its data."""
+"""Seconds for which a closing fake waits for the server's response before removing its data."""
 _MARK = b"fakecloud-"
 """Prefix of the names that fakes create for themselves on a server."""
 _PAGE = b"1000"
@@ -64,11 +64,11 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class RedisCopy:
-    """Keys in the format of DUMP with their expiry time (0: none), and users' rules.
+    """A copy of a fake's data: its keys, the rules of its users, and function libraries.
 
-    ``keys`` is None if nothing was copied because the data is not the fake's own. ``functions``
-    contains libraries in the format of FUNCTION DUMP, or None if the libraries are not the fake's
-    own.
+    ``keys`` maps each key to its DUMP payload and its expiry in Unix milliseconds (0: no expiry).
+    It is None if the keys were not copied because they existed before the fake. ``functions`` is a
+    FUNCTION DUMP payload, or None if the libraries do not belong to the fake.
     """
 
     keys: dict[bytes, tuple[bytes, int]] | None
@@ -77,21 +77,25 @@ class RedisCopy:
 
 
 class RedisSession:
-    """One client: its user and its open transaction."""
+    """A client's session: its user and its open transaction."""
 
     def __init__(self, user: Any, transport: str, address: str) -> None:
         self.user = user
         self.transport = transport
         self.address = address
         self.queue: list[Prepared] | None = None
-        """The commands of an open transaction; EXEC sends them together."""
+        """The commands of the open transaction, which EXEC sends together; None without a
+        transaction.
+        """
         self.aborted = False
         self.deliver: Callable[[list[Any]], None] | None = None
         self.wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
-        """The login of the server user that runs the commands, or None for the link's own user."""
+        """The name and password of the server's user that runs the commands, or None for the user
+        in the URL.
+        """
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
@@ -103,12 +107,14 @@ class RedisSession:
 class RedisEngine:
     """A key-value store whose commands a real server runs.
 
-    ``url`` is ``redis://``, ``rediss://``, ``unix://``, ``redis+cluster://`` or
-    ``redis+sentinel://host:port/primary``. Its query can contain redis-py's connection settings,
-    and ``prefix=`` with a prefix that several processes share on purpose. ``max_key_size`` is the
-    limit in bytes on key names in commands over REST. ``documented_only`` rejects commands that the
-    vendor does not document, except in scripts. Raises ``ContractError`` for an invalid address, an
-    unreachable server, and a clock that does not run in real time.
+    The scheme of ``url`` is ``redis``, ``rediss``, ``unix``, ``valkey``, ``valkeys``,
+    ``redis+cluster`` or ``redis+sentinel`` (``redis+sentinel://host:port/primary``). The query of
+    the URL can contain connection settings of redis-py, and ``prefix=`` to let several processes
+    share a prefix. ``max_key_size`` limits the size in bytes of keys that clients write.
+    ``documented_only`` rejects commands that the vendor does not document, except in scripts.
+
+    Raises ``ContractError`` for an invalid URL, an unreachable server, and a clock that does not
+    follow real time.
     """
 
     def __init__(
@@ -130,8 +136,8 @@ class RedisEngine:
         self.isolation = isolation
         self._max_key_size = max_key_size
         self._documented_only = documented_only
-        # A lock that does nothing: the server runs one command at a time, so the routes need no
-        # lock.
+        # A lock that does nothing: the routes need no lock, because the server runs one command at
+        # a time.
         self.lock = nullcontext()
         url, prefix = _split_prefix(url)
         self.link: Link = open_link(url)
@@ -145,7 +151,7 @@ class RedisEngine:
         self.names = self._share(prefix)
         self.monitors = MonitorFeed(self.link, lambda: self.names)
         self.streaming: set[RedisSession] = set()
-        """The sessions of event streams."""
+        """The sessions of open event streams."""
         self.users = RedisUsers(self.link, self.names)
         self._scripts = RedisScripts() if dialect == "vendor" else None
         try:
@@ -199,7 +205,7 @@ class RedisEngine:
         try:
             self.link.keep_user(login, rules)
         except CommandError:
-            # Scripts cannot be confined if the server's login may not create users.
+            # Without permission to create users, scripts cannot be confined to the fake's own keys.
             return None
         return login
 
@@ -229,13 +235,13 @@ class RedisEngine:
             raise CommandError(not_available(spec.name))
 
     def give_way(self) -> None:
-        """Do nothing: the server itself serves its clients in turn."""
+        """Do nothing, because the server itself takes turns between its clients."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        """Run a client's command line, or queue it in an open transaction.
+        """Run a client's command line, or queue it in the client's open transaction.
 
-        Raises ``CommandError`` for an error reply, ``Unreachable`` (503) if the server does not
-        respond.
+        Raises ``CommandError`` for an error reply, and ``Unreachable`` (status 503) if the server
+        does not respond.
         """
         spec = find_spec(argv)
         try:
@@ -292,7 +298,8 @@ class RedisEngine:
             return QUEUED
         login = session.login
         if login is not None and prepared.emulated:
-            # The user may have permission for FLUSHDB but not for the script that replaces it here.
+            # Check the user's permission for the original command (such as FLUSHDB), because the
+            # user may not have permission for the script that replaces it.
             self._must_be_allowed(login[0], argv)
             login = None
         elif login is None and prepared.script:
@@ -336,7 +343,7 @@ class RedisEngine:
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
 
     def abandon(self, session: RedisSession) -> None:
-        """Discard a session that ends, with its open transaction."""
+        """End a session and discard its open transaction."""
         session.queue = None
         self.pubsub.drop(session)
 
@@ -344,11 +351,11 @@ class RedisEngine:
 
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
-        """Provide the fake's keys within a ``with`` block; they are read from the server on access."""
+        """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
         yield RedisContents(self)
 
     def full_names(self) -> list[bytes]:
-        """Return the names that the fake's keys have on the server, sorted."""
+        """Return the sorted names of the fake's keys on the server, with their prefix."""
         found: set[bytes] = set()
         cursor: Any = b"0"
         while True:
@@ -361,13 +368,14 @@ class RedisEngine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> RedisCopy:
-        """Copy the fake's keys, in the format of DUMP, and its users.
+        """Copy the fake's keys and users.
 
-        With ``isolation="none"``, this includes all users except ``default`` and the link's own,
-        and the function libraries. Otherwise libraries are not copied, because they belong to
-        everyone on the server. Scripts are not copied, because no server lists the scripts it
-        caches, and neither are parameters (CONFIG SET). The first copy, which a fake takes as its
-        baseline, omits data that is not the fake's.
+        With ``isolation="none"``, the copy includes the function libraries and all users except
+        ``default`` and the user in the URL. Otherwise libraries are not copied, because they belong
+        to all users of the server. Scripts are not copied, because a server does not list its
+        cached scripts. Parameters (CONFIG SET) are not copied either. With ``isolation="none"``,
+        the first copy, which becomes the fake's baseline, is empty, because the data existed before
+        the fake.
         """
         first, self._first_copy = self._first_copy, False
         if first and self.isolation == "none":
@@ -390,16 +398,16 @@ class RedisEngine:
     def _functions(self) -> bytes | None:
         if self.names.shared:
             return None
-        # The server is older than Redis 7, or its login does not permit reading functions.
+        # Servers before Redis 7 have no functions, and the user in the URL may not have permission
+        # to dump them.
         with suppress(CommandError):
             return cast("bytes", self.link.call([b"FUNCTION", b"DUMP"]))
         return None
 
     def restore(self, saved: RedisCopy) -> None:
-        """Restore keys, users and functions. Keys that have expired since the copy are not
-        restored.
+        """Restore keys, users and functions, except keys that have expired since the copy.
 
-        Raises ``ContractError`` for a copy without keys, and for a copy of the other engine.
+        Raises ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
         """
         if not isinstance(saved, RedisCopy):
             raise ContractError(
@@ -429,7 +437,7 @@ class RedisEngine:
             self.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
 
     def clear(self) -> None:
-        """Remove the fake's keys."""
+        """Remove all keys of the fake."""
         keys = self.full_names()
         for at in range(0, len(keys), _BATCH):
             self.link.call([b"UNLINK", *keys[at : at + _BATCH]])
@@ -454,15 +462,15 @@ class RedisEngine:
     # -- closing ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove the fake's share of the server and close every connection; later calls do nothing."""
+        """Remove the fake's data from the server and close all connections. Later calls do nothing."""
         if self.closed:
             return
         self.closed = True
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        # Check first: a stopped server needs no cleaning, and with a hanging server every command
-        # would wait for its timeout.
+        # First check that the server responds. If it has stopped, there is nothing to remove, and
+        # if it hangs, every command would wait for its timeout.
         if self.link.answers(within=CLOSE_PATIENCE):
             with suppress(Exception):
                 self._remove_own()
@@ -490,7 +498,9 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
 
 
 def _joined(rules: list[bytes]) -> list[bytes]:
-    """Return the rules in a line of ACL LIST. A selector contains spaces, but is a single rule."""
+    """Return the rules in a line of ACL LIST. A rule in parentheses contains spaces, but is a
+    single rule.
+    """
     found: list[bytes] = []
     depth = 0
     for rule in rules:

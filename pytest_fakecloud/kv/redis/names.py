@@ -1,9 +1,9 @@
-"""One test's share of a real server: rewrites command lines and their replies.
+"""Rewrites command lines and replies, so that a fake uses only its own part of a real server.
 
-Every key gets a prefix; the command table declares where keys are. Channels, patterns and users get
-prefixes, too. Prefixes are removed from replies. Commands about the whole key space (KEYS, SCAN,
-DBSIZE, FLUSHDB...) become commands about the keys with the prefix. Commands that would affect
-anything beyond the share are rejected.
+Keys get a prefix; the command table declares where the keys of a command are. Channels, patterns
+and users get prefixes as well. Replies lose their prefixes. Commands about all keys (KEYS, SCAN,
+DBSIZE, FLUSHDB, ...) become commands about the keys with the prefix. Commands that would affect
+other data on the server are rejected.
 """
 
 from __future__ import annotations
@@ -70,16 +70,18 @@ _NEVER_TEXT = """
     SYNC PSYNC REPLCONF SHUTDOWN DEBUG FAILOVER REPLICAOF SLAVEOF MIGRATE SWAPDB RESTORE-ASKING
 """
 NEVER = frozenset(_NEVER_TEXT.split())
-"""Commands between servers, or about the server process: always rejected."""
+"""Commands that are always rejected, because they are meant for other servers or control the server
+process.
+"""
 
 
 @dataclass(slots=True)
 class Prepared:
-    """A command line that is ready to be sent.
+    """A command line that is ready to be sent to the server.
 
-    ``answer`` converts the reply. ``emulated``: another command does the work. ``placed``: the keys
-    already have their prefix. ``script``: the line runs code from the client. ``local``: nothing is
-    sent to the server.
+    ``answer`` converts the reply. The other fields are flags. ``emulated``: a script replaces the
+    client's command. ``placed``: the keys already have their prefix. ``script``: the line runs code
+    of the client. ``local``: the fake replies itself and sends nothing.
     """
 
     argv: list[bytes]
@@ -91,10 +93,11 @@ class Prepared:
 
 
 class Names:
-    """The names of one fake: the prefixes ``keys`` and ``channels``, empty if the fake has the
-    whole server.
+    """Adds and removes the prefixes of one fake.
 
-    ``shared`` is whether others use the server, too. ``fraction`` returns random numbers in [0, 1).
+    ``keys``, ``channels`` and ``users`` are the prefixes; they are empty if the fake may use the
+    whole server. ``shared`` says whether other clients use the server, too. ``fraction`` returns
+    random numbers in [0, 1), and ``patterns`` the number of subscribed patterns.
     """
 
     def __init__(
@@ -118,7 +121,9 @@ class Names:
     # -- command lines -----------------------------------------------------------------------------
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared:
-        """Return the line to send for a client's line; raise ``CommandError`` for a rejected one."""
+        """Return the command line to send for a client's line; raise ``CommandError`` if it is
+        rejected.
+        """
         if spec is None:
             if self.shared:
                 raise CommandError(errors.unknown_command(argv))
@@ -131,7 +136,7 @@ class Names:
             if spec.name == "UNLINK":
                 return Prepared(
                     argv, local=True, answer=lambda _: 0
-                )  # Returns the reply that the vendor's service returns.
+                )  # The vendor's service returns 0 for UNLINK without keys.
             raise CommandError(errors.wrong_arity(spec.full_name))
         self._check_reach(spec, argv)
         special = _SPECIAL.get(spec.name)
@@ -164,7 +169,7 @@ class Names:
 
     @property
     def everything(self) -> bytes:
-        """The glob pattern that matches all keys of the share."""
+        """The glob pattern that matches all keys of the fake."""
         return escaped(self.keys) + b"*"
 
     def _script(self, code: bytes, *arguments: bytes) -> Prepared:
@@ -173,7 +178,7 @@ class Names:
     # -- replies ----------------------------------------------------------------------------------
 
     def strip(self, reply: Reply) -> Reply:
-        """Return a reply with the prefixes removed from its names and strings."""
+        """Return a reply without prefixes: names lose their prefix, errors every occurrence of one."""
         if not self._prefixes:
             return reply
         kind = type(reply)
@@ -189,7 +194,7 @@ class Names:
         return reply
 
     def without(self, text: bytes) -> bytes:
-        """Return a string with the prefixes removed."""
+        """Return a string with every occurrence of a prefix removed."""
         for prefix in self._prefixes:
             text = text.replace(prefix, b"")
         return text
@@ -213,7 +218,7 @@ class Names:
             line += pair
             at += 2
         if not counted:
-            # As in the vendor's service, pages are large, so that one page holds a small database.
+            # As in the vendor's service, pages are large enough to contain a small database.
             line += [b"COUNT", b"1000"]
         if not matched and self.keys:
             line += [b"MATCH", self.everything]
@@ -231,8 +236,7 @@ class Names:
         if len(argv) > 2 or (len(argv) == 2 and argv[1].upper() not in (b"ASYNC", b"SYNC")):
             raise CommandError(errors.SYNTAX)
         if not self.keys:
-            # FLUSHALL affects only one database, like FLUSHDB, even if the server has others
-            # (vendor).
+            # As in the vendor's service, FLUSHALL affects only one database.
             return Prepared([b"FLUSHDB", *argv[1:]])
         return self._script(_FLUSH, self.everything)
 
@@ -254,8 +258,8 @@ class Names:
         return Prepared(line)
 
     def _georadius(self, argv: list[bytes]) -> Prepared:
-        # If several destinations are given, the last one counts; the table's key specs name the
-        # first.
+        # If the line has several destinations, the last one counts. The command table declares only
+        # the first.
         at = 6 if argv[0].upper() == b"GEORADIUS" else 5
         line = [argv[0], self.keys + argv[1], *argv[2:]]
         while at < len(line) - 1:
@@ -270,7 +274,7 @@ class Names:
             if self.shared and word.upper() == b"DB" and argv[at + 1] != b"0":
                 raise CommandError(errors.DB_INDEX)
         if self.shared:
-            # Drop the option DB: as in the service, a fake has only one database.
+            # Omit the option DB: like the vendor's service, a fake has a single database.
             line = argv[:3] + [word for word in argv[3:] if word.upper() not in (b"DB", b"0")]
             return Prepared(line)
         return Prepared(list(argv))
@@ -281,7 +285,7 @@ class Names:
         return Prepared(list(argv))
 
     def _without_block(self, argv: list[bytes]) -> Prepared:
-        # Remove BLOCK: over REST, a read that could block returns immediately.
+        # Omit the option BLOCK: over REST, a read that could block returns immediately.
         at = 4 if argv[0].upper() == b"XREADGROUP" else 1
         while at < len(argv) - 1:
             word = argv[at].upper()
@@ -339,7 +343,7 @@ _SPECIAL: dict[str, Callable[[Names, list[bytes]], Prepared]] = {
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
-    """Return the declared command or sub-command of a line, or None if it is unknown."""
+    """Return the declaration of a line's command or sub-command, or None if it is unknown."""
     spec = find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
@@ -347,7 +351,7 @@ def find_spec(argv: list[bytes]) -> CommandSpec | None:
 
 
 def escaped(text: bytes) -> bytes:
-    """Return a glob pattern that matches only the string itself."""
+    """Return a glob pattern that matches only the given string."""
     for sign in (b"\\", b"*", b"?", b"[", b"]"):
         text = text.replace(sign, b"\\" + sign)
     return text

@@ -1,8 +1,9 @@
-"""Messages that a real server pushes: subscriptions and MONITOR, each read by a thread.
+"""Receives messages that a real server pushes. Each subscription and MONITOR has its own connection
+and thread.
 
-A broken connection is reopened as long as a session is subscribed. As for any subscriber of a real
-server, messages published in between are lost. A session whose user may no longer log in or
-subscribe gets an error and is not reconnected.
+A lost connection is reopened as long as its session is subscribed. As for any client of a real
+server, messages that are published in the meantime are lost. If the session's user may no longer
+log in or subscribe, the session ends instead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .connection import Link, Login
 
 RECONNECT = 0.2
-"""Seconds between two attempts to reconnect."""
+"""Seconds between attempts to reconnect."""
 _LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
@@ -29,7 +30,7 @@ _SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
 
 class _Feed:
-    """A thread that passes the replies on a connection to ``take`` until ``stop()``."""
+    """A thread that reads replies from a connection and passes them to ``take`` until ``stop()``."""
 
     def __init__(
         self,
@@ -62,7 +63,8 @@ class _Feed:
                     self._refused()
                     return
             except Exception:
-                # A lost connection, a refused connection and a missing server are all retried.
+                # Retry after any error: a lost connection, a rejected connection, a server that is
+                # not running.
                 self._stopped.wait(RECONNECT)
 
     def _read(self) -> None:
@@ -77,14 +79,14 @@ class _Feed:
             connection.disconnect()
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Stop reading and close the connection."""
         self._stopped.set()
         if self._connection is not None:
             self._connection.disconnect()
 
 
 class Subscriptions:
-    """The subscribed sessions of this process, on connections to the real server."""
+    """The subscriptions of all sessions, each on its own connection to the real server."""
 
     def __init__(self, link: Link, names: Callable[[], Names]) -> None:
         self._link = link
@@ -94,7 +96,7 @@ class Subscriptions:
         self._patterns: dict[int, list[bytes]] = {}
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
-        """Subscribe a session to a channel or a pattern; ``drop()`` ends it."""
+        """Subscribe a session to a channel (``kind="channel"``) or a pattern."""
         names = self._names()
         confirmed = False
         word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
@@ -110,7 +112,7 @@ class Subscriptions:
                     session.push(Push([bytes(head), name, count]))
                 confirmed = True
                 return
-            # Remove the prefix only from the names: the payload after them is the client's own.
+            # Remove the prefix only from the names. The payload was chosen by the client.
             *where, payload = rest
             session.push(Push([bytes(head), *map(names.strip, where), payload]))
 
@@ -137,12 +139,12 @@ class Subscriptions:
             feed.stop()
 
     def patterns(self) -> int:
-        """Return the number of patterns to which sessions of this process are subscribed."""
+        """Return the number of different patterns to which sessions of this process are subscribed."""
         with self._lock:
             return len({name for names in self._patterns.values() for name in names})
 
     def close(self) -> None:
-        """Remove all subscriptions of every session."""
+        """Remove the subscriptions of all sessions."""
         with self._lock:
             feeds = [feed for each in self._feeds.values() for feed in each]
             self._feeds.clear()
@@ -151,7 +153,7 @@ class Subscriptions:
 
 
 class Seen:
-    """The client that sent a command, with the attributes that a line of MONITOR shows."""
+    """The client of an observed command, with the attributes that ``monitor_line()`` needs."""
 
     def __init__(self, database: int, address: bytes) -> None:
         self.db = self
@@ -161,7 +163,7 @@ class Seen:
 
 
 class MonitorFeed:
-    """The watchers of commands. While there are any, one connection runs MONITOR on the server."""
+    """The functions that observe commands. While there are any, one connection runs MONITOR."""
 
     def __init__(self, link: Link, names: Callable[[], Names]) -> None:
         self._link = link
@@ -171,7 +173,7 @@ class MonitorFeed:
         self._feed: _Feed | None = None
 
     def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Add a watcher, which is called with each command."""
+        """Add a function that is called with each command."""
         with self._lock:
             self._watchers = (*self._watchers, watcher)
             if self._feed is None:
@@ -180,7 +182,7 @@ class MonitorFeed:
         feed.opened.wait(2.0)
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Remove a watcher."""
+        """Remove a function that ``append()`` added."""
         with self._lock:
             self._watchers = tuple(each for each in self._watchers if each is not watcher)
             if self._watchers or self._feed is None:
@@ -189,7 +191,7 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
-        """Remove every watcher."""
+        """Remove all functions and close the connection."""
         with self._lock:
             feed, self._feed, self._watchers = self._feed, None, ()
         if feed is not None:
@@ -209,7 +211,7 @@ class MonitorFeed:
             watcher(at_us, Seen(0, address), argv)
 
     def _own(self, names: Names, database: int, words: bytes) -> bool:
-        # A command without names of this share could come from any fake, so it is not shown.
+        # Hide commands without names of this fake, because another client could have sent them.
         if names.keys:
             return names.keys in words or names.channels in words
         return database == self._link.database

@@ -1,9 +1,9 @@
-"""Scripts on a real server, which does not support the vendor's shebang flag.
+"""Adapts scripts with the vendor's shebang flag to real servers, which reject the flag.
 
-The scripts of the vendor's libraries start with ``#!lua flags=allow-key-locking``, a flag that
-Redis and Valkey reject. The server gets the script without the flag. Digests are translated, so
-that a client uses the digest of its own script. Decided here: the flag (access to declared keys
-only) is not enforced, because scripts can reach only the fake's own keys anyway.
+The scripts of the vendor's libraries start with ``#!lua flags=allow-key-locking``. The server
+receives them without the flag. Clients keep using the digests of their own scripts, which are
+translated. Decided here: the flag, which restricts scripts to their declared keys, has no effect,
+because scripts can reach only the fake's own keys.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FLAGS = b"flags="
 
 
 class RedisScripts:
-    """The scripts of one fake that were changed for the server."""
+    """The scripts of one fake that were changed before they were sent to the server."""
 
     def __init__(self) -> None:
         self._sent: dict[bytes, bytes] = {}
-        """Maps digests of the client's scripts to those of the scripts that were sent."""
+        """Maps the digests of clients' scripts to the digests of the scripts that were sent."""
 
     def adapt(self, name: str, prepared: Prepared) -> None:
-        """Rewrite a command line that runs or names scripts for a real server."""
+        """Change a command line that runs, loads or names scripts so that a real server accepts it."""
         argv = prepared.argv
         if name in ("EVAL", "EVAL_RO") and not prepared.emulated:
             argv[1] = self._accepted(argv[1])
@@ -39,9 +39,7 @@ class RedisScripts:
                 prepared.answer = lambda _: _digest(text)
 
     def _accepted(self, text: bytes) -> bytes:
-        """Return a script without the vendor's flag; a script that does not have it is returned
-        unchanged.
-        """
+        """Return a script without the vendor's flag."""
         line, _, body = text.partition(b"\n")
         if not line.startswith(b"#!") or KEY_LOCKING not in line:
             return text
