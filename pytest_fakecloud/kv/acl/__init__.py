@@ -1,1 +1,1 @@
-"""ACL users: passwords, rules, the check of command lines, and the log of denied ones."""
+"""ACL users: passwords, rules, permission checks, and the log of denials."""

@@ -9,7 +9,7 @@ from typing import Any
 from ..reply import Map
 
 SAME_WITHIN_US = 60_000_000
-"""Time within which repeated denials of the same kind are counted in one entry."""
+"""Microseconds within which equal denials are counted in one entry."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,7 +30,7 @@ class _Entry:
 
 
 class AclLog:
-    """The latest entries, newest first; ``longest`` returns how many of them are kept."""
+    """The entries of ACL LOG, newest first. ``longest`` returns the maximum number of entries."""
 
     def __init__(self, longest: Callable[[], int]) -> None:
         self._longest = longest
@@ -42,7 +42,7 @@ class AclLog:
     def add(
         self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
     ) -> None:
-        """Add an entry; ``client`` is the client's line in CLIENT LIST."""
+        """Add an entry. ``client`` is the client's line in CLIENT LIST."""
         entry = _Entry(reason, context, object, name, at_us, client)
         for known in self._entries[:10]:
             if known.same(entry):
@@ -57,7 +57,7 @@ class AclLog:
         self._entries.clear()
 
     def show(self, count: int, now_us: int) -> list[Any]:
-        """Return the latest ``count`` entries in the form of ACL LOG's reply."""
+        """Return the latest ``count`` entries as in the reply of ACL LOG."""
         return [
             Map(
                 [

@@ -1,4 +1,4 @@
-"""ACL rules: applying them to a user, and describing a user by rules."""
+"""ACL rules: applies them to a user, and describes a user by rules."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _CATEGORY_WORDS = (
     "fast slow blocking dangerous connection transaction scripting"
 )
 CATEGORIES = tuple(_CATEGORY_WORDS.split())
-"""Every category in the order of ACL CAT, without its ``@`` sign."""
+"""The categories of commands in the order of ACL CAT, without the ``@`` sign."""
 _MORE_CATEGORIES = ("json", "search")
-"""Categories of commands that a stock server without modules does not have."""
+"""Categories of commands that only servers with modules have."""
 _HASH = re.compile(rb"[0-9a-f]{64}")
 
 
 def categories_of(table: Table) -> tuple[str, ...]:
-    """Return the categories of a server's commands in the order of ACL CAT, without their ``@``
-    sign.
-    """
+    """Return the categories of a server's commands in the order of ACL CAT, without the ``@`` sign."""
     more = (name for name in _MORE_CATEGORIES if table.members_of(f"@{name}"))
     return (*CATEGORIES, *more)
 
 
 class _Invalid(Exception):
-    """Raised for an invalid rule; its argument is the end of the error message."""
+    """Raised for an invalid rule. The argument is the last part of the error message."""
 
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
-    """Apply rules to a user in order. If one raises ``CommandError``, none is applied."""
+    """Apply rules to a user in order. If a rule is invalid, raise ``CommandError`` and change
+    nothing.
+    """
     draft = user.draft()
     for rule in _merged(rules):
         try:
@@ -51,7 +51,7 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
 
 
 def _merged(rules: list[bytes]) -> list[bytes]:
-    """Return the rules, with the words of each selector in parentheses joined to a single rule."""
+    """Return the rules, joining the words of each selector in parentheses to a single rule."""
     found: list[bytes] = []
     open_rule: bytes | None = None
     first = b""
@@ -197,7 +197,7 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
     if not bar:
         selector.set_command(parent, allowed)
         return
-    # The vendor's service supports no rules for first arguments, only for whole commands.
+    # The vendor's service does not support rules for first arguments.
     if not child or user.dialect == "vendor":
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     if parent.subcommands is not None:
@@ -217,12 +217,13 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
 
 
 def _commands(selector: Selector) -> str:
-    """Return the commands of a selector as rules: the best-fitting categories, then single
+    """Describe the commands of a selector by rules: first the best-fitting categories, then single
     commands.
 
-    The rules are equivalent to those that were given, but not always the same. As in Redis 7.0, a
-    category is rated lower for each command that an earlier category already covers. Redis orders
-    single commands by a hash that changes with each start; here they are in the order of the table.
+    The rules are equivalent to the rules that defined the selector, but can differ from them. As in
+    Redis 7.0, a category is rated lower for each of its commands that an earlier category covers.
+    Redis orders single commands by a hash that changes with each start; here they are in the order
+    of the command table.
     """
     everything = list(selector.table.specs())
     additive = not selector.future
@@ -263,8 +264,8 @@ def _single(
     sign: str,
     inverse: str,
 ) -> list[str]:
-    """Return the rules that turn ``made`` into the target; a rule for a container includes its
-    sub-commands.
+    """Return the rules that change the set of allowed commands from ``made`` to ``target``. A rule
+    for a container command includes its sub-commands.
     """
     rules: list[str] = []
     reached = set(made)
@@ -313,7 +314,7 @@ def _selector_line(selector: Selector) -> bytes:
 
 
 def describe_user(user: AclUser) -> bytes:
-    """Return a user's line in ACL LIST."""
+    """Return the line that describes a user in ACL LIST."""
     words = [b"user", user.name.encode("utf-8", "surrogateescape"), *_flags(user)]
     words += [b"#" + hash.encode() for hash in user.hashes]
     words.append(_selector_line(user.root))
@@ -330,7 +331,7 @@ def _selector_details(selector: Selector) -> list[Any]:
 
 
 def user_details(user: AclUser) -> Map:
-    """Return the reply of ACL GETUSER for a user."""
+    """Return the reply of ACL GETUSER."""
     return Map(
         [
             *(b"flags", SetReply(_flags(user))),

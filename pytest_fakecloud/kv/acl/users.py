@@ -1,8 +1,8 @@
-"""ACL users: passwords, selectors, and the check of a command line.
+"""ACL users: passwords, selectors and permission checks.
 
-A user has a root selector and any number of others. A command line is allowed if one selector
-allows all of it: the command, the way in which it uses each key, and every channel. ``rules.py``
-parses and describes rules.
+A user has a root selector and can have others. A command line is allowed if a single selector
+allows its command, all its channels, and the way in which it uses each key. ``rules.py`` parses and
+describes rules.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _CHANNELS = {
     "SSUBSCRIBE": True,
     "PSUBSCRIBE": True,
 }
-"""Commands with channels: True if all of their arguments are channels, False if only the first is."""
+"""Commands whose arguments are channels: all arguments (True), or only the first (False)."""
 
 
 def password_hash(password: bytes) -> str:
-    """Return a password's stored form: SHA-256 in lower-case hexadecimal digits."""
+    """Return the stored form of a password: its SHA-256 in lower-case hexadecimal digits."""
     return sha256(password).hexdigest()
 
 
 class Denied(CommandError):
-    """Raised for a denied command line; ``reason`` is whether a command, key or channel was denied,
-    ``object`` which one.
+    """Raised for a denied command line. ``reason`` is the kind of what was denied (command, key or
+    channel), and ``object`` its name.
     """
 
     def __init__(self, text: bytes, reason: Reason, object: bytes) -> None:
@@ -50,32 +50,34 @@ class Denied(CommandError):
 
 
 class KeyPattern(NamedTuple):
-    """A glob pattern of keys, and whether matching keys may be read and written."""
+    """A glob pattern for keys, and whether matching keys may be read and written."""
 
     pattern: bytes
     reads: bool
     writes: bool
 
     def allows(self, key: bytes, reads: bool, writes: bool) -> bool:
-        """Return whether the pattern matches a key and permits this use of it."""
+        """Return whether the pattern matches a key and permits reading or writing it."""
         if (reads and not self.reads) or (writes and not self.writes):
             return False
         return matcher(self.pattern)(key)
 
 
 class Denial(NamedTuple):
-    """Why a selector denies a command line, and the position of the argument that caused it."""
+    """The reason why a selector denies a command line, and the position of the responsible
+    argument.
+    """
 
     reason: Reason
     place: int
 
 
 class Selector:
-    """Commands, key patterns and channel patterns that apply together.
+    """A set of permissions: commands, key patterns and channel patterns.
 
-    ``table`` contains the server's commands. ``future`` is whether commands added later are
-    included, which affects the description. For a command that is otherwise denied, ``first_words``
-    contains the first arguments with which it is allowed.
+    ``table`` contains the server's commands. ``future`` says whether commands that are added later
+    are allowed, too; it affects only the description. ``first_words`` contains commands that are
+    allowed only with certain first arguments.
     """
 
     __slots__ = (
@@ -104,23 +106,21 @@ class Selector:
         other.all_keys, other.all_channels = self.all_keys, self.all_channels
         return other
 
-    # -- rules
-    # ---------------------------------------------------------------------------------------
+    # -- rules -------------------------------------------------------------------------------------
 
     def allow_all_commands(self) -> None:
-        """Allow every command, including those added later."""
+        """Allow all commands, including those that are added later."""
         self.commands = frozenset(self.table.specs())
         self.first_words.clear()
         self.all_commands = self.future = True
 
     def deny_all_commands(self) -> None:
-        """Deny every command."""
         self.commands = frozenset()
         self.first_words.clear()
         self.all_commands = self.future = False
 
     def set_command(self, spec: CommandSpec, allowed: bool) -> None:
-        """Allow or deny a command and all its sub-commands."""
+        """Allow or deny a command with all its sub-commands."""
         family = [spec, *(spec.subcommands or {}).values()]
         for member in family:
             self.first_words.pop(member, None)
@@ -131,7 +131,7 @@ class Selector:
             self.all_commands = False
 
     def set_category(self, category: str, allowed: bool) -> None:
-        """Allow or deny every command and sub-command of a category (``@read``)."""
+        """Allow or deny all commands of a category such as ``@read``."""
         members = self.table.members_of(category)
         for spec in members:
             self.first_words.pop(spec, None)
@@ -142,16 +142,15 @@ class Selector:
             self.all_commands = False
 
     def allow_first_word(self, spec: CommandSpec, word: bytes) -> None:
-        """Allow a command if this is its first argument."""
+        """Allow a command with ``word`` as its first argument."""
         words = self.first_words.setdefault(spec, [])
         if word not in words:
             words.append(word)
 
-    # -- checks
-    # --------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def denial(self, spec: CommandSpec, argv: list[bytes]) -> Denial | None:
-        """Return why a command line is denied, or None."""
+        """Return the reason why a command line is denied, or None if it is allowed."""
         if not self.all_commands and spec not in self.commands and "no_auth" not in spec.flags:
             words = self.first_words.get(spec)
             if not words or len(argv) < 2 or argv[1].lower() not in words:
@@ -168,8 +167,8 @@ class Selector:
         return None
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
-        """Return whether a channel is allowed; a pattern must be identical to one of the rules'
-        patterns.
+        """Return whether a channel is allowed. A pattern is allowed only if it equals a pattern of
+        a rule.
         """
         if self.all_channels:
             return True
@@ -183,9 +182,10 @@ class Selector:
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
-    """Yield the position of each key in a command line, and whether the key is read and written.
+    """Yield the position of each key in a command line, whether it is read, and whether it is
+    written.
 
-    For SET, BITFIELD and SORT, that depends on the arguments.
+    For BITFIELD, SET and SORT, this depends on the arguments.
     """
     name = spec.name
     for place, key in spec.key_positions(argv):
@@ -209,7 +209,7 @@ def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RestToken:
-    """The user that a REST token belongs to, and the password hash that must remain valid."""
+    """The user of a REST token, and the password hash that the user must still have."""
 
     user: str
     hash: str
@@ -218,9 +218,10 @@ class RestToken:
 class AclUser:
     """A user defined by rules.
 
-    ``on``: the user may log in. ``passwordless``: any password is accepted (``nopass``). ``hashes``
-    are the hashes of the user's passwords. ``sanitizes`` is shown among the flags but has no other
-    effect, because every payload is checked. The first of the ``selectors`` is the root selector.
+    ``on`` says whether the user may log in, and ``passwordless`` whether any password is accepted
+    (``nopass``). ``hashes`` are the hashes of the passwords. ``sanitizes`` is shown in descriptions
+    but has no effect, because every payload is checked anyway. The first element of ``selectors``
+    is the root selector.
     """
 
     known: ClassVar[bool] = True
@@ -237,7 +238,9 @@ class AclUser:
         self.unrestricted = False
 
     def draft(self) -> AclUser:
-        """Return a copy whose rules can be changed; call ``adopt()`` with it to apply the changes."""
+        """Return a copy whose rules can be changed. To apply the changes, pass the copy to
+        ``adopt()``.
+        """
         other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         other.hashes = list(self.hashes)
@@ -251,32 +254,33 @@ class AclUser:
         return other
 
     def adopt(self, other: AclUser) -> None:
-        """Copy everything but the name from another user, in place, because sessions hold a
-        reference to this object.
+        """Copy everything except the name from another user. This user is changed in place, because
+        sessions refer to it.
         """
-        # Hashes and selectors can be shared, because only those of a draft are ever changed.
+        # Hashes and selectors can be shared, because they are changed only in drafts, which have
+        # their own.
         self.on, self.passwordless = other.on, other.passwordless
         self.hashes, self.sanitizes = other.hashes, other.sanitizes
         self.selectors = other.selectors
         self.settle()
 
     def settle(self) -> None:
-        """Recompute ``unrestricted`` after a change."""
+        """Update ``unrestricted`` after a change of the root selector."""
         root = self.selectors[0]
         self.unrestricted = root.all_commands and root.all_keys and root.all_channels
 
     @property
     def root(self) -> Selector:
-        """The selector that the rules outside parentheses define."""
+        """The selector that rules outside parentheses change."""
         return self.selectors[0]
 
     def set_password(self, password: bytes) -> None:
-        """Replace all passwords by this one; with an empty one, any password is accepted."""
+        """Replace all passwords with this one. If it is empty, accept any password."""
         self.passwordless = not password
         self.hashes = [password_hash(password)] if password else []
 
     def accepts(self, password: bytes) -> bool:
-        """Return whether a password is accepted."""
+        """Return whether the user may log in with a password."""
         return self.on and (self.passwordless or password_hash(password) in self.hashes)
 
     def accepts_token(self, token: RestToken) -> bool:
@@ -284,14 +288,13 @@ class AclUser:
         return self.on and (self.passwordless or token.hash in self.hashes)
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``Denied`` unless one selector allows the whole command line."""
+        """Raise ``Denied`` if no selector allows the whole command line."""
         worst: Denial | None = None
         for selector in self.selectors:
             denial = selector.denial(spec, argv)
             if denial is None:
                 return
-            # If no selector allows the line, report the denial of the selector that allowed the
-            # most of it.
+            # If no selector allows the line, report the denial that was found last in the line.
             if worst is None or _reach(denial) > _reach(worst):
                 worst = denial
         assert worst is not None
@@ -306,7 +309,7 @@ class AclUser:
         raise Denied(text, worst.reason, object)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Return whether a selector that allows the command lets it read every key."""
+        """Return whether a selector that allows the command also allows reading every key."""
         return any(
             each.reads_all_keys()
             for each in self.selectors
@@ -323,7 +326,7 @@ def _reach(denial: Denial) -> tuple[int, int]:
 
 
 class Anonymous:
-    """The user of a client that has not logged in: it may run only the commands for logging in and
+    """The user of a client that has not logged in. It may run only the commands for logging in and
     out.
     """
 
@@ -333,7 +336,7 @@ class Anonymous:
     passwordless = False
 
     def accepts(self, password: bytes) -> bool:
-        """Return False."""
+        """Return False, because nobody can log in as this user."""
         return False
 
     def copy(self) -> Anonymous:
@@ -346,11 +349,11 @@ class Anonymous:
             raise CommandError(errors.NOAUTH)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Return False."""
+        """Return False, because no key may be read."""
         return False
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """Return False."""
+        """Return False, because no channel is allowed."""
         return False
 
 
@@ -376,14 +379,14 @@ def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
 
 @cache
 def tester(dialect: Dialect) -> AclUser:
-    """Return the user that the test itself runs commands as. The user may do everything, whatever
-    the rules.
-    """
+    """Return the user as which the test itself runs commands. Rules cannot restrict this user."""
     return first_user(dialect)
 
 
 _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
-"""Other commands for a read-only user: they show no stored data, or a read needs them."""
+"""Commands that the read-only user may run although they are not in ``@read``: they show no stored
+data, or reading needs them.
+"""
 
 
 @cache
@@ -402,12 +405,12 @@ def _reads(table: Table) -> Selector:
 
 
 def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """Return the user ``default_ro``, who may run read commands except the powerful ones
+    """Return the user of the read-only token, ``default_ro``, who may run most read commands
     (specification).
 
-    Besides writes, these are denied: KEYS, SCAN and scripts (the vendor's documentation and user
-    reports), PUBLISH, and administration (decided here). No password is accepted, because only the
-    read-only token belongs to this user.
+    The user may not write. Other denied commands are KEYS, SCAN and scripts (according to the
+    vendor's documentation and user reports), and PUBLISH and administration (decided here). The
+    user has no password, because only the read-only token logs in as this user.
     """
     user = AclUser("default_ro", dialect, table)
     user.on = True
