@@ -1,3 +1,1 @@
-"""Lua scripting: the runtime for EVAL and FCALL, its sandbox, and the scripts and function
-libraries.
-"""
+"""Lua scripting: the sandboxed runtime for EVAL and FCALL, the script cache and function libraries."""

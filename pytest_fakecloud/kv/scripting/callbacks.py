@@ -1,7 +1,8 @@
-"""Python functions for the Lua code of the host: numbers as bytes, bit operations, reply objects.
+"""Python functions that the host's Lua code calls: packing of numbers, bit operations, reply
+objects.
 
-Every function takes and returns plain values. None can fail for any value that the Lua code passes,
-because scripts would receive the exception as a Python object.
+Arguments and results are plain values. No function may raise an exception for a value that the Lua
+code passes, because scripts would receive the exception as a Python object.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Number = int | float
 
 
 class Boxed:
-    """A double in a reply, wrapped in an object that Lua returns unchanged."""
+    """A double in a reply, wrapped in an object because Lua would convert a float to its own number
+    type.
+    """
 
     __slots__ = ("value",)
 
@@ -36,7 +39,9 @@ class Boxed:
 
 
 def _bits(number: Number) -> int:
-    """Convert a number to 32 bits as BitOp does: add a constant, then take the low bits."""
+    """Convert a number to 32 bits as Lua's BitOp library does: add a constant, then take the low
+    bits.
+    """
     low: int = struct.unpack_from("<I", struct.pack("<d", number + 6755399441055744.0))[0]
     return low
 
@@ -88,7 +93,7 @@ def _bit_library() -> dict[str, Callable[..., Any]]:
 
 
 def _pack_float(number: Number) -> bytes:
-    """Pack a MessagePack float, in 32 bits if that loses no precision."""
+    """Encode a number as a MessagePack float, with 32 bits if that loses no precision."""
     value = float(number)
     try:
         short = struct.pack(">f", value)
@@ -162,7 +167,7 @@ def _verbatim(text: bytes, format: bytes) -> Verbatim:
 
 
 def callbacks() -> dict[bytes, Callable[..., Any]]:
-    """Return the functions by the names that the Lua code uses."""
+    """Return the functions, keyed by the names that the Lua code uses."""
     table: dict[str, Callable[..., Any]] = {
         "keep_frames": keep_frames,
         "find": lambda text, wanted, start: text.find(wanted, int(start)),

@@ -1,4 +1,6 @@
-"""Errors of scripts. Their messages are Redis 7.0's (observed), or the vendor's if known."""
+"""Errors of scripts. Messages are those of Redis 7.0 (observed), or the vendor's where they are
+known.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,16 @@ from ..errors import CommandError, one_line
 
 
 class HostLost(Exception):
-    """Raised when Lua ran out of memory outside a script, because the runtime is unusable then."""
+    """Raised if Lua runs out of memory outside a script. The runtime is unusable afterwards."""
 
 
 class ScriptFailure(Exception):
-    """An error of a script: ``text`` with its class word, and the line of the script that raised
-    it.
+    """An error of a script.
 
-    ``counted`` is true if statistics already include the error, because it came from a command that
-    the script called. ``too_long`` is true if the script reached the instruction limit.
+    ``text`` is the message with its class word. ``source`` and ``line`` say where the script raised
+    the error. ``counted`` is true if the statistics already include the error, because it came from
+    a command that the script called. ``too_long`` is true if the script exceeded its limit of
+    instructions or seconds.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ SCRIPT_DEBUG_MODE = b"ERR Use SCRIPT DEBUG YES/SYNC/NO"
 
 
 def busy(function: bool) -> bytes:
-    """The error for a command while a script runs longer than ``busy-reply-threshold``."""
+    """Return the error for a command while a script has run longer than ``busy-reply-threshold``."""
     word = b"FUNCTION" if function else b"SCRIPT"
     return (
         b"BUSY Redis is busy running a script. You can only call %b KILL or SHUTDOWN NOSAVE." % word
@@ -66,22 +69,22 @@ INVALID_ENGINE = b"ERR Invalid engine in script shebang"
 
 
 def unexpected_engine(text: bytes) -> bytes:
-    """The error for a script whose shebang line names another language."""
+    """Return the error for a script whose shebang line names a language other than Lua."""
     return b"ERR Unexpected engine in script shebang: " + text
 
 
 def unexpected_flag(flag: bytes) -> bytes:
-    """The error for a flag that this dialect does not know."""
+    """Return the error for a script flag that this dialect does not know."""
     return b"ERR Unexpected flag in script shebang: " + flag
 
 
 def unknown_shebang_option(option: bytes) -> bytes:
-    """The error for a word of the shebang line other than ``flags=…``."""
+    """Return the error for a word of the shebang line other than ``flags=…``."""
     return b"ERR Unknown lua shebang option: " + option
 
 
 def compile_error(message: str) -> bytes:
-    """The error for a script with a syntax error."""
+    """Return the error for a script with a syntax error."""
     text = message.encode("utf-8", "surrogateescape")
     return one_line(b"ERR Error compiling script (new function): " + text)
 
@@ -103,13 +106,13 @@ NO_CHANNEL_PERMISSION = (
     b"the command arguments"
 )
 INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
-FLUSH_WITH_KEY_LOCKING = (  # decided here: the vendor publishes no message
+FLUSH_WITH_KEY_LOCKING = (  # Decided here, because the vendor publishes no message.
     b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
 )
 
 
 def dynamic_key(key: bytes) -> bytes:
-    """The error for a key that was not declared (the vendor's documentation)."""
+    """Return the error for a key that the script did not declare (the vendor's documentation)."""
     return (
         b"ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
         b"Key was: " + key
@@ -139,55 +142,55 @@ LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
 
 
 def bad_metadata(word: bytes) -> bytes:
-    """The error for a word of a library's shebang line other than ``name=…``."""
+    """Return the error for a word of a library's shebang line other than ``name=…``."""
     return b"ERR Invalid metadata value given: " + word
 
 
 def engine_not_found(engine: bytes) -> bytes:
-    """The error for a library in another language."""
+    """Return the error for a library in a language other than Lua."""
     return b"ERR Engine '%b' not found" % engine
 
 
 def library_exists(name: bytes) -> bytes:
-    """The error for a library whose name is taken. The message of FUNCTION RESTORE has no quotes."""
+    """Return the error for a library name that is already in use."""
     return b"ERR Library '%b' already exists" % name
 
 
 def library_collides(name: bytes) -> bytes:
-    """The error for a payload with a library whose name is taken."""
+    """Return the error of FUNCTION RESTORE for a library name that is already in use."""
     return b"ERR Library %b already exists" % name
 
 
 def function_exists(name: bytes) -> bytes:
-    """The error for a function whose name another library uses."""
+    """Return the error for a function name that another library uses."""
     return b"ERR Function %b already exists" % name
 
 
 def unknown_load_option(option: bytes) -> bytes:
-    """The error for an option of FUNCTION LOAD other than REPLACE."""
+    """Return the error for an option of FUNCTION LOAD other than REPLACE."""
     return b"ERR Unknown option given: " + option
 
 
 def unknown_list_argument(argument: bytes) -> bytes:
-    """The error for an unknown option of FUNCTION LIST."""
+    """Return the error for an unknown option of FUNCTION LIST."""
     return b"ERR Unknown argument " + argument
 
 
 def library_compile_error(message: str) -> bytes:
-    """The error for a library with a syntax error."""
+    """Return the error for a library with a syntax error."""
     return one_line(b"ERR Error compiling function: " + message.encode("utf-8", "surrogateescape"))
 
 
 def registration_error(text: bytes) -> bytes:
-    """The error for a library whose body failed."""
+    """Return the error for a library whose code failed while it was loaded."""
     return one_line(b"ERR Error registering functions: " + text)
 
 
 def error_reply(text: bytes) -> CommandError:
-    """Return a message as an error reply."""
+    """Return an error reply with this message."""
     return CommandError(one_line(text))
 
 
 def waits_in_script(command: str) -> bytes:
-    """The error for a command that would block in a script."""
+    """Return the error for a command that would block within a script."""
     return f"ERR {command.lower()} command is not allowed with BLOCK option from scripts".encode()

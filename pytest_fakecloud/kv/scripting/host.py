@@ -1,8 +1,8 @@
-"""The Lua runtime of one engine, created when a script first runs.
+"""The Lua runtime of one engine, created when the first script runs.
 
-The sandbox, the libraries and the limits are written in Lua (``lua/*.lua``). This module loads them
-and converts commands and replies. It also checks that incoming values fit into the runtime's
-memory, because Lua cannot recover from a failed allocation while Python passes it a value.
+The sandbox, the libraries and the limits are implemented in Lua (``lua/*.lua``). This module loads
+these files and converts commands and replies. It also checks that values fit into the runtime's
+memory, because Lua cannot recover if an allocation fails while Python passes a value.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .replies import BUG, FAILED, Converter, lua_size, words_size
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
 _FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 _CALL_WIDTH = 500
-"""Maximum number of arguments passed directly in a call; more are passed in tables."""
+"""Maximum number of keys and arguments that are passed directly; more are passed in tables."""
 
 
 class LuaHost:
     """Compiles and runs scripts.
 
-    ``call`` runs a command line for the running script, in a protocol version, and returns its
-    reply or error. ``may_call`` returns whether the user may run a command line, or an error.
-    ``clock`` returns the value of ``os.clock`` in seconds. ``look`` returns the wall-clock time in
-    seconds and is called often while a script runs. ``flags`` are the function flags that are
-    allowed in addition to those of Redis.
+    ``call`` runs a command line for the running script, given the protocol version, and returns the
+    reply or the error. ``may_call`` returns whether the user may run a command line, or an error
+    message. ``clock`` returns the result of ``os.clock()`` in seconds. ``look`` returns the
+    wall-clock time in seconds; Lua calls it often while a script runs. ``flags`` are function flags
+    that are allowed in addition to those of Redis.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LuaHost:
         self._may_call = may_call
         self._resp = 2
         self.levels = LEVELS
-        """The nesting limit of the next reply."""
+        """Maximum nesting depth of the next reply."""
         self._bug: BaseException | None = None
         self._runtime = lupa.LuaRuntime(
             encoding=None,
@@ -127,7 +127,7 @@ class LuaHost:
     # -- running ---------------------------------------------------------------------------------
 
     def compile(self, source: bytes) -> Any:
-        """Compile a script to a function of this runtime; raise ``SyntaxError`` with Lua's message."""
+        """Compile a script to a Lua function; raise ``SyntaxError`` with Lua's message."""
         self._make_room(len(source) * 8)
         function, message = self._protected(self._compile, source)
         if function is None:
@@ -135,7 +135,7 @@ class LuaHost:
         return function
 
     def evaluate(self, script: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a compiled script with KEYS and ARGV and return its reply; raise ``ScriptFailure``."""
+        """Run a compiled script with KEYS and ARGV, and return its reply; raise ``ScriptFailure``."""
         count = len(keys) + len(arguments)
         self._make_room(words_size(keys) + words_size(arguments))
         if count <= _CALL_WIDTH:
@@ -146,16 +146,16 @@ class LuaHost:
         return self._finish(outcome)
 
     def call_function(self, function: Any, keys: list[bytes], arguments: list[bytes]) -> Reply:
-        """Run a function of a library; raise ``ScriptFailure``."""
+        """Run a function of a library, and return its reply; raise ``ScriptFailure``."""
         self._make_room(words_size(keys) + words_size(arguments))
         tables = self._tables(keys, arguments)
         return self._finish(self._protected(self._call_function, function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
-        """Run the body of a library; return the functions that it registers.
+        """Run the source of a library; return the functions that it registers.
 
-        Each function is a tuple of its name, the function itself, a description and flags. Raises
-        ``SyntaxError`` and ``ScriptFailure``.
+        Each function is a tuple of its name, the Lua function, its description and its flags.
+        Raises ``SyntaxError`` and ``ScriptFailure``.
         """
         self._make_room(len(source) * 8)
         outcome = self._protected(self._load_library, source)
@@ -188,14 +188,13 @@ class LuaHost:
             raise HostLost(str(error)) from None
 
     def _make_room(self, size: int) -> None:
-        """Raise ``ScriptFailure`` if values of this size in bytes would not fit into Lua's memory."""
+        """Raise ``ScriptFailure`` if values of ``size`` bytes would not fit into Lua's memory."""
         if size > 2**18:
             self._runtime.gccollect()
         if size > self.limits.memory // 2:
             raise ScriptFailure(b"ERR not enough memory for the script's arguments", None, None)
 
-    # -- called by Lua
-    # -------------------------------------------------------------------------------
+    # -- called by Lua -----------------------------------------------------------------------------
 
     def _command(self, *args: Any) -> Any:
         # No exception may leave this function, because a script could catch it and obtain a Python
@@ -226,8 +225,8 @@ class LuaHost:
             return b"ERR internal error", BUG
 
     def _widely(self, ask: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """Return a function that takes its arguments in a table, because the number of arguments of
-        a call is limited.
+        """Return a variant of ``ask`` that receives its arguments in a table, because the number of
+        arguments of a call is limited.
         """
 
         def ask_widely(table: Any, count: int) -> Any:
@@ -271,11 +270,11 @@ end
 
 @cache
 def _chunk(name: str) -> bytes:
-    """Return a compiled Lua file of this host; compiling the source instead takes four times as
+    """Return a compiled Lua file of this package. Compiling it for each runtime takes four times as
     long.
     """
-    # Loaded through the import system, because a fake file system in a test does not contain these
-    # files.
+    # Read the file through the import system, because a test may use a fake file system that does
+    # not contain it.
     source = get_data(__package__, f"lua/{name}.lua")
     assert source is not None
     runtime = lupa.LuaRuntime(encoding=None, register_eval=False, register_builtins=False)
@@ -290,12 +289,10 @@ def _no_attribute(*_: object) -> None:
 
 
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
-    """Return a reply with doubles as floats. They were boxed because Lua would convert a bare float
-    to a number.
-    """
+    """Replace each boxed double in a reply with a float."""
     if reply.__class__ is Boxed:
         return double(reply.value)
-    # Not recursive, because replies may be nested deeper than Python's recursion limit.
+    # Avoid recursion, because replies may be nested deeper than Python's recursion limit.
     lists = [reply] if isinstance(reply, list) else []
     while lists:
         items = lists.pop()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, frozen=True)
 class LibraryFunction:
-    """One function of a library; ``callback`` is the Lua function."""
+    """A function of a library. ``callback`` is the Lua function."""
 
     name: bytes
     callback: Any
@@ -26,7 +26,7 @@ class LibraryFunction:
 
 @dataclass(eq=False, frozen=True)
 class Library:
-    """One function library."""
+    """A function library."""
 
     name: bytes
     source: bytes
@@ -34,13 +34,13 @@ class Library:
 
 
 class Libraries:
-    """Function libraries by name. ``read`` runs a library's source and returns the library."""
+    """The loaded function libraries. ``read`` runs the source of a library and returns the library."""
 
     def __init__(self, read: Callable[[bytes], Library]) -> None:
         self._read = read
         self._libraries: dict[bytes, Library] = {}
         self.functions: dict[bytes, LibraryFunction] = {}
-        """Functions by their names in lower case, because calls are case-insensitive."""
+        """All functions, keyed by their names in lower case, because calls are case-insensitive."""
 
     def __len__(self) -> int:
         return len(self._libraries)
@@ -50,7 +50,7 @@ class Libraries:
         return iter(self._libraries.values())
 
     def load(self, source: bytes, replace: bool) -> bytes:
-        """Load a function library and return its name; on ``CommandError`` nothing changes."""
+        """Load a library and return its name. If loading raises ``CommandError``, nothing changes."""
         library = self._read(source)
         if not replace and library.name in self._libraries:
             raise CommandError(errors.library_exists(library.name))
@@ -82,22 +82,21 @@ class Libraries:
         return True
 
     def flush(self) -> None:
-        """Remove every library."""
+        """Remove all libraries."""
         self._libraries.clear()
         self.functions.clear()
 
     def dump(self, config: Config, version: str) -> bytes:
-        """Return all libraries as a payload for FUNCTION RESTORE, in the format of a server
-        version.
-        """
+        """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
         from ..rdb.payload import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
     def restore(self, payload: bytes, policy: bytes, version: str) -> None:
-        """Load the libraries of a payload, all or none.
+        """Load the libraries of a payload. If one of them is invalid, load none.
 
-        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``; ``version`` is that of this server.
+        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``. ``version`` is the version of this
+        server.
         """
         from ..rdb.payload import is_sealed, load_libraries
 
@@ -112,8 +111,8 @@ class Libraries:
         self.add_all(sources, policy)
 
     def add_all(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries by a policy of FUNCTION RESTORE (``FLUSH``, ``APPEND`` or ``REPLACE``),
-        all or none.
+        """Load libraries according to a policy of FUNCTION RESTORE (``FLUSH``, ``APPEND`` or
+        ``REPLACE``). If one of them is invalid, load none.
         """
         libraries: dict[bytes, Library] = {}
         for source in sources:
@@ -138,11 +137,13 @@ class Libraries:
             self._add(library)
 
     def sources(self) -> tuple[bytes, ...]:
-        """Return the source of every library."""
+        """Return the sources of all libraries."""
         return tuple(library.source for library in self)
 
     def reload(self, sources: tuple[bytes, ...]) -> None:
-        """Replace all libraries by these, whose global variables start fresh."""
+        """Replace all libraries by loading these sources. This resets the libraries' global
+        variables.
+        """
         self.flush()
         for source in sources:
             self._add(self._read(source))

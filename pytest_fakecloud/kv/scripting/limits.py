@@ -1,25 +1,26 @@
-"""Limits of one script."""
+"""Limits on the resources of one script."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 LEVELS = 100
-"""Maximum nesting of a script's reply that is converted to JSON or a Python value (decided here)."""
+"""Maximum nesting depth of a script's reply that becomes JSON or a Python value (decided here)."""
 PORT_LEVELS = 7995
-"""Maximum nesting of a script's reply over the Redis protocol, as measured on 7.0.15.
+"""Maximum nesting depth of a script's reply over the Redis protocol, as measured on Redis 7.0.15.
 
-The unit is slots of Lua's stack: an array takes one, a map or a set three, the key of a map four.
+The unit is a slot of Lua's stack: an array takes one slot, a map or a set three, the key of a map
+four.
 """
 
 
 @dataclass(frozen=True)
 class ScriptLimits:
-    """Limits of one script (decided here; the service publishes none).
+    """The limits of one script (decided here; the service publishes none).
 
-    ``instructions`` limits instructions of the Lua machine (a coroutine counts as 1,000, a command
-    as 100), ``seconds`` wall-clock time, for work that is not counted in instructions, and
-    ``memory`` bytes.
+    ``instructions`` is the maximum number of Lua instructions; a coroutine counts as 1,000, a
+    command as 100. ``seconds`` is the maximum wall-clock time, because some work is not counted in
+    instructions. ``memory`` is the maximum number of bytes.
     """
 
     instructions: int = 50_000_000

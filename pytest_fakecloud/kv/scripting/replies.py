@@ -1,4 +1,4 @@
-"""Conversion between the engine and Lua: arguments of commands to bytes, replies to Lua values."""
+"""Converts the arguments of commands from Lua to bytes, and replies to Lua values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from ..reply import (
 from ..table.syntax import format_double
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
-"""The kinds of results that a command returns to ``redis.lua``; a result without a kind is a plain
-value.
-
-In this order: a status, an error of the command, an error before any command ran, a bug of this
-engine.
+"""The kinds of results that a command can return to ``redis.lua``: a status, an error of the
+command, an error before the command ran, and a bug of this engine. A plain value has no kind.
 """
 
 NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib call"
@@ -29,14 +26,16 @@ BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integer
 
 
 def number_text(number: int | float, *, short: bool = True) -> bytes:
-    """Format a Lua number as a command's argument, with as few digits as needed or with 17 digits."""
+    """Format a Lua number as an argument of a command, with as few digits as possible or with 17
+    digits.
+    """
     if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
     return format_double(float(number)) if short else b"%.17g" % number
 
 
 def lua_size(value: Any) -> int:
-    """Return the approximate size of a value in Lua's memory, in bytes."""
+    """Return the approximate size in bytes that a value has in Lua's memory."""
     if isinstance(value, bytes | bytearray):
         return len(value) + 24
     if isinstance(value, list):
@@ -45,19 +44,21 @@ def lua_size(value: Any) -> int:
 
 
 def words_size(words: list[bytes]) -> int:
-    """Return the approximate size of a list of words in Lua's memory, in bytes."""
+    """Return the approximate size in bytes that a list of words has in Lua's memory."""
     return 64 + 40 * len(words) + sum(map(len, words))
 
 
 class Converter:
-    """Converts arguments and replies between Lua and Python, for one runtime."""
+    """Converts arguments and replies between Python and one Lua runtime."""
 
     def __init__(self, runtime: Any, *, short_numbers: bool = True) -> None:
         self._table = runtime.table_from
         self._short = short_numbers
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[int | None, Any]:
-        """Return the command line of a script's call, or ``REFUSED`` and the reason."""
+        """Return None and the command line of a script's call, or ``REFUSED`` and the error
+        message.
+        """
         if not args:
             return REFUSED, NO_ARGUMENTS
         argv: list[bytes] = []
@@ -72,7 +73,7 @@ class Converter:
         return None, argv
 
     def to_lua(self, reply: Any, resp: int) -> Any:
-        """Return the result of ``redis.call``: a plain value, or a value and its kind."""
+        """Convert a reply to the result of ``redis.call``: a plain value, or a value and its kind."""
         kind = reply.__class__
         if kind is int or reply is None or kind is bytes:
             return reply
@@ -99,7 +100,7 @@ class Converter:
         if kind is Bool:
             return int(reply.value) if resp == 2 else reply.value
         if isinstance(reply, bytes | bytearray):
-            return bytes(reply)  # Scripts do not see the attribute that precedes a value.
+            return bytes(reply)  # Scripts do not receive the RESP3 attribute of a value.
         return self._text(reply, resp)
 
     def _aggregate(self, reply: list[Any], resp: int) -> Any:
@@ -119,4 +120,4 @@ class Converter:
             return self._table({b"verbatim_string": text})
         if isinstance(reply, BigNumber):
             return reply.text if resp == 2 else self._table({b"big_number": reply.text})
-        return False if resp == 2 else None  # the nil of an array
+        return False if resp == 2 else None  # Only a nil array remains.

@@ -1,8 +1,8 @@
-"""Scripts of one engine: the script cache, and running scripts.
+"""Runs the scripts of one engine, and caches them.
 
-A script runs atomically: the engine's lock is held, and all its commands see the same time. As in
+A script runs atomically: it holds the engine's lock, and all its commands see the same time. As in
 the real service, writes before an error are kept. Decided here: a script that exceeds its limits
-(``ScriptLimits``) fails like a script that raised an error.
+(``ScriptLimits``) fails like a script that raises an error.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from .host import LuaHost
 
 _MAY_REPLICATE = frozenset({"PUBLISH", "SPUBLISH", "PFCOUNT"})
-"""Commands that are not write commands, but are rejected in read-only scripts."""
+"""Commands that read-only scripts may not call, although they are not write commands."""
 _RUNS = frozenset({"EVAL", "EVALSHA", "FCALL"})
 _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
 
 @dataclass(eq=False)
 class Script:
-    """A script: its source, its flags (None without a shebang line) and, after its first run, its
-    function.
+    """A cached script. ``flags`` is None without a shebang line, and ``compiled`` is None before
+    the first run.
     """
 
     source: bytes
@@ -51,38 +51,39 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptingCopy:
-    """Scripts, and the sources of the libraries, as copied by ``Scripting.snapshot()``."""
+    """A copy of an engine's scripts and libraries, made by ``Scripting.snapshot()``."""
 
     scripts: dict[bytes, Script]
     libraries: tuple[bytes, ...]
 
 
 class Scripting:
-    """The scripts and function libraries of one engine. The Lua host is created on first use."""
+    """The scripts and function libraries of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries(self._read_library)
-        # A stock server lets scripts run until a client kills them. Here only time limits them, and
-        # the limit is generous: a script that normally takes a second takes many on a busy machine.
+        # Real servers let a script run until a client kills it. Here it can also end because of its
+        # time limit, which is generous, because a script that normally takes a second takes many on
+        # a busy machine.
         stock = ScriptLimits(instructions=10**12, seconds=30.0)
         self.limits = ScriptLimits() if self.vendor else stock
-        """The limits of a script; a change applies when the next runtime is created."""
+        """The limits of scripts. A change takes effect when the next Lua runtime is created."""
         self.denies_nothing = False
         """Whether scripts may call any command (``DEBUG SET-DISABLE-DENY-SCRIPTS``)."""
         self._host: LuaHost | None = None
         self.running: ScriptRun | None = None
-        """The running script, or None; other threads read it."""
+        """The running script, or None. Other threads read this attribute."""
 
     @property
     def vendor(self) -> bool:
-        """Whether errors and flags follow the vendor's dialect."""
+        """Whether error messages and flags are those of the vendor's service."""
         return self.engine.dialect == "vendor"
 
     @property
     def host(self) -> LuaHost:
-        """The Lua runtime, created on first use."""
+        """The Lua runtime, which is created on first use."""
         if self._host is None:
             from .host import LuaHost  # Imported here because only scripts need lupa.
 
@@ -102,7 +103,7 @@ class Scripting:
     # -- scripts ---------------------------------------------------------------------------------
 
     def load(self, source: bytes) -> bytes:
-        """Cache a script and return its SHA-1; raise ``CommandError`` for a syntax error."""
+        """Cache a script and return its SHA-1 digest; raise ``CommandError`` for a syntax error."""
         sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
         if sha not in self.scripts:
             shebang = script_shebang(source, self.vendor)
@@ -125,7 +126,7 @@ class Scripting:
     def evaluate(
         self, session: Client, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a cached script; raise NOSCRIPT for an unknown digest."""
+        """Run a cached script; raise a NOSCRIPT error for an unknown digest."""
         script = self.scripts.get(sha)
         if script is None:
             raise CommandError(errors.NO_SCRIPT)
@@ -142,9 +143,10 @@ class Scripting:
         return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
+        """Return whether CLIENT PAUSE WRITE delays a command line, because the line may write or
+        publish.
 
-        A script is judged by its flags; a script without flags may write (specification). Raises
+        Scripts are judged by their flags; a script without flags may write (specification). Raises
         ``CommandError`` for an invalid shebang line.
         """
         if spec.name not in _RUNS:
@@ -153,17 +155,19 @@ class Scripting:
         return flags is None or b"no-writes" not in flags
 
     def declares_writes(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether a line runs a script whose flags allow writes."""
+        """Return whether a command line runs a script whose flags allow writes."""
         if spec.name not in _RUNS:
             return False
         try:
             flags = self._flags_of(spec, argv)
         except CommandError:
-            return False  # Ignore the error here: it is raised again when the script runs.
+            return False  # Ignore the error, because running the script will raise it again.
         return flags is not None and b"no-writes" not in flags
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
-        """Return the flags of the script that a line runs, or None if it has no flags."""
+        """Return the flags of the script or function that a command line runs, or None if there are
+        none.
+        """
         flags: Collection[bytes] | None = None
         if spec.name == "EVAL":
             flags = script_shebang(argv[1], self.vendor).flags
@@ -200,8 +204,8 @@ class Scripting:
     ) -> Reply:
         """Run a function of a library; raise ``CommandError`` for an unknown name.
 
-        If a function without the flag ``no-writes`` is called by FCALL_RO, Redis rejects the call;
-        the vendor runs the function and rejects writes.
+        FCALL_RO in Redis rejects functions without the flag ``no-writes``. The vendor's service
+        runs them, but rejects their writes.
         """
         function = self.libraries.functions.get(name.lower())
         if function is None:
@@ -218,12 +222,12 @@ class Scripting:
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
 
     def snapshot(self) -> ScriptingCopy:
-        """Return a copy of scripts and libraries."""
+        """Return a copy of the scripts and libraries."""
         return ScriptingCopy(dict(self.scripts), self.libraries.sources())
 
     def restore(self, saved: ScriptingCopy) -> None:
-        """Restore scripts and libraries. Libraries are loaded again, so their global variables
-        start fresh.
+        """Restore scripts and libraries. Libraries are loaded again, which resets their global
+        variables.
         """
         self.scripts = dict(saved.scripts)
         self.libraries.reload(saved.libraries)
@@ -231,8 +235,10 @@ class Scripting:
     # -- running ---------------------------------------------------------------------------------
 
     def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
-        """Return whether memory is full for a script; raise OOM if the script's flags say that it
-        writes.
+        """Return whether memory is full for a script, so that its commands may not allocate more.
+
+        If the script has flags, but neither ``allow-oom`` nor ``no-writes``, raise an OOM error
+        instead.
         """
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
@@ -266,7 +272,7 @@ class Scripting:
         return reply
 
     def _lose_host(self) -> None:
-        """Replace a broken runtime with a new one, and load the libraries into it."""
+        """Replace a broken Lua runtime with a new one, and load the libraries into it."""
         self._host = None
         for script in self.scripts.values():
             script.compiled = None
@@ -310,7 +316,7 @@ class Scripting:
         return spec
 
     def _allow(self, run: ScriptRun, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` unless a script may run the command line."""
+        """Raise ``CommandError`` if a script may not run the command line."""
         if not spec.least <= len(argv) <= spec.most:
             raise CommandError(errors.WRONG_ARITY)
         if "noscript" in spec.flags and not self.denies_nothing:
@@ -361,11 +367,11 @@ class Scripting:
         run = self.running
         if run is not None:
             if run.killed:
-                return math.inf  # Later than any deadline, which ends the script.
+                return math.inf  # A time later than any deadline ends the script.
             if now > run.gives_way_at:
                 run.gives_way_at = now + GIVE_WAY_SECONDS
-                # Release the interpreter lock, which Lua holds: otherwise no other thread could run
-                # to kill the script.
+                # Release the interpreter lock, which Lua holds, so that another thread can run and
+                # kill the script.
                 give_way()
         return now
 

@@ -1,4 +1,6 @@
-"""The shebang line of a script or library: ``#!lua flags=no-writes`` or ``#!lua name=mylib``."""
+"""Parses shebang lines such as ``#!lua flags=no-writes`` (scripts) and ``#!lua name=mylib``
+(libraries).
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,18 @@ SCRIPT_FLAGS = frozenset(
     {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
 )
 KEY_LOCKING = b"allow-key-locking"
-"""The vendor's own flag: a script may access declared keys only."""
+"""A flag of the vendor's service: the script may access only its declared keys."""
 
 _NAME = re.compile(rb"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True)
 class Shebang:
-    """A parsed shebang line; ``body`` is the rest of the source, starting with its line break.
+    """A parsed shebang line.
 
-    ``flags`` is None if there is no shebang line; such a script is treated like scripts before
-    flags were introduced.
+    ``flags`` is None if the script has no shebang line. Such a script runs under the rules of
+    servers that know no flags. ``body`` is the source after the shebang line, starting with the
+    line break.
     """
 
     flags: frozenset[bytes] | None
@@ -31,7 +34,7 @@ class Shebang:
 
 
 def script_shebang(source: bytes, vendor: bool) -> Shebang:
-    """Parse the shebang line of a script; raise ``CommandError`` for an invalid one."""
+    """Parse the shebang line of a script; raise ``CommandError`` if it is invalid."""
     if not source.startswith(b"#!"):
         return Shebang(None, source)
     end = source.find(b"\n")
@@ -56,7 +59,9 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
 
 
 def library_name(source: bytes) -> tuple[bytes, bytes]:
-    """Return the name and the body of a library; raise ``CommandError`` for an invalid first line."""
+    """Return the name and the body of a library; raise ``CommandError`` for an invalid shebang
+    line.
+    """
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)
     end = source.find(b"\n")

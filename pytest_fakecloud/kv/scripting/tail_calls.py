@@ -1,12 +1,12 @@
-"""Replaces tail calls by ordinary calls in a compiled Lua 5.1 chunk.
+"""Replaces tail calls with ordinary calls in compiled Lua 5.1 code.
 
-A tail call drops the caller's stack frame, and with it the line number in error messages. A real
-server's functions are written in C, and Lua keeps the frame when it calls them; the functions of
-this host are written in Lua. Therefore ``return redis.call(…)`` is changed to an ordinary call
-whose results are then returned, which is the same instruction with another operation code.
+A tail call drops the caller's stack frame, and with it the line number in error messages. Lua keeps
+the frame if the called function is written in C, as on real servers, but the functions of this host
+are written in Lua. Therefore ``return redis.call(…)`` is changed to an ordinary call whose results
+are then returned. Only the operation code of the instruction changes.
 
-Otherwise the errors of the most common form of a script would differ from the server's: ``return
-redis.call('INCR', 'text')`` would lack `` script: <sha>, on @user_script:1.`` at its end.
+Otherwise the errors of the most common form of script would differ from the server's. The error of
+``return redis.call('INCR', 'text')`` would lack `` script: <sha>, on @user_script:1.`` at its end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NIL, _BOOLEAN, _NUMBER, _STRING = 0, 1, 3, 4
 
 
 def keep_frames(chunk: bytes) -> bytes:
-    """Return a chunk from ``string.dump`` with its tail calls replaced."""
+    """Return the output of ``string.dump`` with ordinary calls instead of tail calls."""
     if chunk[:5] != b"\x1bLuaQ" or chunk[9] != 4 or chunk[10] != 8:
-        return chunk  # Another Lua build; only line numbers are lost.
+        return chunk  # Another Lua build: the code stays unchanged, and only line numbers are lost.
     return bytes(_Chunk(chunk).without_tail_calls())
 
 
@@ -51,7 +51,7 @@ class _Chunk:
 
     def _function(self) -> None:
         self._string()
-        self._at += 12  # first line, last line, four bytes of counts
+        self._at += 12  # Skip the first line, the last line and four single-byte counts.
         self._code()
         for _ in range(self._integer()):
             self._constant()
@@ -59,10 +59,10 @@ class _Chunk:
             self._function()
         lines = self._integer()
         self._at += 4 * lines
-        for _ in range(self._integer()):  # local variables
+        for _ in range(self._integer()):  # Skip the local variables.
             self._string()
             self._at += 8
-        for _ in range(self._integer()):  # upvalues
+        for _ in range(self._integer()):  # Skip the upvalues.
             self._string()
 
     def _code(self) -> None:

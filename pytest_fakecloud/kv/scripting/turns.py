@@ -1,8 +1,9 @@
-"""What other clients can do while a script runs: wait for its end, be rejected, or stop it.
+"""Controls what other clients can do while a script runs: wait, receive an error, or kill the
+script.
 
 SCRIPT KILL and FUNCTION KILL take effect immediately. After ``busy-reply-threshold`` milliseconds,
-stock Redis answers BUSY to all commands but a few (measured on 7.0). The threshold is reached in
-wall-clock time or fake time, whichever is faster. The vendor's service has nothing to kill and
+Redis answers BUSY to all but a few commands (measured on 7.0). Both wall-clock time and fake time
+count towards the threshold; the longer one applies. The vendor's service cannot kill scripts and
 answers NOTBUSY.
 """
 
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from ..table.registry import CommandSpec
 
 _KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
-"""Commands that kill a script; the value is whether they kill a function instead."""
+"""Commands that kill a script (False) or a function (True)."""
 _ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
-"""Commands that run while a script does: those that real servers run then and that use no shared
+"""Commands that run while a script is running: real servers allow them then, and they use no shared
 state.
 
-All others wait for the script's end (decided here).
+All other commands wait for the end of the script (decided here).
 """
 GIVE_WAY_SECONDS = 0.005
-"""Seconds that a script runs before other threads get a turn at the interpreter."""
+"""Seconds after which a running script lets other threads use the interpreter."""
 _ASK_SECONDS = 0.02
 _PATIENCE = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
@@ -39,7 +40,7 @@ _PATIENCE = 0.2
 
 @dataclass(eq=False, slots=True)
 class ScriptRun:
-    """A running script."""
+    """A run of a script or function."""
 
     clock: Timekeeper
     session: Client
@@ -47,9 +48,9 @@ class ScriptRun:
     keys: frozenset[bytes] | None
     name: bytes
     line: list[bytes] | None
-    """The command line that called a function; None for a script."""
+    """The command line that called the function; None for a script."""
     without_memory: bool
-    """Whether memory was full when the script started, so that it may not write."""
+    """Whether memory was full when the script started, so its commands may not allocate more."""
     wrote: bool = False
     killed: bool = False
     begun: float = field(init=False)
@@ -62,7 +63,7 @@ class ScriptRun:
 
     @property
     def milliseconds(self) -> int:
-        """How long the script has run, in wall-clock or fake time, whichever is longer."""
+        """Duration of the run in milliseconds, in wall-clock or fake time, whichever is longer."""
         real = int((monotonic() - self.begun) * 1000)
         return max(real, (self.clock.now_us() - self.begun_us) // 1000)
 
@@ -74,18 +75,20 @@ class Turns:
         self._engine = engine
         self._vendor = engine.dialect == "vendor"
         self.queued: set[int] = set()
-        """Identifiers of the threads that wait for the lock."""
+        """Identifiers of the threads that are waiting for the engine's lock."""
         self._taken = threading.Event()
-        """Set when one of the waiting threads has taken the lock."""
+        """Set when a waiting thread has taken the lock."""
 
     def take(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock for a line; return False if the line runs without it, beside a
-        script.
+        """Take the engine's lock for a command line. Return False if the line runs without the
+        lock, while a script is running.
         """
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
-        """Wait for the engine's lock; return False if the line runs without it, beside a script."""
+        """Wait for the engine's lock. Return False if the command line runs without the lock, while
+        a script is running.
+        """
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
@@ -95,9 +98,9 @@ class Turns:
             self._taken.set()
 
     def give_way(self) -> None:
-        """Let a waiting client run first; the caller must not hold the lock."""
-        # Wait explicitly, because a thread that releases a lock and takes it again is faster than
-        # the threads that wait for it.
+        """Let a waiting client run first. The caller must not hold the engine's lock."""
+        # Wait explicitly: a thread that releases a lock and takes it again is faster than the
+        # threads that wait for it.
         self._taken.clear()
         if self.queued:
             self._taken.wait(_PATIENCE)
@@ -127,11 +130,11 @@ class Turns:
         return 0 < threshold_ms <= run.milliseconds and not self._vendor
 
     def check_beside(self, spec: CommandSpec) -> None:
-        """Raise BUSY unless the command may run beside the script."""
+        """Raise a BUSY error if the command may not run while a script is running."""
         if self._vendor and spec.name in _KILLS:
             return
-        # Check this even if the script has ended since: a command that needs the lock must not run
-        # without it.
+        # Check this even if the script has ended in the meantime, because the caller does not hold
+        # the lock that other commands need.
         run = self._engine.scripting.running
         function = run is not None and run.line is not None
         other_kind = run is not None and _KILLS.get(spec.name, function) is not function
@@ -143,7 +146,9 @@ class Turns:
             raise CommandError(errors.busy(function))
 
     def kill(self) -> None:
-        """End the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
+        """Kill the running script. Raise a NOTBUSY error if none is running, and UNKILLABLE if it
+        has written.
+        """
         run = self._engine.scripting.running
         if run is None or self._vendor:
             raise CommandError(errors.NOT_BUSY)
