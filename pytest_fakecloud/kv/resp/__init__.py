@@ -1,1 +1,1 @@
-"""The database port: the Redis protocol for the same engine as the REST interface."""
+"""The database port, which provides the data of the REST interface over the Redis protocol."""

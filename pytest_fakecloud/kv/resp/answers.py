@@ -1,4 +1,4 @@
-"""Replies that do not come from a command: those of faults, and of SUBSCRIBE in a transaction."""
+"""Encodes replies that are partly encoded already, and the responses of faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..reply import Reply, Status, to_resp
 
 
 class Raw(bytes):
-    """Bytes that are already encoded, used in place of a reply."""
+    """Bytes in a reply that are already encoded."""
 
     __slots__ = ()
 
@@ -20,7 +20,7 @@ def is_raw_list(reply: Reply) -> TypeGuard[list[Any]]:
 
 
 def written(reply: Reply, version: int) -> bytes:
-    """Encode a reply; parts that are ``Raw`` are already encoded and stay unchanged."""
+    """Encode a reply, leaving ``Raw`` items unchanged because they are already encoded."""
     if is_raw_list(reply):
         parts = [item if isinstance(item, Raw) else to_resp(item, version) for item in reply]
         return b"*%d\r\n" % len(reply) + b"".join(parts)
@@ -28,11 +28,11 @@ def written(reply: Reply, version: int) -> bytes:
 
 
 def as_resp(body: bytes, status: int, version: int) -> bytes:
-    """Encode the response of a fault, which is given in the form of an HTTP response.
+    """Encode a fault's response, which is given in the form of an HTTP response.
 
-    ``{"result": ...}`` becomes that reply. ``{"error": text}``, and any body with a status of 400
-    or more, becomes an error (preceded by ``ERR`` unless it starts with a class word). Any other
-    body becomes a string.
+    The body ``{"result": ...}`` becomes a reply with this result. ``{"error": text}``, and any body
+    with a status of 400 or more, becomes an error, with ``ERR`` added unless the text starts with a
+    class word. Any other body becomes a string.
     """
     try:
         value = json.loads(body)

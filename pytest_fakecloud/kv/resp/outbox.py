@@ -1,4 +1,4 @@
-"""Replies and pushes to one client of the database port, in the order in which they are sent."""
+"""Sends replies and pushes to one client of the database port, in order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PER_MESSAGE = 64
 
 
 class Outbox:
-    """Messages to be sent over a connection. They are added under the engine's lock.
+    """The messages to be sent over one connection.
 
-    Only one thread sends at a time. ``limits`` returns the parameter
-    ``client-output-buffer-limit``.
+    Messages are added under the engine's lock, and only one thread sends at a time. ``limits``
+    returns the parameter ``client-output-buffer-limit``.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class Outbox:
         self._lock = threading.Lock()
         self._over_since_us: int | None = None
         self.sending = threading.Lock()
-        """A lock that is held by the thread that uses the socket."""
+        """The lock that a thread holds while it uses the socket."""
         self._flushing = False
-        """Whether a thread of the pool is sending pushes; at most one does at a time."""
+        """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
         self.held = False
-        """Whether the connection's own thread will send soon, so that no other thread needs to."""
+        """Whether the connection's own thread will soon send the messages, so other threads need
+        not.
+        """
 
     def has_unsent(self) -> bool:
         """Return whether any message has not been sent completely."""
@@ -48,28 +50,28 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether more bytes are waiting than are sent together."""
+        """Whether more than ``SEND_BYTES`` bytes are waiting to be sent."""
         return self.waiting_bytes > SEND_BYTES
 
     def put(self, *parts: bytes) -> None:
-        """Add one or more messages, or the parts of a message."""
+        """Add messages, or the parts of a message."""
         with self._lock:
             self._messages += parts
             for part in parts:
                 self.waiting_bytes += len(part) + _PER_MESSAGE
 
     def send(self) -> None:
-        """Send all messages, and let other threads send later ones."""
-        # Clear `held` before sending: a thread that pushes adds its message before it reads `held`,
+        """Send all messages. Afterwards, other threads may send new ones."""
+        # Clear `held` before sending. A thread that pushes adds its message before it reads `held`,
         # so one of the two threads sends the message.
         self.held = False
         self._flush()
 
     def exceeds_limits(self) -> bool:
-        """Return whether the waiting bytes exceed ``client-output-buffer-limit``.
+        """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
 
-        A client that runs MONITOR is limited like a subscriber (decided here: a real server does
-        not limit it).
+        A client that runs MONITOR has the limits of a subscriber (decided here: real servers do not
+        limit it).
         """
         most, soft, seconds = _of_listeners(self._limits())
         if most and self.waiting_bytes > most:
@@ -83,7 +85,7 @@ class Outbox:
         return now_us - self._over_since_us > seconds * 1_000_000
 
     def send_later(self) -> None:
-        """Send from a thread of the pool, unless one is already sending."""
+        """Send the messages in a thread of the pool, unless one is already sending."""
         with self._lock:
             if self._flushing:
                 return
@@ -91,8 +93,7 @@ class Outbox:
         self._connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
 
     def _flush_pushes(self) -> None:
-        # Ignore a disconnected client: nothing can be sent any more, and its own thread will
-        # notice.
+        # Ignore the error of a disconnected client, because the connection's own thread handles it.
         with suppress(OSError):
             while True:
                 self._flush()
@@ -111,8 +112,8 @@ class Outbox:
                     self._connection.sock.sendall(data)
 
     def _next(self) -> bytes:
-        """Remove and return the messages to send next: many small ones together, or a large one
-        alone.
+        """Remove and return the bytes to send next: many small messages together, or a single large
+        one.
         """
         messages = self._messages
         with self._lock:
@@ -130,8 +131,8 @@ class Outbox:
 
 @functools.lru_cache(maxsize=16)
 def _of_listeners(text: str) -> tuple[int, int, int]:
-    """Return the limits for subscribers: the hard limit, the soft limit, and the seconds for which
-    the soft limit may be exceeded.
+    """Return the output limits for subscribers: the hard limit and the soft limit in bytes, and the
+    seconds for which the soft limit may be exceeded.
     """
     words = text.split()
     most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])

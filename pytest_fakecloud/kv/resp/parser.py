@@ -1,7 +1,7 @@
-"""Parses commands from the bytes of a connection, without using sockets.
+"""Parses commands from received bytes, without using sockets.
 
-The first byte of a command distinguishes two forms: the Redis protocol (``*`` and a count) and
-inline commands (words on a line, quoted as in a shell).
+Commands have two forms, which differ in their first byte. In the Redis protocol, a command starts
+with ``*`` and a count. An inline command is a line of words, which can be quoted as in a shell.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ LINE_LIMIT = 64 * 1024
 """Maximum length in bytes of an inline command, and of a line with a count or a length."""
 COUNT_LIMIT = 2**31 - 1
 WORD_BYTES = 64
-"""Bytes of overhead that each word adds to the size of a command when it is compared with the
-limit.
-"""
+"""Number of bytes added for each word when the size of a command is compared with its limit."""
 UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
-"""Maximum length of a word that a client may announce before it has logged in."""
+"""Maximum length in bytes of a word from a client that has not logged in."""
 
-# Counts and lengths that no limit rejects, in the form that clients send. They are parsed without
-# further checks.
+# Counts and lengths as clients usually send them. They are so small that no limit applies, so they
+# need no further checks.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
 
 class ProtocolFault(Exception):
-    """Raised for bytes that are not a command; ``text`` is the error reply, after which the
-    connection ends.
+    """Raised for bytes that are not a command. ``text`` is the error reply, after which the
+    connection is closed.
     """
 
     def __init__(self, reason: str) -> None:
@@ -40,11 +38,10 @@ class ProtocolFault(Exception):
 
 
 def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
-    """Return the protocol that a connection's first bytes belong to, or None if more bytes are
-    needed.
+    """Return the protocol of a connection, given its first bytes, or None if more bytes are needed.
 
-    The Redis protocol begins with ``*``; if the first line ends in `` HTTP/1.x``, it is REST;
-    anything else is an inline command (specification).
+    The Redis protocol begins with ``*``. REST is recognized by a first line that ends in ``
+    HTTP/1.x``. Anything else is an inline command (specification).
     """
     if begun[:1] == b"*":
         return "native"
@@ -56,12 +53,12 @@ def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
 
 
 class CommandReader:
-    """Splits received bytes into command lines, in time proportional to their size.
+    """Splits received bytes into command lines, in time proportional to the number of bytes.
 
-    ``known`` returns whether the client has logged in; before that, it may announce at most ten
-    words of 16 KiB. ``longest`` returns the limit in bytes on a word (``proto-max-bulk-len``),
-    ``most`` the limit on a command (``client-query-buffer-limit``). Neither limit is ever lower
-    than ten words of 999 bytes.
+    ``known`` returns whether the client has logged in. Before that, a command may have at most ten
+    words of 16 KiB each. ``longest`` returns the maximum size of a word in bytes
+    (``proto-max-bulk-len``), ``most`` the maximum size of a command
+    (``client-query-buffer-limit``). Both limits must allow ten words of 999 bytes.
     """
 
     def __init__(
@@ -81,7 +78,7 @@ class CommandReader:
         self._words: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        """Add bytes that were received."""
+        """Add received bytes."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
@@ -89,11 +86,12 @@ class CommandReader:
 
     @property
     def pending(self) -> bool:
-        """Whether part of an incomplete command has been received."""
+        """Whether a part of an incomplete command has been received."""
         return self._at < len(self._buffer) or self._missing > 0
 
     def next(self) -> list[bytes] | None:
-        """Return the next command line, or None if it is incomplete; raise ``ProtocolFault``.
+        """Return the next command line, or None if it is incomplete; raise ``ProtocolFault`` if it
+        is invalid.
 
         Empty commands (an empty line, or ``*0``) are skipped.
         """
@@ -125,7 +123,7 @@ class CommandReader:
 
     def _read_short(self) -> list[bytes] | None:
         """Return the next command if it is complete and has only a few short words, which is the
-        usual case; otherwise return None.
+        usual case. Otherwise return None.
         """
         buffer = self._buffer
         announced = _FEW.match(buffer, self._at)
@@ -169,7 +167,7 @@ class CommandReader:
         return True
 
     def _read_words(self) -> bool:
-        """Read further words of the current command; return whether it is complete."""
+        """Read more words of the current command; return whether the command is complete."""
         buffer, words = self._buffer, self._words
         longest, most = self._longest(), self._most()
         while self._missing:
@@ -190,7 +188,7 @@ class CommandReader:
             # Like a real server, skip the two bytes of the line break without checking them.
             self._at = end + 2
             if self._at == len(buffer):
-                # Discard the received bytes now, so that no second copy of a large word is kept
+                # Discard the received bytes now, so that no second copy of a large word exists
                 # while its command runs.
                 buffer = self._buffer = bytearray()
                 self._at = 0

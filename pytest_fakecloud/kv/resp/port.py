@@ -1,15 +1,15 @@
-"""The database port: the Redis protocol, and REST as plain HTTP, for the same data.
+"""The database port, which serves the Redis protocol and REST over plain HTTP for the same data.
 
 The first bytes of a connection determine its protocol (specification). A connection with the Redis
 protocol has a session, a thread that reads and runs its commands in order, and an outbox for
-replies and pushes. Like a request, every command is recorded in the journal and can be affected by
-faults:
+replies and pushes. Like a REST request, every command is recorded in the journal and can be
+affected by faults:
 
-- ``answer(status, body)`` sends an error; a body ``{"result": …}`` sends that reply. In a
-  transaction it acts like an error of the server: EXEC answers EXECABORT.
+- ``answer(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
+  this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
 - ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect the connection as they
   affect an HTTP connection; ``delay`` and ``call`` work as they do for HTTP (decided here).
-- No fault makes a command arrive twice: a client may send it again over a new connection.
+- No fault can deliver a command twice, because clients repeat a command only over a new connection.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ if TYPE_CHECKING:
 
 READ_BYTES = 64 * 1024
 LARGE = 1024 * 1024
-"""Of a command or reply with more bytes than this, the journal keeps only the beginning."""
+"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
 HANG_SECONDS = 60.0
-_SHOWN = 256  # Words of a large command, and bytes of each word, that the journal keeps.
+_SHOWN = (
+    256  # Number of words of a large command, and of bytes of each word, that the journal keeps.
+)
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 RESP_TYPE = "application/x-resp"
 
@@ -79,7 +81,7 @@ requests.
 
 
 class DatabasePort:
-    """Serves the connections of a database port. ``serve()`` is called for each connection."""
+    """A database port. ``serve()`` is called for each connection."""
 
     def __init__(self, engine: Engine, app: KVApp) -> None:
         self.engine = engine
@@ -121,7 +123,9 @@ class DatabasePort:
         return port == self.mount.port or is_free(self.mount.host, port)
 
     def wake(self) -> None:
-        """End every wait, because the port is closing or its connections are being closed."""
+        """End the waits of all connections, because the port is closing or its connections are
+        being closed.
+        """
         with self._lock:
             clients = list(self._open)
         for client in clients:
@@ -130,7 +134,7 @@ class DatabasePort:
 
 
 class PortConnection:
-    """A connection of one client that uses the Redis protocol."""
+    """A client's connection that uses the Redis protocol."""
 
     def __init__(self, port: DatabasePort, connection: Connection) -> None:
         self.engine = port.engine
@@ -164,7 +168,7 @@ class PortConnection:
     # -- the connection's own thread -------------------------------------------------------------
 
     def serve(self, begun: bytes) -> None:
-        """Read commands and run them in order until either side ends the connection."""
+        """Read commands and run them in order until the client or the server closes the connection."""
         reader, sock = self.reader, self.connection.sock
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
@@ -185,8 +189,8 @@ class PortConnection:
             data = receive(READ_BYTES)
 
     def _receive_secured(self, size: int) -> bytes:
-        # Read only when data is available: one thread cannot read a TLS connection while another
-        # writes to it, and a push may be written at any time.
+        # Read only when data is available. A TLS connection cannot be read by one thread while
+        # another writes to it, and a push may be written at any time.
         sock = self.connection.sock
         assert isinstance(sock, ssl.SSLSocket)
         with selectors.DefaultSelector() as selector:
@@ -197,7 +201,7 @@ class PortConnection:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
-        """Run every complete command; return False if the connection must be closed."""
+        """Run all complete commands; return False if the connection must be closed."""
         session = self.session
         turn_ends = monotonic() + TURN_SECONDS
         while not session.closing:
@@ -214,14 +218,16 @@ class PortConnection:
             if not self._take(argv):
                 return False
             if self._outbox.is_full:
-                # Send replies now and then, because a few bytes of commands can request any amount
-                # of replies.
+                # Send replies regularly, because a few bytes of commands can request any number of
+                # replies.
                 self._outbox.send()
                 self._outbox.held = True
         return False
 
     def _take(self, argv: list[bytes]) -> bool:
-        """Record a command, apply faults and run it; return False if the connection must be closed."""
+        """Record a command, apply faults and run the command; return False if the connection must
+        be closed.
+        """
         app = self.app
         size = sum(map(len, argv))
         line = without_secrets(argv)
@@ -244,7 +250,7 @@ class PortConnection:
             app.clock.settle()
             self._wait_for_pause(argv)
             if self._signal.closed:
-                # The connection was closed while the command waited, so the command never reaches
+                # The connection was closed while the command waited, so the command never reached
                 # the engine.
                 call.outcome = "dropped"
                 return False
@@ -262,8 +268,8 @@ class PortConnection:
             if isinstance(response, Answer) and response.content_type != RESP_TYPE:
                 response = self._injected(argv, response, mode)
         except BaseException as error:
-            # This includes the exception of pytest.fail() in a callback, because pytest does not
-            # see exceptions in this thread.
+            # Also catch the exception of pytest.fail() in a callback, because pytest does not see
+            # exceptions in this thread.
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self.session.aborted = True
@@ -282,11 +288,11 @@ class PortConnection:
         return Answer(data, status, (), RESP_TYPE)
 
     def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
-        """Return a fault's response as a reply, and change the connection's state as a real server
+        """Return a fault's response as a reply. Change the state of a transaction as a real server
         would.
 
-        An error while queueing makes EXEC fail, and EXEC always ends the transaction. Raises
-        ``ContractError`` if a command that a server would queue is to get a reply other than an
+        An error in reply to a command that would be queued makes EXEC fail, and EXEC always ends
+        the transaction. Raises ``ContractError`` if such a command would get a reply other than an
         error.
         """
         session = self.session
@@ -316,7 +322,7 @@ class PortConnection:
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _answer(self, request: Request, response: Response) -> bool:
-        """Send the response after faults were applied; return False if the connection must be
+        """Send a response, or apply the effect of a fault; return False if the connection must be
         closed.
         """
         call = request.call
@@ -346,10 +352,11 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
-        """Run a command; return its status, in terms of HTTP, and its encoded reply.
+        """Run a command; return an HTTP status and the encoded reply.
 
-        With ``put``, the reply is added to the outbox under the engine's lock, so that no push of a
-        later command precedes it. Only the beginning of a large reply is returned.
+        With ``put=True``, the reply is added to the outbox under the engine's lock, so that it
+        precedes the pushes that later commands cause. Only the beginning of a large reply is
+        returned.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
@@ -382,7 +389,7 @@ class PortConnection:
                 rejection = self._rejection(spec, argv)
                 if rejection is not None:
                     session.last_command = spec.full_name
-                    # If a command is rejected while queueing, the transaction will be discarded
+                    # An error while commands are being queued discards the transaction
                     # (specification).
                     session.aborted = True
                     return rejection
@@ -391,10 +398,10 @@ class PortConnection:
             return error
 
     def _rejection(self, spec: CommandSpec, argv: list[bytes]) -> CommandError | None:
-        """Return the error if the connection's state or a limit rejects a command, otherwise None."""
+        """Return the error if the connection's state or a limit forbids a command, otherwise None."""
         session = self.session
         if not spec.least <= len(argv) <= spec.most:
-            return None  # The engine reports this error.
+            return None  # The engine reports a wrong number of arguments.
         if self._listens() and spec.name not in _LISTENER_MAY:
             return CommandError(errors.listeners_may_not(spec.full_name))
         if session.monitor is not None and (spec.write or spec.readonly):
@@ -431,7 +438,8 @@ class PortConnection:
             data = b""
         elif session.reply_mode == "off":
             data = b""
-        # Send invalidation messages for a client's own change after its reply.
+        # If the client's own change invalidates keys, send the invalidation messages after the
+        # reply.
         data += b"".join(self._late)
         self._late.clear()
         if put and data:
@@ -439,7 +447,9 @@ class PortConnection:
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _put_large(self, reply: Reply) -> bytes:
-        """Send a reply without copying its large strings; return the part that the journal keeps."""
+        """Send a reply without copying its large strings; return the beginning, which the journal
+        keeps.
+        """
         parts = resp_parts(reply, self.session.resp)
         self._outbox.put(*parts, b"".join(self._late))
         self._late.clear()
@@ -447,7 +457,7 @@ class PortConnection:
         return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
 
     def _with_confirmations(self, reply: Reply) -> Reply:
-        # In a transaction, the confirmations of SUBSCRIBE replace its reply.
+        # In a transaction, the confirmations of SUBSCRIBE replace the reply.
         said, self._confirmations = self._confirmations, []
         if not isinstance(reply, list):
             return reply
@@ -457,7 +467,9 @@ class PortConnection:
         ]
 
     def _wait(self, waiter: Waiter) -> Reply:
-        """Wait on the clock until a key of a blocking command changes."""
+        """Wait on the clock until a blocking command is served, its time runs out, or its client
+        leaves.
+        """
         engine = self.engine
         self._outbox.send()
         self._waiter = waiter
@@ -479,8 +491,8 @@ class PortConnection:
         return NO_REPLY if self.session.closing else reply
 
     def _has_gone(self) -> bool:
-        """Return whether the client has closed its side of the connection, perhaps after sending
-        further commands.
+        """Return whether the client has closed its side of the connection. Pass received bytes to
+        the parser.
         """
         sock = self.connection.sock
         if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
@@ -496,7 +508,7 @@ class PortConnection:
         return self._gone
 
     def _wait_for_pause(self, argv: list[bytes]) -> None:
-        """Delay the command while a CLIENT PAUSE applies to it."""
+        """Wait as long as CLIENT PAUSE delays the command."""
         engine = self.engine
         if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
             return
@@ -506,12 +518,12 @@ class PortConnection:
             return None if held and not self._signal.closed else True
 
         self._outbox.send()
-        # Register this wait, so that it ends like any other wait if the clock is frozen.
+        # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.held.add(self.session.id)
         try:
             with self.connection.watched(self._signal.close):
                 until_us = 0
-                # Check again, because another pause may have extended this one.
+                # Check again, because a later CLIENT PAUSE may have extended the wait.
                 while until_us < engine.pauses.held_until_us and not resumed():
                     until_us = engine.pauses.held_until_us
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
@@ -522,7 +534,7 @@ class PortConnection:
     # -- what others do to it --------------------------------------------------------------------
 
     def _push(self, message: list[Any]) -> None:
-        """Queue a pushed message. Called under the engine's lock, from any thread."""
+        """Add a pushed message to the outbox. Called under the engine's lock, from any thread."""
         engine, session = self.engine, self.session
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
             self._confirmations.append(message)
@@ -545,9 +557,7 @@ class PortConnection:
             self._outbox.send_later()
 
     def _cut(self) -> None:
-        """Close the connection from another thread, because of CLIENT KILL or because the user was
-        removed.
-        """
+        """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
         self.session.closing = True
         self.wake()
         if not self._outbox.held:
@@ -555,14 +565,14 @@ class PortConnection:
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 
     def wake(self) -> None:
-        """End any wait of the connection."""
+        """End all waits of the connection."""
         self._signal.close()
         waiter = self._waiter
         if waiter is not None:
             waiter.signal.close()
 
     def abandon(self) -> None:
-        """Discard the session of a connection that has ended."""
+        """Discard the session after the connection has ended."""
         self.session.deliver = None
         self.session.wake = None
         self.session.has_left = None
@@ -573,7 +583,7 @@ class PortConnection:
 def _follows_reply(message: list[Any]) -> bool:
     """Return whether a message that the client itself caused is sent after the reply."""
     if not isinstance(message, Push):
-        return True  # A line of MONITOR.
+        return True  # A string is a line of MONITOR.
     return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
 
 
