@@ -134,9 +134,8 @@ class Names:
             return Prepared(argv, local=True, answer=lambda _: OK)
         if not spec.least <= len(argv) <= spec.most:
             if spec.name == "UNLINK":
-                return Prepared(
-                    argv, local=True, answer=lambda _: 0
-                )  # The vendor's service returns 0 for UNLINK without keys.
+                # The vendor's service returns 0 for UNLINK without keys.
+                return Prepared(argv, local=True, answer=lambda _: 0)
             raise CommandError(errors.wrong_arity(spec.full_name))
         self._check_reach(spec, argv)
         special = _SPECIAL.get(spec.name)
