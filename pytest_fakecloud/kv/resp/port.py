@@ -64,9 +64,8 @@ READ_BYTES = 64 * 1024
 LARGE = 1024 * 1024
 """Size in bytes above which the journal keeps only the beginning of a command or reply."""
 HANG_SECONDS = 60.0
-_SHOWN = (
-    256  # Number of words of a large command, and of bytes of each word, that the journal keeps.
-)
+_SHOWN = 256
+"""Number of words of a large command, and number of bytes of each word, that the journal keeps."""
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
 RESP_TYPE = "application/x-resp"
 
