@@ -1,1 +1,1 @@
-"""The data structures for the values of keys, except strings."""
+"""Data structures for the values of keys, except strings."""

@@ -1,6 +1,6 @@
-"""The digest of DEBUG DIGEST: SHA-1 sums that ignore the order of unordered elements.
+"""The digest of DEBUG DIGEST, in which the order of unordered elements does not matter.
 
-Checked against Redis 7.0, which returns the same digest for the same data.
+For the same data, Redis 7.0 returns the same digest (checked).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from .stream import format_id
 
 EMPTY = 0
-"""The initial digest. Digests are 20-byte big-endian integers."""
+"""The digest of no data. Digests are 20-byte big-endian integers."""
 _TYPES = {"list": 1, "set": 2, "zset": 3, "hash": 4, "stream": 6}
 _MODULE = 5
 
@@ -21,24 +21,24 @@ def _sum(data: bytes) -> int:
 
 
 def joined(digest: int, element: int) -> int:
-    """Return ``digest`` combined with the digest of an element whose order does not matter."""
+    """Combine ``digest`` with the digest of an element. The order of elements does not matter."""
     return digest ^ _sum(element.to_bytes(20))
 
 
 def mixed(digest: int, *pieces: bytes) -> int:
-    """Return ``digest`` combined with byte strings whose order matters."""
+    """Combine ``digest`` with byte strings. The order of the strings matters."""
     for piece in pieces:
         digest = _sum((digest ^ _sum(piece)).to_bytes(20))
     return digest
 
 
 def key_digest(key: bytes, value: Any, expires: bool) -> int:
-    """Return the digest of a key, its value, and whether it expires."""
+    """Return the digest of a key with its value. It also depends on whether the key expires."""
     return value_digest(value, expires, mixed(EMPTY, key))
 
 
 def value_digest(value: Any, expires: bool, digest: int = EMPTY) -> int:
-    """Return ``digest`` combined with a value and with whether it expires."""
+    """Combine ``digest`` with a value and with whether its key expires."""
     if isinstance(value, bytes | bytearray):
         digest = mixed(digest, (0).to_bytes(4), bytes(value))
     else:

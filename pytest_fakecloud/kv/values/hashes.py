@@ -1,4 +1,4 @@
-"""Hash values: fields with values, and optional expiry of each field."""
+"""Hash values: fields with values and, optionally, a TTL for each field."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class HashValue:
     """The fields and values of a hash in order of creation.
 
-    ``expires`` maps the fields that have a TTL to their expiry times in milliseconds; it is None if
-    there are none. The encoding depends on the largest size so far, because Redis never converts a
-    hash back to the small encoding.
+    ``expires`` maps the fields that have a TTL to their expiry times in Unix milliseconds; it is
+    None if no field has a TTL. The encoding depends on the largest size so far, because Redis never
+    converts a hash back to the small encoding.
     """
 
     __slots__ = ("_longest", "_most", "_order", "_volatile", "expires", "fields")
@@ -25,7 +25,9 @@ class HashValue:
     type_name: ClassVar[str] = "hash"
 
     def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
-        """Create a hash from ``fields``, which is not copied and belongs to the hash from then on."""
+        """Create a hash from a mapping, which is not copied, so the caller must not change it
+        afterwards.
+        """
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires: dict[bytes, int] | None = None
         self._longest = max(map(len, chain(*self.fields.items())), default=0)
@@ -43,7 +45,9 @@ class HashValue:
         return iter(self.fields)
 
     def encoding(self, config: Config) -> str:
-        """Return ``hashtable`` if the hash ever was large or had field TTLs, else ``listpack``."""
+        """Return ``hashtable`` if the hash was ever large or had fields with a TTL, else
+        ``listpack``.
+        """
         most = config.number("hash-max-listpack-entries")
         longest = config.number("hash-max-listpack-value")
         if self._volatile or self._most > most or self._longest > longest:
@@ -58,14 +62,14 @@ class HashValue:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the current lengths when choosing the encoding.
+        """Ignore the current lengths of fields and values when choosing the encoding.
 
-        Redis does so when it restores a listpack.
+        Redis does so for a hash that it restores from a listpack.
         """
         self._longest = 0
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:
-        """Set a field and return whether it is new. A TTL is removed unless ``keep_ttl``."""
+        """Set a field; return whether it is new. Its TTL is removed unless ``keep_ttl`` is true."""
         fields = self.fields
         new = field not in fields
         fields[field] = value
@@ -91,14 +95,14 @@ class HashValue:
     # -- expiry of fields ------------------------------------------------------------------------
 
     def expire_at(self, field: bytes, at_ms: int) -> None:
-        """Set the time at which an existing field expires."""
+        """Set the time at which an existing field expires, in Unix milliseconds."""
         if self.expires is None:
             self.expires = {}
         self.expires[field] = at_ms
         self._volatile = True
 
     def expiry(self, field: bytes) -> int | None:
-        """Return the time at which a field expires, or None."""
+        """Return the time at which a field expires, in Unix milliseconds, or None."""
         return None if self.expires is None else self.expires.get(field)
 
     def persist(self, field: bytes) -> bool:
@@ -110,16 +114,16 @@ class HashValue:
         return True
 
     def soonest(self) -> int | None:
-        """Return the earliest time at which a field expires, or None."""
+        """Return the earliest expiry of any field in Unix milliseconds, or None."""
         return min(self.expires.values()) if self.expires else None
 
     def expire(self, now_ms: int) -> None:
-        """Remove the fields that have expired."""
+        """Remove all fields that have expired."""
         for field in [field for field, at in (self.expires or {}).items() if at <= now_ms]:
             self.remove(field)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and up to ``count`` fields, starting at ``cursor``."""
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` fields."""
         if self._order is None:
             self._order = ScanOrder(self.fields)
         return self._order.page(cursor, count)

@@ -1,4 +1,4 @@
-"""Recognize the byte strings that Redis stores as integers."""
+"""Recognizes the byte strings that Redis stores as integers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Parse, format, and compare JSON documents, with integers distinct from floats.
+"""Parses, formats and compares JSON documents, in which integers differ from floats.
 
-A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, and
-``None``. Integers outside 64 bits become floats. Client input is rejected if it contains numbers
-too large for a double, NaN, lone surrogates, or more than 128 levels of nesting (the limits of
-RedisJSON). Output is compact unless it is indented.
+A document is plain Python data: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and
+``None``. Integers outside 64 bits become floats. As in RedisJSON, input is rejected if it contains
+numbers too large for a double, NaN, lone surrogates, or more than 128 levels of nesting. Output is
+compact unless it is indented.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JsonValue:
         self.root = root
 
     def encoding(self, config: Config) -> str:
-        """Return the encoding that OBJECT ENCODING reports; module values have none of their own."""
+        """Return the encoding that OBJECT ENCODING reports for values of modules."""
         return "raw"
 
     def copy(self) -> JsonValue:
@@ -49,7 +49,7 @@ class JsonValue:
         return copy_json(self.root)
 
     def __len__(self) -> int:
-        return 1  # Return 1 always, so that a key with an empty document is not removed.
+        return 1  # A key with an empty document must not be removed.
 
     @property
     def size(self) -> int:

@@ -1,10 +1,11 @@
-"""Paths into JSON documents: ``$`` paths (RFC 9535, by python-jsonpath) and legacy paths.
+"""Paths into JSON documents: ``$`` paths (RFC 9535, implemented by python-jsonpath) and legacy
+paths.
 
 A legacy path of RedisJSON does not start with ``$`` (``.a.b``, ``a[0]``, ``.``) and refers to its
 first match. A name after a dot ends at the next dot or bracket. Each visited node takes steps from
-the command's budget, so that ``$..*..*..*`` fails instead of running for hours. The regular
-expressions of filters run in linear time. ``..`` visits the descendants of a node before the node's
-own members, as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
+the command's budget, so ``$..*..*..*`` fails instead of running for hours. Regular expressions in
+filters run in linear time. ``..`` visits the descendants of a node before the node's own members,
+as the vendor does: ``$..a`` of ``{"a": 2, "n": {"a": 4}}`` finds 4, then 2.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class PathError(ValueError):
 
 
 class Location:
-    """A match: its path from the root (names and indexes), and its value."""
+    """A match of a path: the names and indexes that lead to it from the root, and its value."""
 
     __slots__ = ("parts", "value")
 
@@ -56,9 +57,8 @@ class _Node(JSONPathMatch):
     __slots__ = ()
 
     def __init__(self, obj: object, parts: Parts, root: Any) -> None:
-        spend(
-            _STEPS_A_NODE * (1 + len(parts) // 4)
-        )  # a deep match passes through more generators and has a longer location
+        # A deep match costs more, because it passes through more generators and is longer.
+        spend(_STEPS_A_NODE * (1 + len(parts) // 4))
         self._filter_context = {}
         self.children = []
         self.obj = obj
@@ -75,7 +75,7 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """The ``..`` segment, with siblings in document order and descendants before their node."""
+    """The ``..`` segment. It visits siblings in document order, and descendants before their node."""
 
     deepest_first = True
 
@@ -101,7 +101,7 @@ class _OuterFirst(_Descent):
 
 
 class _Query(JSONPath):
-    """A compiled path whose matches take steps from the budget, also inside filters."""
+    """A compiled path whose matches take steps from the command's budget, even within filters."""
 
     def __init__(self, segments: Iterable[JSONPathSegment], descent: type[_Descent]) -> None:
         self.descent = descent
@@ -163,7 +163,7 @@ class _RegexFunction(FilterFunction):
         try:
             regex = _regex(pattern)
         except PathError:
-            return False  # RFC 9535: an invalid regular expression does not match
+            return False  # RFC 9535: an invalid regular expression does not match.
         return regex.fullmatch(value) if self._whole else regex.search(value)
 
 
@@ -181,8 +181,8 @@ _ENVIRONMENT = _Environment()
 class Path:
     """A compiled path.
 
-    ``text`` is the original path. ``legacy`` is true for a legacy path, whose replies have another
-    form.
+    ``text`` is the original path. ``legacy`` says whether it is a legacy path, whose replies have a
+    different form.
     """
 
     __slots__ = ("_query", "legacy", "text")
@@ -198,7 +198,7 @@ class Path:
         return not self._query.segments
 
     def find(self, root: Any) -> list[Location]:
-        """Return each match once, in the order in which the path visits them.
+        """Return all matches in the order in which the path visits them, each once.
 
         Takes steps from the command's budget. Raises `PathError` if the document is nested too
         deeply.
@@ -212,7 +212,7 @@ class Path:
         return [Location(parts, value) for parts, value in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
-        """Return the parent path and the last name; None if the path does not end with a name."""
+        """Return the parent path and the last name, or None if the path does not end with a name."""
         segments = self._query.segments
         if not segments or not isinstance(segments[-1], JSONPathChildSegment):
             return None
@@ -227,9 +227,9 @@ class Path:
 def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
     """Parse a path; raise `PathError` if it is invalid.
 
-    With ``outer_first``, parse it like RedisJSON: ``..`` visits a node before its descendants, and
-    a dot may precede a bracket. Without it, descendants come first, as the tests of the vendor's
-    clients expect.
+    With ``outer_first``, parse the path like RedisJSON: ``..`` visits a node before its
+    descendants, and a dot may precede a bracket. Otherwise descendants come first, as the tests of
+    the vendor's clients expect.
     """
     if len(text) > _LONGEST:
         raise PathError(f"the path is longer than {_LONGEST} bytes")
@@ -268,7 +268,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _quote_names(path: str, *, spare_dots: bool) -> str:
-    """Return the path with each dotted name rewritten as a quoted name in brackets."""
+    """Return the path, with each name after a dot rewritten as a quoted name in brackets."""
     out = ["$"]
     at = 1
     while at < len(path):

@@ -1,6 +1,6 @@
-"""Sizes of listpack entries, which determine encodings and the nodes of streams.
+"""Computes the sizes of listpack entries, which determine encodings and the nodes of streams.
 
-Only sizes are computed; no listpack is built.
+No listpack is built.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from .integers import canonical_integer
 
 LISTPACK_OVERHEAD = 7
-"""Size of an empty listpack in bytes: total length, number of elements, end marker."""
+"""Size of an empty listpack in bytes: the total length, the number of elements and the end marker."""
 
 
 def _with_back_length(size: int) -> int:
@@ -24,7 +24,7 @@ def _with_back_length(size: int) -> int:
 
 
 def integer_size(number: int) -> int:
-    """Return the number of bytes of an integer entry, including its back length."""
+    """Return the size in bytes of an integer entry, including the length that follows it."""
     if 0 <= number <= 127:
         return 2
     if -4096 <= number <= 4095:
@@ -39,7 +39,7 @@ def integer_size(number: int) -> int:
 
 
 def entry_size(item: bytes) -> int:
-    """Return the number of bytes of an entry; a canonical integer is stored as an integer."""
+    """Return the size in bytes of an entry. A canonical integer is stored as an integer."""
     length = len(item)
     if length <= 20 and item[:1] <= b"9":
         number = canonical_integer(item)

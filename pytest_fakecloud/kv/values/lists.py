@@ -1,4 +1,4 @@
-"""List values: blocks of items, fast at both ends and by index, and encoding thresholds."""
+"""List values, which keep their items in blocks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 LOAD = 512
-"""Number of items in a block after a split. A block is split when it exceeds twice this number."""
+"""Number of items in a block after a split. A block is split when it has more than twice as many."""
 
 NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
-"""Maximum node sizes in bytes that the negative values of list-max-listpack-size stand for."""
+"""Maximum node sizes in bytes for the negative values of ``list-max-listpack-size``."""
 
 
 class QuickList:
     """A sequence of byte strings in blocks of at most 1,024.
 
-    Access at both ends takes O(1) (blocks are short), access by index O(log n) through prefix sums,
-    and insertion or removal in the middle is linear in the length of a block.
+    Access at both ends takes O(1), because blocks are short. Access by index takes O(log n),
+    because the lengths of preceding blocks are summed in a tree. Insertion and removal in the
+    middle take time in proportion to the length of a block.
     """
 
     type_name: ClassVar[str] = "list"
@@ -34,8 +35,8 @@ class QuickList:
         self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)]
         self._length = len(whole)
         self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
-        # The largest size since the list was last small. Redis converts a list back at half the
-        # limit.
+        # The largest size since the list was last small, because Redis converts a list back only
+        # when it falls to half the limit.
         self._peak = self._bytes
         self._positions: Positions | None = None
 
@@ -105,7 +106,7 @@ class QuickList:
             self._split_if_full(last)
 
     def push_left(self, items: Iterable[bytes]) -> None:
-        """Prepend each item at the head, one after another, so that the last item becomes the head."""
+        """Prepend the items one after another, so that the last item becomes the head."""
         for item in items:
             if not self._blocks:
                 self._blocks.append([])
@@ -146,19 +147,19 @@ class QuickList:
         return self._positions.find(index)
 
     def at(self, index: int) -> bytes:
-        """Return the item at an index in 0..length-1."""
+        """Return the item at ``index`` (0 <= index < length)."""
         i, j = self._find(index)
         return self._blocks[i][j]
 
     def replace(self, index: int, item: bytes) -> None:
-        """Replace the item at an index in 0..length-1."""
+        """Replace the item at ``index`` (0 <= index < length)."""
         i, j = self._find(index)
         self._shrank((self._blocks[i][j],))
         self._blocks[i][j] = item
         self._grew(item)
 
     def insert(self, index: int, item: bytes) -> None:
-        """Insert an item before the one at ``index`` (0..length)."""
+        """Insert an item before the item at ``index``, or append it if ``index`` equals the length."""
         if index >= self._length:
             self.push_right((item,))
             return
@@ -170,7 +171,7 @@ class QuickList:
         self._split_if_full(i)
 
     def slice(self, start: int, stop: int) -> list[bytes]:
-        """Return the items with start <= index < stop; both bounds must be within 0..length."""
+        """Return the items with ``start <= index < stop``. Both bounds must be within 0..length."""
         if start >= stop:
             return []
         i, j = self._find(start)
@@ -182,7 +183,9 @@ class QuickList:
         return found
 
     def remove_slice(self, start: int, stop: int) -> list[bytes]:
-        """Remove and return the items with start <= index < stop, both within 0..length."""
+        """Remove and return the items with ``start <= index < stop``. Both bounds must be within
+        0..length.
+        """
         removed = self.slice(start, stop)
         if not removed:
             return removed
@@ -206,9 +209,10 @@ class QuickList:
         return removed
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
-        """Yield the indexes of the items equal to ``item``, from the tail if ``reverse``.
+        """Yield the indexes of the items that equal ``item``, starting at the tail if ``reverse``
+        is true.
 
-        Compare at most ``maxlen`` items; 0 means no limit.
+        At most ``maxlen`` items are compared; 0 means no limit.
         """
         compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
         last = self._length - 1
@@ -217,9 +221,10 @@ class QuickList:
                 yield last - steps if reverse else steps
 
     def remove(self, item: bytes, count: int) -> int:
-        """Remove up to |count| items equal to ``item``, from the tail if count < 0; 0 means all.
+        """Remove items that equal ``item``; return their number.
 
-        Return the number of removed items.
+        At most ``abs(count)`` items are removed, starting at the tail if ``count`` is negative. 0
+        means all.
         """
         limit = min(abs(count), self._length) or self._length
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)

@@ -1,4 +1,4 @@
-"""Estimates of the memory that Redis would allocate for a key, as MEMORY USAGE reports it."""
+"""Estimates the memory that Redis would allocate for a key, as MEMORY USAGE reports it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 from ..table.syntax import try_int
 
-# Sizes of Redis' allocations in bytes.
+# Sizes of allocations in Redis, in bytes.
 ENTRY = 24
-"""Bytes of an entry in a dictionary, such as the dictionaries of keys and of their expiry times."""
+"""Size of a dictionary entry. Redis has dictionaries for keys and for their expiry times, among
+others.
+"""
 _OBJECT = 16
 _HEADER = 56
 _SKIP_NODE = 40
@@ -16,13 +18,13 @@ _ID = 16
 
 
 class UnpackedInteger(bytes):
-    """An integer that Redis stores as a string, such as a result of INCRBYFLOAT."""
+    """An integer that Redis stores as a string, such as the result of INCRBYFLOAT."""
 
     __slots__ = ()
 
 
 def _allocated(size: int) -> int:
-    """Return the number of bytes that the allocator reserves for a block, i.e. its size class."""
+    """Return the number of bytes that the allocator reserves for a block of ``size`` bytes."""
     if size <= 8:
         return 8
     if size <= 128:
@@ -38,7 +40,7 @@ def _text(length: int) -> int:
 
 
 def usage(key: bytes, value: Any) -> int:
-    """Return the bytes used by a key, its dictionary entry, and its value, including all elements."""
+    """Return the number of bytes used by a key, its dictionary entry and its complete value."""
     total = ENTRY + _text(len(key))
     if isinstance(value, bytes | bytearray):
         packed = len(value) <= 20 and not isinstance(value, UnpackedInteger)
@@ -56,8 +58,7 @@ def _elements(value: Any) -> int:
             pairs = value.fields.items()
             return sum(ENTRY + _text(len(field)) + _text(len(text)) for field, text in pairs)
         case "list":
-            # List items are packed in nodes; each item is preceded by its length, which takes a few
-            # bytes.
+            # Items are packed in nodes. A few bytes before each item contain its length.
             return sum(len(item) + 3 for item in value)
         case "set":
             return sum(ENTRY + _text(len(member)) for member in value)

@@ -1,9 +1,9 @@
 """The order of a sorted set: (score, member) items in blocks, with the scores in packed arrays.
 
 If blocks contained tuples, a search among a million items would wait for memory at every
-comparison. In packed arrays the scores that a search reads are adjacent, and members are compared
-only if scores are equal. With a million items, removing and re-adding an item takes 9.8 us, finding
-its rank 7.9 us; a ``SortedList`` of sortedcontainers takes 18.9 us and 14.3 us.
+comparison. In a packed array, the scores that a search reads are adjacent, and members are compared
+only if scores are equal. With a million items, removing and re-adding an item takes 9.8 us, and
+finding its rank 7.9 us. The ``SortedList`` of sortedcontainers takes 18.9 us and 14.3 us.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from ..algorithms.positions import Positions
 
 Item = tuple[float, bytes]
-"""A score and its member."""
+"""An item of a sorted set: a score and a member."""
 
 LOAD = 128
-"""Number of items in a new block. A block is split at twice this number and merged at a quarter of
-it.
+"""Number of items in a new block. A block is split when it exceeds twice this number, and merged
+with a neighbour when it falls below a quarter of it.
 
-Measured with a million members: 64 to 128 is fastest. Larger blocks move more memory, smaller
-blocks make the list of blocks longer.
+With a million members, 64 to 128 was the fastest (measured). Larger blocks move more memory, and
+smaller blocks make the list of blocks longer.
 """
 
 
@@ -35,7 +35,7 @@ class ScoreOrder:
     __slots__ = ("_last_scores", "_length", "_members", "_positions", "_scores")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        """Build the order from items in any order, sorting them once."""
+        """Build the order from items, which need not be sorted."""
         ordered = sorted(items)
         starts = range(0, len(ordered), LOAD)
         blocks = [ordered[start : start + LOAD] for start in starts]
@@ -79,7 +79,7 @@ class ScoreOrder:
         return i
 
     def _place(self, i: int, score: float, member: bytes) -> int:
-        """Return the index in block ``i`` where the item is, or where it would be inserted."""
+        """Return the index of an item in block ``i``, or the index at which it would be inserted."""
         scores = self._scores[i]
         j = bisect_left(scores, score)
         if j < len(scores) and scores[j] == score:
@@ -92,7 +92,7 @@ class ScoreOrder:
         return self._positions
 
     def position(self, score: float, member: bytes = b"") -> int:
-        """Return the number of items before this item, which is its rank if it exists.
+        """Return the number of items that precede an item. If the item exists, this is its rank.
 
         Without a member, return the number of items with a lower score.
         """
@@ -166,7 +166,7 @@ class ScoreOrder:
             self._split(i)
 
     def remove_slice(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items with start <= position < stop."""
+        """Remove and return the items with ``start <= position < stop``."""
         removed = self.slice(start, stop)
         if len(removed) <= 8:
             for item in removed:
@@ -199,7 +199,7 @@ class ScoreOrder:
         return self._scores[i][j], self._members[i][j]
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items with start <= position < stop; both bounds must be within 0..length."""
+        """Return the items with ``start <= position < stop``. Both bounds must be within 0..length."""
         if start >= stop:
             return []
         i, j = (0, start) if len(self._members) == 1 else self._tree().find(start)

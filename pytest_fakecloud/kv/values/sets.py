@@ -1,4 +1,4 @@
-"""Set values: members with O(1) random choice, complete scans, and encoding thresholds."""
+"""Set values, with random choice in O(1) and scans that are complete."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class SetValue:
     """Distinct byte strings, stored as a list of members and a dictionary from member to index.
 
-    A removal moves the last member into the gap. A scan runs from the end of the list to its start,
-    so it returns every member that stays in the set: a member is only ever moved from the part
-    already scanned.
+    Removing a member moves the last member into the gap. A scan runs from the end of the list to
+    its start, so members only move out of the part that has been scanned. Therefore a scan returns
+    every member that stays in the set.
     """
 
     type_name: ClassVar[str] = "set"
@@ -39,7 +39,7 @@ class SetValue:
         return member in self._places
 
     def __iter__(self) -> Iterator[bytes]:
-        """Iterate over the members; in ascending order if they are stored as integers."""
+        """Iterate over the members, in ascending order if they are stored as integers."""
         if self._integers and self._peak <= 512:
             return iter(sorted(self._members, key=int))
         return iter(self._members)
@@ -96,16 +96,16 @@ class SetValue:
         return True
 
     def at(self, place: int) -> bytes:
-        """Return the member at an index of the list (0..length-1), for choosing random members."""
+        """Return the member at an index of the list (0..length-1), for random choice."""
         return self._members[place]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and up to ``count`` members from ``cursor``.
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` members.
 
-        The cursor is the number of members left to scan, from the end of the list to its start; 0
-        starts a scan. A scan may miss members that are added while it runs, but none that are in
-        the set throughout. A cursor that no scan of this set could have returned, such as a
-        negative cursor, ends the scan.
+        A cursor is the number of members that remain to be scanned, and 0 starts a scan. Members
+        that are added during a scan may be missed, but not members that are in the set throughout.
+        A cursor that no scan of this set could have returned, such as a negative cursor, ends the
+        scan.
         """
         if cursor > self._peak:
             return 0, []

@@ -1,9 +1,9 @@
-"""Stream values: entries in nodes, consumer groups, and pending entries.
+"""Stream values: entries in nodes, and consumer groups with pending entries.
 
 An entry id is an integer with the milliseconds in the high and the sequence number in the low 64
-bits, so that ids compare, increment, and sort as numbers. Nodes are split as in Redis (at most 100
-entries or 4,096 bytes), because XINFO and, in the redis dialect, trimming with ``~`` depend on
-them.
+bits, so ids can be compared, incremented and sorted as numbers. Nodes are split as in Redis (at
+most 100 entries or 4,096 bytes), because XINFO and, in the redis dialect, trimming with ``~``
+depend on them.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 Entry = tuple[int, list[bytes]]
-"""An entry: its id, and a list of alternating fields and values."""
+"""An entry: its id and a list of alternating fields and values."""
 
 
 def make_id(milliseconds: int, sequence: int) -> int:
-    """Return the id composed of milliseconds and a sequence number."""
+    """Return the id that consists of these milliseconds and sequence number."""
     return milliseconds << 64 | sequence
 
 
 def format_id(entry_id: int) -> bytes:
-    """Return the id in the form ``milliseconds-sequence``."""
+    """Return an id in the form ``milliseconds-sequence``."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQUENCE_MAX)
 
 
@@ -53,7 +53,7 @@ class Node:
         self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
 
     def append(self, entry_id: int, fields: list[bytes]) -> None:
-        """Append an entry with the highest id, and add its bytes to the node's size."""
+        """Append an entry, whose id must be the highest, and add its bytes to the node's size."""
         self.ids.append(entry_id)
         self.fields.append(fields)
         self.last = entry_id
@@ -77,11 +77,11 @@ class Node:
 
 
 class Stream:
-    """The entries of a stream in ascending order of id, and its consumer groups.
+    """The entries of a stream in ascending order of their ids, and its consumer groups.
 
-    A stream without entries still exists. ``last_id`` is the highest id ever added,
-    ``max_deleted_id`` the highest id ever deleted by id, and ``entries_added`` the number of
-    entries ever added.
+    A stream without entries still exists. ``last_id`` is the highest id ever added, and
+    ``max_deleted_id`` the highest id of an entry that was deleted individually, not trimmed.
+    ``entries_added`` is the number of entries ever added.
     """
 
     type_name: ClassVar[str] = "stream"
@@ -100,7 +100,7 @@ class Stream:
 
     @classmethod
     def of_nodes(cls, nodes: list[Node]) -> Stream:
-        """Return a stream made of nodes in ascending order; the caller sets the counters."""
+        """Return a stream that consists of nodes in ascending order. The caller sets the counters."""
         stream = cls()
         stream._nodes = nodes
         stream._keys = [node.key for node in nodes]
@@ -123,7 +123,7 @@ class Stream:
         return "stream"
 
     def copy(self) -> Stream:
-        """Return a copy that includes the groups and pending entries."""
+        """Return a copy, including the groups and their pending entries."""
         twin = Stream()
         twin._nodes = [node.copy() for node in self._nodes]
         twin._keys = self._keys.copy()
@@ -138,22 +138,24 @@ class Stream:
 
     @property
     def first_id(self) -> int:
-        """The lowest id in the stream; 0 if it is empty."""
+        """The lowest id in the stream, or 0 if the stream is empty."""
         return self._nodes[0].ids[0] if self._nodes else 0
 
     @property
     def highest_id(self) -> int:
-        """The highest id in the stream; 0 if it is empty."""
+        """The highest id in the stream, or 0 if the stream is empty."""
         return self._nodes[-1].ids[-1] if self._nodes else 0
 
     def awaited(self, entry_id: int) -> bool:
-        """Return whether any group has not yet received or not yet acknowledged this entry."""
+        """Return whether any group has not received or not acknowledged an entry."""
         return any(
             entry_id > group.last_id or entry_id in group.pending for group in self.groups.values()
         )
 
     def next_id(self, now_ms: int) -> int | None:
-        """Return the id for an entry that is added now; None if the last possible id is taken."""
+        """Return the id for an entry that is added now, or None if the highest possible id is
+        taken.
+        """
         if now_ms > self.last_id >> 64:
             return make_id(now_ms, 0)
         return self.last_id + 1 if self.last_id < ID_MAX else None
@@ -161,7 +163,9 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Append an entry with the highest id; ``max_bytes`` and ``max_entries`` limit its node."""
+        """Append an entry, whose id must be the highest. The limits apply to the node that contains
+        it.
+        """
         nodes = self._nodes
         node = nodes[-1] if nodes else None
         if (
@@ -189,7 +193,7 @@ class Stream:
         return self._place(entry_id) is not None
 
     def get(self, entry_id: int) -> list[bytes] | None:
-        """Return the fields and values of an entry, or None."""
+        """Return the fields and values of an entry, or None if it does not exist."""
         place = self._place(entry_id)
         return None if place is None else self._nodes[place[0]].fields[place[1]]
 
@@ -211,15 +215,16 @@ class Stream:
         self.length -= 1
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Yield all entries with their formatted ids."""
+        """Yield all entries, with their ids as strings."""
         return ((format_id(entry_id), fields) for entry_id, fields in self.range())
 
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:
-        """Return the entries with start <= id <= end, in descending order if ``reverse``.
+        """Return the entries with ``start <= id <= end``, in descending order if ``reverse`` is
+        true.
 
-        Return at most ``count`` entries; a negative count means no limit.
+        At most ``count`` entries are returned; a negative count means no limit.
         """
         found: list[Entry] = []
         if start > end or count == 0:
@@ -254,7 +259,8 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond ``max_length``, or those with ids below ``min_id``.
+        """Remove the oldest entries beyond ``max_length``, or the entries with ids below
+        ``min_id``.
 
         Return the removed ids. With ``whole_nodes``, remove only complete nodes, as Redis does for
         ``~``. ``limit`` is the maximum number of entries to remove; 0 means no limit.
@@ -286,7 +292,9 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """Return how many entries are beyond ``max_length``, or have ids below ``min_id``."""
+        """Return the number of entries beyond ``max_length``, or of entries with ids below
+        ``min_id``.
+        """
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
@@ -301,10 +309,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Like `trim()`, but keep entries that a group has not received or has not acknowledged.
+        """Trim like `trim()`, but keep entries that a group has not received or not acknowledged.
 
-        Entries that follow a kept entry may still be removed. With ``whole_nodes``, a node that
-        contains an entry to keep is kept completely.
+        Entries that follow a kept entry may be removed. With ``whole_nodes``, a node is kept
+        completely if it contains an entry to keep.
         """
         end = ID_MAX if max_length is not None else min_id - 1
         end = min([end, *(group.last_id for group in self.groups.values())])
@@ -329,7 +337,9 @@ class Stream:
     # -- entries that groups have read -------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, estimate: bool) -> bool:
-        """Return whether the counter is known and no id from ``after`` on was deleted."""
+        """Return whether a group's counter is known and no entry with an id from ``after`` on was
+        deleted.
+        """
         if group.entries_read == UNKNOWN_ENTRIES_READ:
             return False
         if not estimate and self.first_id > self.max_deleted_id:
@@ -339,8 +349,8 @@ class Stream:
     def entries_up_to(self, entry_id: int, *, estimate: bool = True) -> int:
         """Return the number of entries ever added up to this id, or UNKNOWN_ENTRIES_READ.
 
-        The number is unknown in a part of the stream that has deleted entries and, with
-        ``estimate``, also before that part.
+        The number is unknown if entries were deleted in this part of the stream. With ``estimate``,
+        it is also unknown before that part.
         """
         if not self.length and entry_id <= self.last_id:
             return self.entries_added
@@ -358,7 +368,7 @@ class Stream:
         return UNKNOWN_ENTRIES_READ
 
     def lag(self, group: Group, *, estimate: bool = True) -> int | None:
-        """Return the number of entries that the group has not read yet, or None if it is unknown.
+        """Return the number of entries that a group has not read yet, or None if it is unknown.
 
         ``estimate`` has the same meaning as in `advance()`.
         """
@@ -370,11 +380,12 @@ class Stream:
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
     def advance(self, group: Group, entry_id: int, *, estimate: bool = True) -> None:
-        """Move a group to an entry that it has just received, and count the entry as read.
+        """Move a group to an entry that it has just received, and update its number of read
+        entries.
 
         While a group is positioned before the first entry of the stream, its counter can have any
-        value. With ``estimate``, the counter is then computed from the stream; older server
-        versions incremented it and could report a negative lag.
+        value. With ``estimate``, the counter is then computed from the stream. Older server
+        versions incremented it instead, and could report a negative lag.
         """
         if entry_id <= group.last_id:
             return
@@ -394,14 +405,14 @@ class Stream:
 
     @property
     def radix_tree_nodes(self) -> int:
-        """The number of nodes in a radix tree over the 16-byte keys of the stream's nodes."""
+        """The number of nodes in a radix tree whose 16-byte keys are those of the stream's nodes."""
         return _radix_nodes([key.to_bytes(16, "big") for key in self._keys], 0) or 1
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Return the number of nodes in a compressed radix tree over sorted keys.
+    """Return the number of nodes in a compressed radix tree that contains these sorted keys.
 
-    The first ``depth`` bytes of the keys are ignored. The keys must have equal lengths.
+    The keys must have equal lengths. Their first ``depth`` bytes are ignored.
     """
     if not keys:
         return 0

@@ -1,4 +1,4 @@
-"""Sorted sets: members ordered by (score, member bytes), with ranks, score ranges, and lex ranges."""
+"""Sorted sets: members ordered by score and then by their bytes, with ranks and ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ScoreRange(NamedTuple):
-    """A range of scores; each end may be exclusive, written as ``(1``."""
+    """A range of scores. Each end can be exclusive, like ``(1`` in a command."""
 
     low: float
     high: float
@@ -23,10 +23,10 @@ class ScoreRange(NamedTuple):
 
 
 class LexRange(NamedTuple):
-    """A range of members; a None low end is ``-`` and a None high end is ``+``.
+    """A range of members. A low end of None means ``-``, and a high end of None means ``+``.
 
-    ``reversed_infinity`` is set if the low end is ``+`` or the high end is ``-``, which makes the
-    range empty.
+    ``reversed_infinity`` is true if the low end is ``+`` or the high end is ``-``. Such a range is
+    empty.
     """
 
     low: bytes | None
@@ -36,20 +36,20 @@ class LexRange(NamedTuple):
     reversed_infinity: bool = False
 
     def above_low(self, member: bytes) -> bool:
-        """Return whether ``member`` satisfies the low end of the range."""
+        """Return whether ``member`` is above the low end of the range."""
         if self.low is None:
             return True
         return member > self.low if self.low_exclusive else member >= self.low
 
     def below_high(self, member: bytes) -> bool:
-        """Return whether ``member`` satisfies the high end of the range."""
+        """Return whether ``member`` is below the high end of the range."""
         if self.high is None:
             return True
         return member < self.high if self.high_exclusive else member <= self.high
 
     @property
     def empty(self) -> bool:
-        """Whether the range cannot contain any member."""
+        """Whether the range is empty, whatever members a set has."""
         if self.reversed_infinity:
             return True
         if self.low is None or self.high is None:
@@ -60,21 +60,21 @@ class LexRange(NamedTuple):
 
 
 class SortedSet:
-    """Members with scores: a dictionary from member to score, and blocks that keep the order.
+    """A sorted set, stored as a dictionary from member to score and blocks of items in order.
 
-    Scores are never NaN. Adding, removing, finding a rank, and finding the start of a range take
-    O(log n).
+    Scores are never NaN. Adding, removing, and finding a rank or the start of a range take O(log
+    n).
     """
 
     type_name: ClassVar[str] = "zset"
     __slots__ = ("_longest", "_order", "_peak", "_scan_order", "_scores")
 
     def __init__(self, scores: Mapping[bytes, float] | None = None) -> None:
-        """Build a sorted set from member scores, sorting once, which is faster than adding each."""
+        """Build a sorted set from scores. This sorts once, which is faster than adding each member."""
         self._scores: dict[bytes, float] = dict(scores or {})
         self._order = ScoreOrder((score, member) for member, score in self._scores.items())
         # The encoding depends on the largest size so far, because Redis converts a set when it
-        # exceeds a limit, but never converts it back.
+        # exceeds a limit, but never back.
         self._peak = len(self._scores)
         self._longest = max(map(len, self._scores), default=0)
         self._scan_order: ScanOrder | None = None
@@ -92,7 +92,7 @@ class SortedSet:
         return reversed(self._order)
 
     def encoding(self, config: Config) -> str:
-        """Return ``skiplist`` if the set ever exceeded a limit of listpacks, else ``listpack``."""
+        """Return ``skiplist`` if the set ever exceeded a limit for listpacks, else ``listpack``."""
         if self._peak <= config.number(
             "zset-max-listpack-entries"
         ) and self._longest <= config.number("zset-max-listpack-value"):
@@ -100,7 +100,7 @@ class SortedSet:
         return "skiplist"
 
     def to_skiplist(self) -> None:
-        """Switch to ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""
+        """Make the encoding ``skiplist`` permanently, as Redis does when SORT reads a sorted set."""
         self._peak = max(self._peak, 1 << 62)
 
     def copy(self) -> SortedSet:
@@ -114,19 +114,19 @@ class SortedSet:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the current lengths when choosing the encoding.
+        """Ignore the current lengths of members when choosing the encoding.
 
-        Redis does so when it restores a listpack.
+        Redis does so for a sorted set that it restores from a listpack.
         """
         self._longest = 0
 
     def score(self, member: bytes) -> float | None:
-        """Return the score of ``member``, or None."""
+        """Return the score of ``member``, or None if the member does not exist."""
         return self._scores.get(member)
 
     @property
     def scores(self) -> Mapping[bytes, float]:
-        """A mapping from member to score in no particular order. It must not be changed."""
+        """A mapping from members to scores, in no particular order. It must not be changed."""
         return self._scores
 
     def set(self, member: bytes, score: float) -> bool:
@@ -153,17 +153,17 @@ class SortedSet:
         return True
 
     def _fits_listpack(self, member: bytes) -> bool:
-        """Return whether the set including this member is small enough for a listpack.
+        """Return whether the set is small enough for a listpack, including this member.
 
-        A listpack stores integral scores as integers, so that zero loses its sign. The limits are
-        the default ones, regardless of CONFIG.
+        A listpack stores integral scores as integers, so -0 becomes 0. The limits are the default
+        values, regardless of CONFIG.
         """
         longest = max(self._longest, len(member))
         added = member not in self._scores
         return longest <= 64 and max(self._peak, len(self._scores) + added) <= 128
 
     def as_stored(self) -> SortedSet:
-        """Return the set as Redis stores it in a key: in a small set, zero loses its sign."""
+        """Return the set as Redis stores it in a key. In a small set, a score of -0 becomes 0."""
         if self._scores and self._fits_listpack(b"") and 0.0 in self._scores.values():
             return SortedSet({member: score + 0.0 for member, score in self._scores.items()})
         return self
@@ -177,9 +177,10 @@ class SortedSet:
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
-        """Return the number of members before this member, or None if the member does not exist.
+        """Return the number of members that precede a member, or that follow it if ``reverse`` is
+        true.
 
-        With ``reverse``, count the members after it.
+        Return None if the member does not exist.
         """
         score = self._scores.get(member)
         if score is None:
@@ -188,15 +189,15 @@ class SortedSet:
         return len(self._scores) - 1 - rank if reverse else rank
 
     def at(self, rank: int) -> Item:
-        """Return the item at an existing rank."""
+        """Return the item at a rank, which must exist."""
         return self._order.at(rank)
 
     def slice(self, start: int, stop: int) -> list[Item]:
-        """Return the items with start <= rank < stop; both bounds must be within 0..length."""
+        """Return the items with ``start <= rank < stop``. Both bounds must be within 0..length."""
         return self._order.slice(start, stop)
 
     def span(self, scores: ScoreRange) -> tuple[int, int]:
-        """Return the ranks (start, stop) of the items whose score is in the range."""
+        """Return the ranks ``(start, stop)`` of the items whose scores are in a range."""
         low, high, low_exclusive, high_exclusive = scores
         order = self._order
         if low > high:
@@ -206,18 +207,18 @@ class SortedSet:
         return start, max(start, stop)
 
     def _above(self, score: float) -> int:
-        """Return the number of items with this score or a lower score."""
+        """Return the number of items whose score is at most ``score``."""
         if score == math.inf:
             return len(self._order)
         return self._order.position(math.nextafter(score, math.inf))
 
     def in_lex_range(self, members: LexRange, *, reverse: bool = False) -> list[Item]:
-        """Return the items whose member is in the range, in order.
+        """Return the items whose members are in a range, in order.
 
-        Meant for sets whose scores are all equal; for these it takes O(log n + number of results).
-        If scores differ, the result in Redis depends on the encoding. This method returns the
-        result for the small encoding: the items from the first member that reaches the near end up
-        to the first member that exceeds the far end.
+        This is meant for sets in which all scores are equal; it takes O(log n) plus the number of
+        results. If scores differ, the result in Redis depends on the encoding. This method returns
+        the result for the small encoding, which walks through the set: it starts at the first
+        member inside one end of the range, and stops at the first member outside the other end.
         """
         if members.empty or not self._scores:
             return []
@@ -226,7 +227,7 @@ class SortedSet:
             start, stop = self._lex_span(members, first_score)
             found = self._order.slice(start, stop)
             return found[::-1] if reverse else found
-        # With the small encoding, Redis first checks whether the range can overlap the set at all.
+        # Like Redis with the small encoding, first check whether the range can overlap the set.
         if not members.above_low(self._order.at(len(self._order) - 1)[1]):
             return []
         if not members.below_high(self._order.at(0)[1]):
@@ -248,7 +249,7 @@ class SortedSet:
     def _lex_span(self, members: LexRange, score: float) -> tuple[int, int]:
         low, high, low_exclusive, high_exclusive, _ = members
         order = self._order
-        # m + NUL is the lowest byte string above m.
+        # A member followed by NUL is the lowest byte string above the member.
         start = 0
         if low is not None:
             start = order.position(score, low + b"\0" if low_exclusive else low)
@@ -258,17 +259,17 @@ class SortedSet:
         return start, max(start, stop)
 
     def remove_span(self, start: int, stop: int) -> list[Item]:
-        """Remove and return the items with start <= rank < stop."""
+        """Remove and return the items with ``start <= rank < stop``."""
         removed = self._order.remove_slice(start, stop)
         for _, member in removed:
             del self._scores[member]
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
-        """Return the next cursor (0 at the end) and up to ``count`` items, starting at ``cursor``.
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items.
 
-        A scan returns every member that stays in the set, even if others are added, removed, or
-        rescored while it runs.
+        A scan returns every member that stays in the set, even if other members are added or
+        removed and scores change in the meantime.
         """
         if self._scan_order is None:
             self._scan_order = ScanOrder(self._scores)
