@@ -1,7 +1,7 @@
-"""Analysis of text for indexing: tokenization, case folding, stemming.
+"""Analysis of text for indexing: tokenization, case folding and stemming.
 
-The vendor uses Tantivy, and this module follows its processing chain: a token is a run of letters
-and digits. It is dropped if it has 40 bytes or more, folded to lower case, and stemmed by the
+The steps are those of Tantivy, which the vendor uses. A token is a run of letters and digits. A
+token of 40 bytes or more is dropped. Other tokens are converted to lower case and stemmed by the
 Snowball stemmer for the index's language. There are no stop words.
 """
 
@@ -39,8 +39,7 @@ a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 """Vowel signs and similar characters that are letters in Unicode (property Alphabetic) but not in
 Python.
 
-A range includes all characters between its ends, up to U+FFFF. The tests compare every character
-with Tantivy.
+The list covers characters up to U+FFFF. The tests compare every character with Tantivy.
 """
 
 
@@ -83,8 +82,8 @@ def _fold(word: str) -> str:
 class Analyzer:
     """Converts the texts of a field, and the words of a query, into tokens.
 
-    ``stem`` is None if words are not stemmed. With ``whole``, each text is kept as one token in its
-    original case.
+    ``stem`` is None if words are not stemmed. With ``whole=True``, each text becomes a single token
+    in its original case.
     """
 
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
@@ -94,7 +93,7 @@ class Analyzer:
 
     @property
     def whole(self) -> bool:
-        """Whether a text is kept as a single token."""
+        """Whether each text is kept as a single token."""
         return self._whole
 
     def token(self, word: str) -> str | None:
@@ -113,7 +112,7 @@ class Analyzer:
             return token
 
     def tokens(self, text: str) -> tuple[str | None, ...]:
-        """Return the tokens of a text in order, with None in the position of each dropped word."""
+        """Return the tokens of a text in order. Each dropped word is represented by None."""
         if self._whole:
             return (text,)
         return tuple(self.token(text[start:end]) for start, end in spans(text))
@@ -121,7 +120,7 @@ class Analyzer:
 
 @lru_cache(maxsize=64)
 def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyzer:
-    """Return the analyzer for a language; the analyzer caches stems."""
+    """Return the analyzer for a language. Analyzers cache the stems of words."""
     if whole:
         return Analyzer(None, whole=True)
     # Disable the stemmer's own cache, which would store the stems a second time.

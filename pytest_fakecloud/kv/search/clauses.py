@@ -1,4 +1,4 @@
-"""Clauses: the parts of a filter, which find documents and score them.
+"""The clauses of a filter, which find and score documents.
 
 Each clause searches the whole index and returns the numbers of the matching documents with their
 scores.
@@ -30,10 +30,10 @@ class Clause(Protocol):
     """A part of a filter."""
 
     def find(self, index: SearchIndex) -> Matches:
-        """Return the documents that match, with their scores; the caller may change the mapping."""
+        """Return the matching documents with their scores. The caller may change the mapping."""
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        """Yield (field, term) pairs to highlight in results."""
+        """Yield pairs of a field and a term to highlight in results."""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         """Return the reasons why a document does not match, or an empty list if it matches."""
@@ -73,7 +73,7 @@ class Nothing:
 
 
 class _Leaf:
-    """A condition on one field."""
+    """A condition on a single field."""
 
     def __init__(self, spec: FieldSpec) -> None:
         self.spec = spec
@@ -82,11 +82,11 @@ class _Leaf:
         return iter(())
 
     def sought(self) -> str:
-        """Describe the terms after analysis, or return "" if analysis did not change them."""
+        """Describe the terms after analysis; return ``""`` if analysis did not change them."""
         return ""
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Describe the terms and the document's value, if the document does not match."""
+        """If the document does not match, describe the sought terms and the document's value."""
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
@@ -102,7 +102,9 @@ class _Leaf:
 
 
 class Equal(_Leaf):
-    """Matches a value of any type except TEXT; the score depends on how rare the value is."""
+    """Matches a value in a field of any type except TEXT. The score depends on how rare the value
+    is.
+    """
 
     def __init__(self, spec: FieldSpec, value: Any) -> None:
         super().__init__(spec)
@@ -115,7 +117,7 @@ class Equal(_Leaf):
 
 
 class InRange(_Leaf):
-    """Matches values between two bounds, with score 1; None means unbounded."""
+    """Matches values between two bounds, with score 1. A bound of None is open."""
 
     def __init__(
         self, spec: FieldSpec, low: Any, high: Any, without_low: bool, without_high: bool
@@ -129,13 +131,13 @@ class InRange(_Leaf):
 
 
 class Phrase(_Leaf):
-    """Matches consecutive tokens; a single token is a term.
+    """Matches consecutive tokens, or a single token.
 
-    ``slop`` is the maximum number of positions that the words are moved in total, each relative to
-    the previous word (decided here: Tantivy proceeds from the rarest word to the next rarest, which
-    gives other results for three or more words). With ``prefix``, the last token also matches
-    longer tokens that start with it, and the score is 1 if at most one token precedes it. A token
-    that is None matches any word.
+    ``slop`` is the maximum number of positions by which the words may be moved in total, each
+    relative to the previous word (decided here: Tantivy proceeds from the rarest word to the next
+    rarest, which gives other results for three or more words). With ``prefix=True``, the last token
+    also matches longer tokens that start with it, and the score is 1 if at most one token precedes
+    it. A token of None matches any word.
     """
 
     def __init__(
@@ -198,7 +200,9 @@ class Phrase(_Leaf):
         return found
 
     def _often(self, places: list[list[int]]) -> int:
-        """Return how often the phrase occurs in a document, given the positions of each token."""
+        """Return the number of times the phrase occurs in a document, given the positions of each
+        token.
+        """
         spend(sum(map(len, places)))
         begins = [
             [at - offset for at in where]
@@ -215,10 +219,10 @@ class Phrase(_Leaf):
 
 
 def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
-    """Return the minimum cost of moving from ``before`` to each position in ``where``.
+    """Return the minimum cost of moving a word to each position in ``where``.
 
-    ``before`` contains positions with the cost paid so far. One upward and one downward sweep take
-    time proportional to the number of positions, apart from sorting.
+    ``before`` contains positions with the cost paid so far. An upward and a downward sweep take
+    time in proportion to the number of positions, apart from sorting.
     """
     spend(_A_SCORE * (len(before) + len(where)))
     best: dict[int, int] = {}
@@ -309,7 +313,7 @@ class Regex(_Leaf):
 
 @dataclass(frozen=True)
 class Boosted:
-    """Matches like another clause, with scores multiplied by a factor."""
+    """Matches like another clause, but multiplies the scores by a factor."""
 
     inner: Clause
     factor: float
@@ -328,7 +332,7 @@ class Boosted:
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Matches documents that match any of the clauses, and adds up their scores."""
+    """Matches documents that match any of several clauses, and adds up the scores."""
 
     clauses: tuple[Clause, ...]
 
@@ -343,7 +347,7 @@ class AnyOf:
             yield from clause.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the reasons of each clause, or an empty list if any clause matches."""
+        """Return the reasons of all clauses, or an empty list if any clause matches."""
         said: list[str] = []
         for clause in self.clauses:
             why = clause.refusals(index, number)
@@ -363,7 +367,7 @@ def _add(found: Matches, more: Matches) -> None:
 class AllOf:
     """Matches documents that match all ``must`` clauses and no ``must_not`` clause.
 
-    Matching ``should`` clauses only add to the score.
+    ``should`` clauses only add to the scores of documents that match them.
     """
 
     must: tuple[Clause, ...]
@@ -401,7 +405,7 @@ class AllOf:
 
 @dataclass(frozen=True)
 class Named:
-    """A clause together with its text in the filter, which explanations show."""
+    """A clause with its text in the filter, for explanations."""
 
     inner: Clause
     words: str
@@ -413,7 +417,7 @@ class Named:
         return self.inner.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the first reason, prefixed with the clause's text in the filter."""
+        """Return the first reason, preceded by the clause's text in the filter."""
         why = self.inner.refusals(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 

@@ -1,7 +1,8 @@
 """Documents: the values of a key's indexed fields, converted to the types in the schema.
 
-A missing field or a value of the wrong type silently excludes only that field (specification of the
-vendor). Each scalar in an array, at any depth, is a separate value (decided here).
+If a field is missing or has a value of the wrong type, only that field is left out, without an
+error (specification of the vendor). Each scalar in an array, at any depth, is a separate value
+(decided here).
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ _DATE = re.compile(
 )
 _INTEGER = re.compile(r"[+-]?\d{1,20}")
 _MOST_LEVELS = 100
-"""Maximum number of levels of a FACET path; each level is indexed as a path (decided here)."""
+"""Maximum number of levels of a FACET path (decided here), because each level is indexed as a path."""
 _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?")
 
 
 class Document:
-    """The indexed values of a key; immutable.
+    """The indexed values of a key. Documents are immutable.
 
-    ``fields`` maps the name of each field that has a value to a tuple: for a TEXT field, a tuple of
-    tokens for each text; for all other types, the values. ``size`` is an estimate in bytes.
+    ``fields`` maps the names of fields that have values to tuples. For a TEXT field, the tuple
+    contains a tuple of tokens for each text. For other types, it contains the values. ``size`` is
+    an estimate in bytes.
     """
 
     __slots__ = ("fields", "key", "size")
@@ -46,7 +48,7 @@ class Document:
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return the content of a key as a mapping, or None if it is not of the right kind.
+    """Return the content of a key as a mapping, or None if the key has the wrong type.
 
     A string must contain a JSON object.
     """
@@ -65,7 +67,7 @@ def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
 
 
 def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
-    """Yield the scalars at a path, including each scalar of an array."""
+    """Yield the scalars at a path, including the scalars in arrays."""
     if isinstance(root, list):
         for item in root:
             yield from values_at(item, steps)
@@ -103,9 +105,9 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
 
 
 def date_ms(text: str) -> int | None:
-    """Return the milliseconds since the epoch for an RFC 3339 string or a date.
+    """Convert an RFC 3339 string or a date to milliseconds since the epoch.
 
-    A date means midnight UTC. Return None for any other string.
+    A date means midnight UTC. Return None for other strings.
     """
     found = _DATE.fullmatch(text)
     if found is None:
@@ -123,7 +125,7 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """Return a path such as ``/a/b`` without its trailing slash; None if it is invalid.
+    """Return a path such as ``/a/b`` without its trailing slash, or None if the path is invalid.
 
     A path may have at most 100 levels.
     """
@@ -167,7 +169,7 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
     "DATE": _date, "FACET": _facet,
 }  # fmt: skip
-"""Converters from a JSON value to a value of the field's type; they return None if it does not fit."""
+"""Functions that convert a JSON value to a type of field, or return None if the value does not fit."""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
@@ -188,6 +190,6 @@ _READ: dict[str, Callable[[str], Any]] = {
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }
-"""Converters from a hash field's string to a value of the field's type; they return None if it does
+"""Functions that convert the string in a hash field to a type of field, or return None if it does
 not fit.
 """

@@ -1,9 +1,9 @@
-"""Parser for the filter language, from JSON to clauses.
+"""Parses filters from JSON into clauses.
 
 ``{}`` matches every document. The fields of an object are combined with AND. ``$must`` (or
-``$and``), ``$should`` (or ``$or``), and ``$mustNot`` take an object or an array of objects.
-``$should`` alone means OR; next to ``$must`` or fields it only adds to the score. ``$mustNot``
-alone matches nothing. All of them may have a ``$boost``. Unknown operators are rejected. Error
+``$and``), ``$should`` (or ``$or``) and ``$mustNot`` take an object or an array of objects.
+``$should`` alone means OR. Next to ``$must`` or fields, it only adds to the score. ``$mustNot``
+alone matches nothing. Each of them can have a ``$boost``. Unknown operators are rejected. Error
 messages are decided here, except those marked as the vendor's.
 """
 
@@ -38,18 +38,18 @@ _RANGES = ("$gt", "$gte", "$lt", "$lte")
 _BY_TEXT = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
 
 _ONE_WORD = (4.0, 1.0, 1.0)
-"""Boosts of ``$smart`` for a single word: for the exact word, a similar word, and a prefix (decided
-here).
+"""Boosts in ``$smart`` for a single word: the exact word, similar words, and words that start with
+it (decided here).
 """
 _SEVERAL = (8.0, 4.0, 2.0, 1.0, 1.0)
-"""Boosts of ``$smart`` for several words: for the phrase, the phrase with slop, any of the words,
-similar words, and a prefix of the last word.
+"""Boosts in ``$smart`` for several words: the phrase, the phrase with slop, each of the words,
+words similar to them, and words that start with the last word.
 """
 _SMART_SLOP = 2
 
 
 def parse_object(text: bytes, what: str) -> dict[str, Any]:
-    """Return the JSON object of an argument; raise `SearchError` if it is not one."""
+    """Parse an argument as a JSON object; raise `SearchError` if it is something else."""
     try:
         value = parse_json(text)
     except JsonError as error:
@@ -60,7 +60,7 @@ def parse_object(text: bytes, what: str) -> dict[str, Any]:
 
 
 def parse_filter(definition: Definition, text: bytes) -> Clause:
-    """Return the clauses of a filter; raise `SearchError` if it is invalid."""
+    """Parse a filter; raise `SearchError` if it is invalid."""
     return _Reader(definition).level(parse_object(text, "filter"))
 
 
@@ -282,7 +282,7 @@ def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
 
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:
-    """Return an operand converted to the type of the field's values."""
+    """Convert an operand to the type of the field's values."""
     value: Any = None
     if spec.is_number:
         what = "a number"
@@ -297,7 +297,7 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
         what = "a path such as '/a/b'"
         value = facet_path(operand) if isinstance(operand, str) else None
         if value is None:
-            # The start of the message is the vendor's, as reported by users; the rest is decided
+            # The start of the message is the vendor's, as reported by users. The rest is decided
             # here.
             raise SearchError(
                 f"Couldn't parse the value as facet path: field '{spec.name}' takes {what}; "

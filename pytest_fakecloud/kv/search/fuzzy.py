@@ -1,10 +1,10 @@
-"""Terms within an edit distance of a word, found by an automaton over the tree of terms.
+"""Finds the terms within an edit distance of a word, with an automaton over the tree of terms.
 
 A state is the part of an edit-distance row that can still matter, relative to the number of
-characters read. It does not depend on the word, so there are few states (Schulz and Mihov, "Fast
-string correction with Levenshtein automata"). The input for a character is a bit set of its
-positions in the nearby part of the word. A transition is computed when it first occurs, and is
-cached for all words.
+characters read. States do not depend on the word, so there are few of them (Schulz and Mihov, "Fast
+string correction with Levenshtein automata"). The input for a character is a bit set of the
+character's positions in the nearby part of the word. A transition is computed when it first occurs,
+and is cached for all words.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .terms import Node, Terms, below
 _STEPS_A_NODE = 4
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]
-"""The distances around the current column, and the distances of swaps that the last character
-began.
+"""A state: the distances around the current column, and the distances if the next character
+completes a swap.
 """
 
 
 class _Automaton:
     """The numbered states of the automaton for a maximum distance.
 
-    ``rows`` contains the distances of each state; larger distances are stored as the maximum plus
-    one.
+    ``rows`` contains the distances of each state. Distances above the maximum are stored as the
+    maximum plus one.
     """
 
     def __init__(self, distance: int, cheap_swap: bool) -> None:
@@ -54,10 +54,11 @@ class _Automaton:
         return number
 
     def step(self, number: int, bits: int) -> int:
-        """Return the next state for a character; -1 if no term within the distance can follow.
+        """Return the next state after reading a character, or -1 if no term within the distance can
+        follow.
 
         After n characters, bit b of ``bits`` is set if the word has the character at ``n - 1 -
-        distance + b``; place p of a row is column ``n - distance + p``.
+        distance + b``. Position p of a row is column ``n - distance + p``.
         """
         found = self._steps[number].get(bits)
         if found is not None:
@@ -88,10 +89,10 @@ def near(
 ) -> Iterator[str]:
     """Yield the terms within ``distance`` edits of a word.
 
-    An edit inserts, removes, or replaces a character. Swapping two adjacent characters counts as
-    one edit, or as two if ``cheap_swap`` is false. With ``prefix``, some prefix of the term must be
-    within the distance, and must not be nearer to a prefix of the word than to the whole word, as
-    in Tantivy's automaton (found by comparison). Takes steps from the command's budget.
+    An edit inserts, removes or replaces a character. Swapping two adjacent characters counts as one
+    edit, or as two if ``cheap_swap`` is false. With ``prefix=True``, a term matches if one of its
+    prefixes is within the distance, and is not nearer to a prefix of the word than to the whole
+    word, as in Tantivy's automaton (found by comparison). Takes steps from the command's budget.
     """
     length = len(word)
     if prefix and length <= distance:

@@ -1,8 +1,8 @@
 """A search index: its definition, its documents, and the changes that are not indexed yet.
 
-A write only records the changed keys; the next search creates their documents. Therefore the cost
-of a write does not depend on the size of the index, and writes are cheap in tests that never
-search.
+A write only records which keys changed, and the next search creates their documents. Therefore the
+cost of a write does not depend on the size of the index, and tests that never search pay little for
+writes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
-"""Budget steps for creating a document, and for each byte of its size; a word counts as eight
+"""Budget steps for creating a document, and for each byte of its size. A word counts as eight
 bytes.
 """
 
 
 class Waiting:
-    """A changed key that becomes searchable only at a given time or after a number of searches."""
+    """A changed key that becomes searchable only at a given time, or after a number of searches."""
 
     __slots__ = ("due_ms", "reads")
 
@@ -38,7 +38,7 @@ class Waiting:
 class SearchIndex:
     """A search index, stored as the value of a key.
 
-    ``documents`` are numbered in the order in which they were indexed; a changed document is
+    ``documents`` are numbered in the order in which they were indexed. A changed document is
     indexed again under a new number. ``waiting`` contains the changed keys that are not searchable
     yet.
     """
@@ -56,7 +56,7 @@ class SearchIndex:
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._fields: dict[str, TextPostings | ValuePostings] | None = None
         self._unposted: deque[int] = deque()
-        """The numbers of the newest documents, which are not in the postings yet."""
+        """The numbers of the newest documents, whose terms and values are not in the postings yet."""
         self._next = 0
 
     # -- the value of a key ----------------------------------------------------------------------
@@ -66,10 +66,10 @@ class SearchIndex:
         return "raw"
 
     def __len__(self) -> int:
-        return 1  # the key of an index is never removed for being empty
+        return 1  # The key of an index is never removed for being empty.
 
     def copy(self) -> SearchIndex:
-        """Return a copy that shares the documents, which are immutable."""
+        """Return a copy of the index. Documents are shared, because they are immutable."""
         twin = SearchIndex(self.definition)
         twin.documents = dict(self.documents)
         twin.waiting = {key: Waiting(one.due_ms, one.reads) for key, one in self.waiting.items()}
@@ -91,7 +91,7 @@ class SearchIndex:
     # -- tracking changes ------------------------------------------------------------------------
 
     def note(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
-        """Record a changed key; it becomes searchable immediately unless a delay is given."""
+        """Record a changed key. It becomes searchable immediately unless a delay is given."""
         if not self.definition.covers(key):
             return
         if due_ms is None and reads is None:
@@ -102,7 +102,7 @@ class SearchIndex:
             self.waiting[key] = Waiting(due_ms, reads)
 
     def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
-        """Record every existing key of the index's type as changed."""
+        """Record all existing keys of the index's type as changed."""
         kind = KEY_TYPES[self.definition.kind]
         for key in keyspace:
             value = keyspace.values[key]
@@ -111,7 +111,7 @@ class SearchIndex:
                 self.note(key, due_ms, reads)
 
     def empty(self) -> None:
-        """Remove every document."""
+        """Remove all documents."""
         self.documents.clear()
         self._numbers.clear()
         self._changed.clear()
@@ -126,7 +126,8 @@ class SearchIndex:
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index the changed keys that need not wait; ``is_read`` counts the call as a search.
+        """Index the changed keys that need not wait. ``is_read`` says whether the call counts as a
+        search.
 
         Raises `OverBudget` if this exceeds the budget of the running command. The next call
         continues with the remaining keys.
@@ -188,11 +189,11 @@ class SearchIndex:
 
     @property
     def size(self) -> int:
-        """The estimated size of the documents in bytes (decided here)."""
+        """The estimated total size of the documents in bytes (decided here)."""
         return sum(document.size for document in self.documents.values())
 
     def number_of(self, key: bytes) -> int | None:
-        """Return the number of a key's document, or None."""
+        """Return the number of a key's document, or None if the key has no document."""
         return self._numbers.get(key)
 
     def text(self, name: str) -> TextPostings:
@@ -212,15 +213,17 @@ class SearchIndex:
         return self._fields[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
-        """Return a fast field's values by document number; raise `SearchError` for other fields."""
+        """Return the values of a fast field by document number; raise `SearchError` for other
+        fields.
+        """
         spec = self.definition.by_name.get(name)
         if spec is None or not spec.fast:
-            # Tantivy's error message, as users of the vendor reported it.
+            # This is Tantivy's error message, as users of the vendor reported it.
             raise SearchError(f"Field `{name}` is not a fast field")
         return self.values(name).of
 
     def shown(self, number: int, name: str) -> str:
-        """Describe the indexed values of a document's field."""
+        """Describe the indexed values of a field in a document."""
         values = self.documents[number].fields.get(name)
         if values is None:
             return f"the document has no '{name}' that could be indexed"

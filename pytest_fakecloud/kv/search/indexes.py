@@ -1,4 +1,4 @@
-"""The indexes and aliases of one database, which receive the changes of its keys."""
+"""The search indexes and aliases of one database, which follow the changes of its keys."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 PART_STEPS = 500_000
-"""Number of indexing steps after which other clients get a turn: about a twentieth of a second."""
+"""Number of indexing steps after which other clients get a turn, about 50 ms."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search made by a client.
+    """A search that a client made.
 
-    ``command`` is ``"query"``, ``"count"``, or ``"aggregate"``. ``index`` is the name or alias
-    given in the command, ``filter`` the parsed filter, ``keys`` the keys in the reply of a query,
-    in order, ``total`` the number of matching documents, and ``pending`` the number of changes that
-    were not searchable yet.
+    ``command`` is ``"query"``, ``"count"`` or ``"aggregate"``. ``index`` is the name or alias in
+    the command, and ``filter`` the parsed filter. ``keys`` contains the keys that a query returned,
+    in order. ``total`` is the number of matching documents, and ``pending`` the number of changes
+    that were not searchable yet.
     """
 
     command: str
@@ -37,8 +37,8 @@ class Search:
 class Indexes:
     """The indexes of a database by name.
 
-    Changes become searchable after a delay: ``delay_ms`` milliseconds or ``delay_reads`` searches;
-    None means no delay. ``aliases`` may point to indexes that do not exist.
+    A change becomes searchable after ``delay_ms`` milliseconds or ``delay_reads`` searches; None
+    means no delay. ``aliases`` can refer to indexes that do not exist.
     """
 
     def __init__(self, delay_ms: int | None = None, delay_reads: int | None = None) -> None:
@@ -48,7 +48,7 @@ class Indexes:
         self.delay_reads = delay_reads
 
     def find(self, name: bytes) -> tuple[bytes, SearchIndex] | None:
-        """Return the name and the index for a name or alias; a name takes precedence over an alias."""
+        """Return the name and the index for a name or alias. Names take precedence over aliases."""
         index = self.named.get(name)
         if index is None:
             name = self.aliases.get(name, name)
@@ -56,9 +56,9 @@ class Indexes:
         return None if index is None else (name, index)
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
-        """Index some of the changed keys of an index; return whether no changed keys are left.
+        """Index some of the changed keys of an index; return whether all changed keys are indexed.
 
-        With ``whole``, also index the keys that are not searchable yet.
+        With ``whole=True``, include the keys whose delay has not passed.
         """
         found = self.find(name)
         if found is None:
@@ -75,7 +75,9 @@ class Indexes:
     # -- tracking the keyspace -------------------------------------------------------------------
 
     def note(self, keyspace: Keyspace, key: bytes) -> None:
-        """Record a changed key in every index; if the key is itself an index, update the indexes."""
+        """Record a changed key in every index. If an index is stored in the key, also update the
+        list of indexes.
+        """
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
@@ -85,21 +87,25 @@ class Indexes:
             index.note(key, *self.wait(keyspace))
 
     def wait(self, keyspace: Keyspace) -> tuple[int | None, int | None]:
-        """Return the time and the number of searches after which a change is searchable."""
+        """Return the time in milliseconds, and the number of searches, after which a change is
+        searchable.
+        """
         delay = self.delay_ms
         return None if delay is None else keyspace.now_ms + delay, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
-        """Replace the indexes by those found in the values of a new keyspace."""
+        """Replace the indexes with those in the values of a new keyspace."""
         self.named = {key: one for key, one in values.items() if type(one) is SearchIndex}
 
     def forget(self) -> None:
-        """Remove all indexes and aliases, because the keyspace was emptied."""
+        """Remove all indexes and aliases after the keyspace was emptied."""
         self.named.clear()
         self.aliases.clear()
 
     def copy(self) -> Indexes:
-        """Return a copy of the aliases for a snapshot; the indexes are among the keys' values."""
+        """Return a copy for a snapshot. It contains only the aliases, because indexes are values of
+        keys.
+        """
         twin = Indexes(self.delay_ms, self.delay_reads)
         twin.aliases = dict(self.aliases)
         return twin

@@ -1,6 +1,6 @@
 """Postings: the documents that contain each term or value of a field.
 
-Documents are identified by numbers, which ascend in the order of indexing.
+Documents are identified by numbers, which increase in the order of indexing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FEW = 64
 
 
 class Ordered:
-    """Distinct terms in ascending order, sorted when they are first read.
+    """Distinct terms in ascending order. New terms are sorted when the terms are next read.
 
-    Terms are never removed, so a reader must check whether a term still has documents.
+    Terms are never removed, so callers must check whether a term still has documents.
     """
 
     __slots__ = ("_new", "_sorted")
@@ -34,7 +34,7 @@ class Ordered:
         self._new.append(term)
 
     def all(self) -> list[Any]:
-        """Return every term; the list must not be changed."""
+        """Return all terms in order. The list must not be changed."""
         if self._new:
             if len(self._new) < _FEW:
                 for term in self._new:
@@ -47,7 +47,7 @@ class Ordered:
 
 
 class TextPostings:
-    """The tokens of a text field.
+    """The tokens of a TEXT field.
 
     ``terms`` maps each token to its documents, and each document to the token's positions.
     """
@@ -84,7 +84,7 @@ class TextPostings:
         self.total += length
 
     def remove(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
-        """Remove a document that was added with these texts."""
+        """Remove a document, given the texts with which it was added."""
         self.total -= self.lengths.pop(number)
         for token in {token for tokens in texts for token in tokens if token is not None}:
             places = self.terms[token]
@@ -93,14 +93,15 @@ class TextPostings:
                 del self.terms[token]
 
     def with_prefix(self, prefix: str) -> Iterator[str]:
-        """Yield the terms that start with ``prefix``."""
+        """Yield the tokens that start with ``prefix``."""
         return (term for term in self.known.beginning(prefix) if term in self.terms)
 
 
 class ValuePostings:
-    """The values of a field of any other type. ``numbers`` maps each value to its documents.
+    """The values of a field of a type other than TEXT.
 
-    ``of`` maps each document to its values, in order.
+    ``numbers`` maps each value to its documents, and ``of`` maps each document to its values, in
+    order.
     """
 
     __slots__ = ("_seen", "numbers", "of", "order")
@@ -134,13 +135,13 @@ class ValuePostings:
                 del self.numbers[value]
 
     def equal(self, value: Any) -> set[int]:
-        """Return the documents that have a value; the returned set must not be changed."""
+        """Return the documents that have a value. The set must not be changed."""
         return self.numbers.get(value) or set()
 
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
     ) -> set[int]:
-        """Yield the documents that have a value in a range; None means unbounded."""
+        """Return the documents that have a value between two bounds. A bound of None is open."""
         values = self.order.all()
         first = 0
         if low is not None:
@@ -155,7 +156,7 @@ class ValuePostings:
 
 
 class FacetPostings(ValuePostings):
-    """The paths of a FACET field: a document is also found by every ancestor of its paths."""
+    """The paths of a FACET field. A document is also found by the ancestors of its paths."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Run queries: select the matching documents, order them, and format their content."""
+"""Runs queries: selects the matching documents, orders them and formats their content."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Highlight:
 class Query:
     """The options of SEARCH.QUERY.
 
-    ``select`` contains paths in the document, or is None for the whole document. ``order`` contains
-    the name of a fast field and whether the order is ascending.
+    ``select`` contains paths in the document, or is None for the whole document. ``order`` consists
+    of the name of a fast field and whether the order is ascending.
     """
 
     limit: int = 10
@@ -50,9 +50,9 @@ class Query:
 class Hit:
     """A matching document.
 
-    ``content`` contains pairs of a path and its JSON (``"$"`` for a whole document), or is None if
-    no content is requested. ``relevance`` is true if ``score`` is a search score, and false if it
-    is a field value or a function of field values.
+    ``content`` contains pairs of a path and its JSON (``"$"`` is the path of a whole document), or
+    is None if no content was requested. ``relevance`` says whether ``score`` is a search score.
+    Otherwise it is a field value, or a function of field values.
     """
 
     key: bytes
@@ -81,7 +81,7 @@ def run_query(
             source = source_of(index.definition.kind, keyspace.values.get(key))
             if source is None:
                 # The key was deleted or has another type now, and the index has not processed the
-                # change yet.
+                # change.
                 continue
             content = show(source, keyspace.values[key])
         hits.append(Hit(key, score, content, query.order is None and query.function is None))
@@ -94,8 +94,8 @@ _Ranked = list[tuple[int, float]]
 _STEPS_A_VALUE = 6
 """Budget steps for each field value that a score function reads."""
 _WALKED = 10
-"""If more than one in this many documents matches, iterating over all values in order is faster
-than sorting the matches.
+"""If more than one in ten documents matches, iterating over all values in order is faster than
+sorting the matches.
 """
 
 
@@ -149,7 +149,9 @@ def _by_field(index: SearchIndex, name: str, up: bool) -> Callable[[Matches, int
 
 
 def _walk(postings: ValuePostings, found: Matches, count: int, up: bool) -> _Ranked:
-    """Return the first matches by iterating over the values in order; fast for many matches."""
+    """Return the first matches by iterating over all values in order, which is fast for many
+    matches.
+    """
     values = postings.order.all()
     ranked: _Ranked = []
     for value in values if up else reversed(values):
@@ -273,7 +275,7 @@ def _marked_document(source: dict[str, Any], marks: dict[str, _Marker]) -> dict[
 
 
 def _mark(parent: Any, steps: list[str], marker: _Marker) -> Any:
-    """Highlight the strings at a path and return the result; containers change in place."""
+    """Highlight the strings at a path and return the result. Containers are changed in place."""
     if isinstance(parent, list):
         parent[:] = [_mark(item, steps, marker) for item in parent]
     elif steps:

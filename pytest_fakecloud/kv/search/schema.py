@@ -1,4 +1,4 @@
-"""The definition of an index: the type of its keys, their prefixes, and the fields."""
+"""The definition of a search index: the type of its keys, their prefixes, and the fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
-"""Maps the words allowed after ``ON`` to the types of key that they denote."""
+"""Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})
 _RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
@@ -20,14 +20,14 @@ _MOST_FIELDS = 1000
 
 
 class SearchError(Exception):
-    """Raised if a search is invalid; the message is the error reply without its error code."""
+    """Raised for an invalid search. The message is the error reply without its class word."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field of the schema: its name in the index, its type (``kind``), and its options.
+    """A field in the schema of an index: its name, its type (``kind``) and its options.
 
-    ``source`` is the path of the value in the document if it differs from the name.
+    ``source`` is the path of the value in the document, if it differs from the name.
     """
 
     name: str
@@ -50,7 +50,7 @@ class FieldSpec:
 
     @property
     def path(self) -> str:
-        """The dotted path in a document, or the hash field, that contains the value."""
+        """The dotted path of the value in a document, or the name of the hash field."""
         return self.source or self.name
 
     @property
@@ -70,11 +70,11 @@ class FieldSpec:
 
     @property
     def is_column(self) -> bool:
-        """Whether the field's values can be aggregated, which is always so for KEYWORD fields."""
+        """Whether the field's values can be aggregated. Values of KEYWORD fields always can."""
         return self.fast or self.kind == "KEYWORD"
 
     def words(self) -> list[str]:
-        """Return the field as SEARCH.DESCRIBE shows it: name, type, options."""
+        """Return the field as SEARCH.DESCRIBE shows it: the name, the type and the options."""
         options = {"FAST": self.fast, "NOSTEM": self.nostem, "NOTOKENIZE": self.notokenize}
         words = [self.name, self.kind, *(word for word, given in options.items() if given)]
         return words if self.source is None else [*words, "FROM", self.source]
@@ -82,9 +82,9 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """The arguments of SEARCH.CREATE.
+    """The definition of an index, from the arguments of SEARCH.CREATE.
 
-    The constructor raises `SearchError` if they contradict each other.
+    The constructor raises `SearchError` if the arguments contradict each other.
     """
 
     kind: str
@@ -111,7 +111,7 @@ class Definition:
 
     @cached_property
     def by_name(self) -> dict[str, FieldSpec]:
-        """A mapping from names in the index to fields."""
+        """Maps the names of fields in the index to the fields."""
         return {each.name: each for each in self.fields}
 
     @cached_property
@@ -120,7 +120,7 @@ class Definition:
 
     def covers(self, key: bytes) -> bool:
         """Return whether a key starts with one of the prefixes."""
-        # No prefix covers another, so only the last prefix that does not sort after the key can
+        # No prefix covers another one, so only the last prefix that does not sort after the key can
         # match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])

@@ -1,7 +1,7 @@
-"""Document scores: BM25 for words, and functions of field values.
+"""Scores of documents: BM25 for words, and functions of field values.
 
-BM25 has the parameters of Tantivy: k1 1.2, b 0.75, ``ln(1 + (N - n + 0.5) / (n + 0.5))`` as the
-weight of a term, and lengths rounded down to one of 256 steps.
+BM25 has the parameters of Tantivy: k1 is 1.2, b is 0.75, the weight of a term is ``ln(1 + (N - n +
+0.5) / (n + 0.5))``, and lengths are rounded down to one of 256 steps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ MODIFIERS: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and the modifier applied to its value."""
+    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and the modifier that is applied to its
+    value.
+    """
 
     field: str
     modifier: str = "NONE"
@@ -66,10 +68,10 @@ class FieldValue:
     missing: float = 0.0
 
     def of(self, value: float | None) -> float:
-        """Return the field's value after applying the modifier and the factor.
+        """Apply the modifier and the factor to the field's value.
 
         ``missing`` replaces a value that is absent or outside the modifier's domain. If ``missing``
-        is itself outside the domain, the modifier is not applied to it.
+        itself is outside the domain, the modifier is not applied.
         """
         for one in (value, self.missing):
             modified = None if one is None else self._modified(one)
@@ -89,9 +91,9 @@ class FieldValue:
 class ScoreFunction:
     """A SCOREFUNC, which computes a score from field values.
 
-    ``combine`` (SUM or MULTIPLY) combines several field values; ``mode`` (SUM, MULTIPLY, or
-    REPLACE) combines the result with the relevance score. Both default to SUM (decided here: the
-    vendor's reference says SUM, the guide says MULTIPLY).
+    ``combine`` (SUM or MULTIPLY) combines several field values. ``mode`` (SUM, MULTIPLY or REPLACE)
+    combines the result with the relevance score. Both default to SUM (decided here: the vendor's
+    reference says SUM, the guide says MULTIPLY).
     """
 
     values: tuple[FieldValue, ...]

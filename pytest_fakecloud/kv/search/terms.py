@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Node: TypeAlias = "dict[str, Node | list[str]]"
-"""A node of the tree. It maps the next character to a node, or to a list of the terms with that
-prefix.
+"""A node of the prefix tree. It maps the next character to a child node, or to a list of terms.
 
-The empty string maps to the term that ends at this node.
+The list contains all terms with this prefix. The empty string maps to the term that ends at the
+node.
 """
 _DEEPEST = 40
 """Maximum depth of the tree. Deeper levels would cost memory without making searches faster."""
 
 
 class Terms:
-    """Distinct terms, added to the tree when they are first read.
+    """Distinct terms in a prefix tree. New terms are added to the tree when it is next read.
 
-    Terms are never removed, so a reader must check whether a term still has documents.
+    Terms are never removed, so callers must check whether a term still has documents.
     """
 
     __slots__ = ("_new", "_root")
@@ -33,7 +33,7 @@ class Terms:
 
     @property
     def root(self) -> Node:
-        """The root node, i.e. the node for the empty prefix. It must not be changed."""
+        """The root of the prefix tree, which must not be changed."""
         if self._new:
             for term in self._new:
                 _insert(self._root, term)

@@ -1,4 +1,4 @@
-"""Views of search for tests: the indexes with their documents, and the recorded searches."""
+"""Views of the search indexes with their documents, and of the recorded searches, for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
-"""Returns a context manager for reading the keyspace while no other thread changes it."""
+"""A function that returns a context manager for reading the keyspace while no other thread changes
+it.
+"""
 
 
 class SearchFields(TypedDict, total=False):
@@ -42,14 +44,12 @@ _FIELDS: Mapping[str, Field] = {
     "total": Field(NUMBER),
     "pending": Field(NUMBER),
 }
-"""The fields by which recorded searches can be filtered."""
 
 
 class SearchIndexView:
-    """A read-only view of a search index. Reading the view never counts as a search.
+    """A read-only view of a search index. Reading it does not count as a search.
 
-    Every property shows the current state, and raises `ContractError` if the index no longer
-    exists.
+    Properties show the current state. They raise `ContractError` if the index no longer exists.
     """
 
     def __init__(self, reading: Reading, name: str) -> None:
@@ -66,7 +66,7 @@ class SearchIndexView:
 
     @property
     def documents(self) -> dict[str, dict[str, list[Any]]]:
-        """The indexed values of each key's fields; for texts, the tokens.
+        """The indexed values of each key's fields. Values of TEXT fields are tokens.
 
         Example: ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``. A field that could not be
         indexed is omitted. Dates are milliseconds since the epoch.
@@ -88,7 +88,8 @@ class SearchIndexView:
         return self._look(lambda _, index: [_text(key) for key in index.waiting])
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
-        """Return why a filter does not match a key: one line for each clause that fails.
+        """Return the reasons why a filter does not match a key, one line for each clause that
+        fails.
 
         The list is empty if the filter matches. Raises `ContractError` for a filter that the vendor
         would reject.
@@ -165,7 +166,9 @@ def searches_of(made: Iterable[Search]) -> Found[Search]:
 
 
 def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
-    """Return the kind of field for keys in the results of an index, restricted to its prefixes."""
+    """Return the matcher for keys in the results of an index, which accepts only keys with its
+    prefixes.
+    """
     with reading() as keyspace:
         indexes = keyspace.indexes
         found = None
@@ -176,16 +179,17 @@ def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
         begins = found[1].definition.prefixes
     for search in made:
         if search.index == index and not all(key.startswith(begins) for key in search.keys):
-            return TEXT  # an earlier index with this name may have had other prefixes
+            return TEXT  # An earlier index with this name may have had other prefixes.
     return shaped(f"a key of {index!r}", f"{begins[0]}1", begins=begins)
 
 
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
 ) -> Found[Search]:
-    """Return the matching searches; fail unless there is at least one, or exactly ``times``.
+    """Return the matching searches; fail unless there are exactly ``times`` (at least one if it is
+    None).
 
-    If a search did not return a key in ``keys``, the failure explains why.
+    If a search did not return an expected key, the failure explains why.
     """
     __tracebackhide__ = True
     wanted = asked.get("keys")

@@ -1,6 +1,7 @@
-"""Bucket aggregations: group documents by a value, then count and aggregate each group.
+"""Bucket aggregations, which group documents by a value, then count and aggregate each group.
 
-A reply starts with the word ``buckets``, by which the clients distinguish it from a metric.
+Replies start with the word ``buckets`` (except facets), which lets clients distinguish them from
+metrics.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..schema import FieldSpec, SearchError
 from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
 
 MOST_BUCKETS = 65_000
-"""Maximum number of buckets in a reply (the limit in Tantivy)."""
+"""Maximum number of buckets in a reply, as in Tantivy."""
 
 _STEPS_A_BUCKET, _STEPS_A_DOCUMENT = 20, 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,7 +57,7 @@ def _instant(ms: float) -> bytes:
 def _groups(
     numbers: Numbers, column: dict[int, tuple[Any, ...]], absent: Any, key: Callable[[Any], Any]
 ) -> Groups:
-    """Group documents by ``key`` of their values; a document is at most once in each group."""
+    """Group documents by the keys of their values. A document is at most once in each group."""
     groups: Groups = {}
     without = () if absent is None else (absent,)
     spend(_STEPS_A_DOCUMENT * len(numbers))
@@ -76,8 +77,7 @@ _U64 = 2**64 - 1
 def _hash_order(keys: Iterable[Any]) -> list[Any]:
     """Return numbers in the order of the vendor's hash table, followed by strings.
 
-    Buckets with equal counts are returned in this order. For F64 fields, it is known from the
-    vendor's own tests.
+    This is the order of buckets with equal counts in F64 fields, known from the vendor's own tests.
     """
     texts = [key for key in keys if isinstance(key, str)]
     known = [key for key in keys if not isinstance(key, str)]
@@ -97,7 +97,9 @@ def _hash_order(keys: Iterable[Any]) -> list[Any]:
 
 
 def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
-    """Return a predicate for ``include`` or ``exclude``: a regular expression or terms."""
+    """Return a predicate for the argument ``include`` or ``exclude``: a regular expression or a
+    list of terms.
+    """
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
@@ -114,7 +116,9 @@ def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
 
 
 def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool] | None:
-    """Return the key to sort by and whether the order is ascending, or None if no order is given."""
+    """Return the key to sort by and whether the order is ascending, or None if there is no
+    ``order``.
+    """
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',
@@ -131,9 +135,9 @@ def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bo
 
 
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
-    """Return the term that stands for documents without a value.
+    """Return the term under which documents without a value are counted, or None.
 
-    It has the type of the field; for a number field it may also be a string.
+    The term has the type of the field. For a number field, it can also be a string.
     """
     if spec.kind == "DATE":
         text = args.take(
@@ -267,7 +271,7 @@ def _range(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
-    """Return the ranges in order, with additional ranges for gaps and open ends, as in Tantivy."""
+    """Return the ranges in ascending order. As in Tantivy, add ranges for gaps and open ends."""
     asked = sorted(
         (one.get("from", -math.inf), one.get("to", math.inf), one.get("key")) for one in
         ({**one, "key": one.get("key") or ""} for one in given)
@@ -292,7 +296,7 @@ def _range_key(low: float, high: float) -> str:
 
 
 def _written(buckets: list[list[Any]], keyed: bool) -> list[Any]:
-    """Return the buckets as a list or, if ``keyed``, as a map from each bucket's key."""
+    """Return the buckets as a list or, if ``keyed`` is true, as a map from keys to buckets."""
     if not keyed:
         return [b"buckets", buckets]
     return [b"buckets", [part for each in buckets for part in (each[1], each[2:])]]
@@ -419,7 +423,7 @@ def _facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
 
 
 def _below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
-    """Return all paths up to ``deepest`` levels below ``top``, including intermediate paths."""
+    """Return the paths at most ``deepest`` levels below ``top``, including intermediate paths."""
     start = [] if top == "/" else top.split("/")[1:]
     found = set()
     for path in paths:
@@ -455,4 +459,4 @@ BUCKETS: dict[str, Callable[[SearchIndex, Arguments, Sequence[Aggregation]], Com
     "$dateHistogram": _date_histogram,
     "$facet": _facet,
 }
-"""Functions that build the bucket aggregations. All except ``$facet`` support nested aggregations."""
+"""Functions that build the bucket aggregations. All except ``$facet`` can contain aggregations."""

@@ -1,4 +1,4 @@
-"""Metric aggregations: one or a few numbers computed from the values of a field."""
+"""Metric aggregations, which compute one or a few numbers from the values of a field."""
 
 from __future__ import annotations
 
@@ -178,6 +178,7 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }
-"""Functions that take an index and arguments, and return a function that computes the metric for
-documents.
+"""Functions that build the metric aggregations.
+
+Each takes an index and arguments, and returns a function that computes the metric for documents.
 """

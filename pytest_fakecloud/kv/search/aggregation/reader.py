@@ -1,4 +1,4 @@
-"""Parser of the aggregation language: ``{alias: {operator: {...}, "$aggs": {...}}}``."""
+"""Parses the aggregation language: ``{alias: {operator: {...}, "$aggs": {...}}}``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parse_aggregations(
 
 def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregation:
     if not isinstance(wanted, dict):
-        # The vendor's error message.
+        # This is the vendor's error message.
         raise SearchError(f"Aggregation '{alias}' must be a JSON object")
     operators = [key for key in wanted if key != "$aggs"]
     if len(operators) != 1:

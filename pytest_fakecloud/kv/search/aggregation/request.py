@@ -1,4 +1,4 @@
-"""The arguments of an aggregation, parsed from its JSON and checked against the schema."""
+"""The arguments of an aggregation, parsed from JSON and checked against the index's schema."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
 Numbers = list[int]
-"""The numbers of documents, in the order of indexing."""
+"""Numbers of documents, in the order in which the documents were indexed."""
 
 REQUIRED: Any = object()
-"""Marks an argument as required when passed as its default."""
+"""The default of a required argument."""
 
 
 def number(value: float | int | None) -> bytes | None:
-    """Format a number for a reply as the shortest string (``"40"``, not ``"40.0"``)."""
+    """Format a number for a reply, as the shortest string (``"40"``, not ``"40.0"``)."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
@@ -26,10 +26,10 @@ def number(value: float | int | None) -> bytes | None:
 
 
 class Arguments:
-    """The arguments of one operator.
+    """The arguments of one aggregation operator.
 
-    Each argument is consumed by its name. Call `end()` last, which raises an error if any argument
-    is left.
+    Methods consume arguments by name. Call `end()` last; it raises an error if any argument is
+    left.
     """
 
     def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
@@ -42,15 +42,15 @@ class Arguments:
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
 
     def has(self, name: str) -> bool:
-        """Return whether an argument is given."""
+        """Return whether an argument is present."""
         return name in self._given
 
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], usual: Any = None
     ) -> Any:
-        """Consume an argument and return it, or the default if it is not given.
+        """Consume and return an argument, or return the default if the argument is missing.
 
-        Raise an error if the argument is invalid, or if it is required but not given.
+        Raises an error if the argument is invalid, or if it is required but missing.
         """
         if name not in self._given:
             if usual is REQUIRED:
@@ -62,7 +62,7 @@ class Arguments:
         return value
 
     def count(self, name: str, usual: int | None, least: int = 0) -> Any:
-        """Consume an integer argument."""
+        """Consume an integer argument that must be at least ``least``."""
         return self.take(
             name,
             f"an integer of at least {least}",
@@ -83,7 +83,7 @@ class Arguments:
         return self.take(name, "a string", lambda value: isinstance(value, str), usual)
 
     def bounds(self, name: str) -> tuple[float, float] | None:
-        """Consume an argument that is an object with ``min`` and ``max``."""
+        """Consume an argument that is an object with the fields ``min`` and ``max``."""
         found = self.take(
             name,
             "an object of min and max",
@@ -96,7 +96,7 @@ class Arguments:
         return None if found is None else (found["min"], found["max"])
 
     def end(self) -> None:
-        """Raise if an argument was not consumed."""
+        """Raise an error if an argument was not consumed."""
         for name in self._given:
             raise self.error(f"has no property '{name}'")
 
@@ -108,7 +108,7 @@ def is_number(value: Any) -> bool:
 
 @dataclass
 class Aggregation:
-    """A named aggregation. ``compute`` takes document numbers and returns the flat list of a reply."""
+    """A named aggregation. ``compute`` takes document numbers and returns its part of the reply."""
 
     alias: str
     compute: Callable[[Numbers], list[Any]]
@@ -122,13 +122,13 @@ class Aggregation:
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return an aggregation's field and its values by document.
+    """Return the field of an aggregation, and the field's values by document.
 
-    Raise an error if the field cannot be used.
+    Raises an error if the field cannot be used.
     """
     name = args.take("field", "a string", lambda value: isinstance(value, str))
     if name is None:
-        # The vendor's error message.
+        # This is the vendor's error message.
         raise SearchError(f"Aggregation '{args.alias}' is missing required 'field' property")
     spec = index.definition.by_name.get(name)
     if spec is None:
@@ -139,6 +139,6 @@ def column_of(
             f"{args.operator}"
         )
     if not spec.is_column and spec.kind != "FACET":
-        # The vendor's error message.
+        # This is the vendor's error message.
         raise args.error(f"requires field '{name}' to be FAST")
     return spec, index.values(name).of
