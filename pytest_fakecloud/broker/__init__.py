@@ -1,6 +1,6 @@
-"""A fake of the Upstash Kafka REST API: topics, partitions, consumer groups.
+"""A fake of the Upstash Kafka REST API with topics, partitions and consumer groups.
 
-``log`` and ``partitioning`` store the records, ``groups`` and ``assignment`` the consumer groups,
-``engine`` combines both, ``routes`` is the REST API, ``handle`` the object that the fixture
+``engine`` is the broker in memory, and ``kafka`` runs the same operations on a real cluster.
+``routes`` implements the REST API, and ``handle`` contains the object that the ``broker`` fixture
 returns.
 """

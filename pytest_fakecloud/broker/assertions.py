@@ -1,4 +1,4 @@
-"""Views, waits and assertions of a broker. Nothing in this module changes the broker."""
+"""Methods of a broker that inspect it, wait for records and make assertions, without changing it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BrokerAssertions:
     # -- looking ---------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, int]:
-        """Return the partition counts by topic name."""
+        """Return partition counts by topic name."""
         return self._engine.topics()
 
     def topic(self, name: str) -> TopicView:
@@ -53,12 +53,11 @@ class BrokerAssertions:
             return self._engine.topic_view(name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
-        """Return the records of a topic in (partition, offset) order, optionally filtered by their
-        fields.
+        """Return the records of a topic in (partition, offset) order, optionally filtered.
 
-        A function given for a field is called with the field's value and returns whether the record
-        matches. Raises ``ContractError`` for an unknown field, and for a value that the field can
-        never have.
+        ``where`` are conditions on fields of the record. A condition can be a function that is
+        called with the field's value and returns whether the record matches. Raises
+        ``ContractError`` for an unknown field, and for a value that the field can never have.
         """
         __tracebackhide__ = True
         records = self.topic(topic).records
@@ -69,7 +68,7 @@ class BrokerAssertions:
         return found_of(records, RECORD_FIELDS, "record")
 
     def group(self, name: str) -> GroupView:
-        """Return a group with its members, their partitions, committed offsets, positions and lag."""
+        """Return a group with its members, partitions, committed offsets, positions and lag."""
         __tracebackhide__ = True
         string("group", name)
         self._time.settle()
@@ -91,13 +90,13 @@ class BrokerAssertions:
         times: int | None = None,
         **where: Unpack[RecordFields],
     ) -> Found[Record]:
-        """Return the matching records that clients produced. Fails unless there is at least one, or
-        exactly ``times``.
+        """Assert that clients produced a matching record, and return all matching records.
 
-        ``value`` is a string, or any other object, which is compared with the record's value parsed
-        as JSON. The record's headers must include ``headers``. The key of a record without a key is
-        ``""``. A field's condition can also be a string with ``*``, a compiled pattern or a
-        function. Records that the test itself produced do not count.
+        ``times`` is the exact number of records expected (at least one by default). ``value`` is a
+        string, or any other object, which is compared with the record's value parsed as JSON. The
+        record's headers must include ``headers``. Use ``key=""`` for records without a key. Any
+        condition can also be a string with ``*``, a compiled pattern or a function. Records that
+        the test itself produced do not count.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -119,14 +118,13 @@ class BrokerAssertions:
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
         count = self.topics().get(topic)
-        # The topic can be missing for a moment, because a cluster does not list a new topic
-        # immediately.
+        # A cluster may not list a new topic immediately.
         return RECORD_FIELDS if count is None else record_fields(count)
 
     def assert_not_produced(
         self, topic: str, value: object = None, **where: Unpack[RecordFields]
     ) -> None:
-        """Fail if a client has produced a matching record; see ``assert_produced()``."""
+        """Assert that no client has produced a matching record; see ``assert_produced()``."""
         __tracebackhide__ = True
         self.assert_produced(topic, value, times=0, **where)
 
@@ -149,10 +147,11 @@ class BrokerAssertions:
         *,
         times: int | None = None,
     ) -> Found[TopicPartitionOffset]:
-        """Return the group's committed offsets that match; fail if there are none.
+        """Assert that a group has a matching committed offset, and return all matching ones.
 
-        With ``times``, count all commits that were made (by clients or automatically) instead of
-        only the current offsets. Raises ``ContractError`` for an unknown topic.
+        ``times`` is the exact number of matching commits expected. It counts all commits that were
+        made (by clients or automatically) instead of the current offsets. Raises ``ContractError``
+        for an unknown topic.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -187,10 +186,10 @@ class BrokerAssertions:
         partition: Asked[int] = None,
         offset: Asked[int] = None,
     ) -> None:
-        """Fail if the group has ever made a matching commit; see ``assert_committed()``.
+        """Assert that a group has never made a matching commit; see ``assert_committed()``.
 
-        Raises ``ContractError`` for a group that never existed, because the assertion could not
-        fail then.
+        Raises ``ContractError`` for a group that never existed, because the assertion would always
+        pass.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -204,8 +203,9 @@ class BrokerAssertions:
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
-        """Return the group if it has committed all records; otherwise fail and list the lag of each
-        partition.
+        """Assert that a group has committed all records, and return the group.
+
+        A failure lists the lag of each partition.
         """
         __tracebackhide__ = True
         view = self.group(group)
@@ -244,9 +244,9 @@ class BrokerAssertions:
     ) -> Record:
         """Wait until a topic contains a matching record, and return the first one.
 
-        ``where`` are fields of the record. ``timeout`` is in wall-clock seconds; when it has
-        passed, the ``AssertionError`` lists the records of the topic. Raises ``ContractError`` if a
-        predicate raises.
+        ``where`` are conditions on fields of the record. ``timeout`` is in wall-clock seconds;
+        after it, an ``AssertionError`` lists the records of the topic. Raises ``ContractError`` if
+        a predicate raises.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -267,7 +267,7 @@ class BrokerAssertions:
             )
         if found is None:
             records = self.records(topic)
-            # Look once more, to find a record that arrived at the last moment.
+            # Check once more, because a record may have arrived at the last moment.
             found = expect(
                 f"a record in topic {topic!r} within {timeout} s",
                 records,
@@ -279,7 +279,7 @@ class BrokerAssertions:
 
 
 def _by_name(headers: Any) -> Any:
-    """Return headers by name. They are given as pairs or in the API's form."""
+    """Convert headers given as pairs, or in the API's form, to a mapping."""
     if not isinstance(headers, list | tuple):
         return headers
     pairs = header_list(headers)

@@ -1,4 +1,4 @@
-"""The two engines of a broker, and the function that chooses between them."""
+"""The choice between the broker's two engines: in memory, or on a real Kafka cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .kafka.engine import KafkaEngine
 
 BrokerEngine: TypeAlias = "MemoryEngine | KafkaEngine"
-"""A broker engine, in memory or on a real cluster. Both have the same methods.
+"""The in-memory engine or the engine on a real cluster, which have the same methods.
 
 Timeouts are in milliseconds and limit how long a call waits. Every method can raise
 ``BrokerError``. An operation that an engine does not support raises ``ContractError``.
@@ -22,8 +22,7 @@ Timeouts are in milliseconds and limit how long a call waits. Every method can r
 
 
 def make_engine(clock: Timekeeper, ids: Ids, config: BrokerConfig) -> BrokerEngine:
-    """Return the in-memory engine or, if the setting ``engine`` is given, the engine for a real
-    cluster.
+    """Return an in-memory engine or, if the ``engine`` setting is an address, a real cluster's.
 
     Raises ``ContractError`` for an address that is not ``kafka://host:port``, and if
     confluent-kafka is not installed.

@@ -1,4 +1,4 @@
-"""Errors of the broker: a kind, an HTTP status and a message for each situation.
+"""Errors of the broker, each with a kind, an HTTP status and a message.
 
 The vendor documents the envelope ``{error, status}`` and three causes (illegal argument,
 unauthorized access, invalid API call). Kinds, statuses and messages are decided here and follow
@@ -42,9 +42,7 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class BrokerError(ServiceError):
-    """An error response of the broker: its ``kind`` (a key of ``STATUSES``), its status, and its
-    message.
-    """
+    """An error response of the broker. ``kind`` is a key of ``STATUSES``."""
 
     def __init__(
         self, kind: str, message: str, *, headers: tuple[tuple[str, str], ...] = ()
@@ -55,10 +53,9 @@ class BrokerError(ServiceError):
 
 @contextmanager
 def as_misuse() -> Iterator[None]:
-    """Convert a ``BrokerError`` raised in the ``with`` block to a ``ContractError`` with the same
-    message.
+    """Convert a ``BrokerError`` raised in the ``with`` block to a ``ContractError``.
 
-    If the test itself makes a request that the service would reject, that is a mistake in the test.
+    If the service would reject an operation that the test itself requests, the test is wrong.
     """
     try:
         yield
@@ -67,25 +64,23 @@ def as_misuse() -> Iterator[None]:
 
 
 def illegal_argument(message: str) -> BrokerError:
-    """The error for a request that is invalid for every broker."""
+    """Return the error for a request that no broker would accept."""
     return BrokerError("illegal_argument", message)
 
 
 def check_timeout(timeout_ms: int, most_ms: int) -> None:
-    """Raise ``BrokerError`` if a timeout is negative, or so long that it can only be a mistake."""
+    """Raise ``BrokerError`` if a timeout is negative, or longer than any useful one (``most_ms``)."""
     if not 0 <= timeout_ms <= most_ms:
         raise illegal_argument(f"Invalid timeout {timeout_ms}: expected 0 to {most_ms} ms")
 
 
 def can_name_a_topic(name: str) -> bool:
-    """Return whether a string is a valid topic name."""
+    """Return whether a topic can have this name."""
     return TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
-    """The error for a topic that does not exist (using a topic never creates it) or an
-    invalid name.
-    """
+    """Return the error for a topic that does not exist, or for an invalid topic name."""
     if not can_name_a_topic(topic):
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
@@ -95,7 +90,6 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
-    """The error for a partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
         f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
@@ -104,7 +98,6 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 def invalid_topic(topic: str) -> BrokerError:
-    """The error for an invalid topic name."""
     if len(topic) > 249:
         return BrokerError(
             "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
@@ -117,7 +110,6 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
-    """The error for a message above the topic's size limit."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -125,7 +117,6 @@ def record_too_large(size: int, limit: int) -> BrokerError:
 
 
 def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
-    """The error for an offset outside the partition's log."""
     return BrokerError(
         "offset_out_of_range",
         f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",
@@ -133,7 +124,7 @@ def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) 
 
 
 def no_offset(topic: str, partition: int) -> BrokerError:
-    """The error for a partition without a committed offset if the reset policy is ``none``."""
+    """Return the error for reading without a committed offset when the reset policy is ``none``."""
     return BrokerError(
         "no_offset",
         f"Undefined offset with no reset policy for partition {topic}-{partition}: nothing was "
@@ -142,7 +133,7 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(group: str, instance: str) -> BrokerError:
-    """The error for an unknown instance: never created, closed, or deleted."""
+    """Return the error for an instance that was never created, was closed, or was deleted."""
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -151,12 +142,12 @@ def unknown_instance(group: str, instance: str) -> BrokerError:
 
 
 def unknown_group(group: str) -> BrokerError:
-    """The error for a group that has neither members nor committed offsets."""
+    """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError("unknown_group", f"Consumer group {group!r} does not exist")
 
 
 def too_many_instances(active: int, limit: int) -> BrokerError:
-    """The error for more consumer instances than partitions."""
+    """Return the error for having more consumer instances than partitions."""
     return BrokerError(
         "too_many_instances",
         f"Too many consumer instances: {active} are active and the total number of partitions "
@@ -165,7 +156,7 @@ def too_many_instances(active: int, limit: int) -> BrokerError:
 
 
 def not_assigned(group: str, instance: str, topic: str, partition: int) -> BrokerError:
-    """The error for a commit to a partition of another instance."""
+    """Return the error for a commit to a partition that another instance owns."""
     return BrokerError(
         "not_assigned",
         f"Commit cannot be completed: {topic}-{partition} is not assigned to instance "
@@ -174,7 +165,7 @@ def not_assigned(group: str, instance: str, topic: str, partition: int) -> Broke
 
 
 def rebalance_in_progress(group: str) -> BrokerError:
-    """The error for a commit between the revocation of partitions and the next assignment."""
+    """Return the error for a commit between the revocation of partitions and the next assignment."""
     return BrokerError(
         "rebalance_in_progress",
         f"Commit cannot be completed: group {group!r} is rebalancing; consume again first",
@@ -182,7 +173,7 @@ def rebalance_in_progress(group: str) -> BrokerError:
 
 
 def unknown_member(group: str, instance: str) -> BrokerError:
-    """The error for a commit by an instance whose session has expired."""
+    """Return the error for a commit by an instance whose session has expired."""
     return BrokerError(
         "unknown_member",
         f"Commit cannot be completed: the session of instance {instance!r} expired and group "
@@ -191,7 +182,7 @@ def unknown_member(group: str, instance: str) -> BrokerError:
 
 
 def concurrent_consume(group: str, instance: str) -> BrokerError:
-    """The error for a second consume request on an instance that is already consuming."""
+    """Return the error for a consume request on an instance that already serves another one."""
     return BrokerError(
         "concurrent_consume",
         f"Instance {instance!r} of group {group!r} is already serving another consume request",
@@ -202,7 +193,7 @@ def concurrent_consume(group: str, instance: str) -> BrokerError:
 
 
 def choice(name: str, value: object, *known: object) -> None:
-    """Raise an error that lists the known values unless the value is one of them."""
+    """Raise ``ContractError`` with the known values unless the value is one of them."""
     if value not in known:
         raise ContractError(
             f"{name}={value!r} is unknown: pass one of {', '.join(map(repr, known))}"
@@ -217,7 +208,10 @@ def whole(
     *,
     optional: bool = False,
 ) -> None:
-    """Raise an error unless the value is an integer within the bounds; ``optional`` accepts None."""
+    """Raise ``ContractError`` unless the value is an integer within the bounds.
+
+    ``optional`` also allows None.
+    """
     if value is None and optional:
         return
     if (
@@ -234,7 +228,7 @@ def whole(
 
 
 def string(name: str, value: object, *, optional: bool = False) -> None:
-    """Raise an error unless the value is a string; ``optional`` accepts None."""
+    """Raise ``ContractError`` unless the value is a string. ``optional`` also allows None."""
     if not isinstance(value, str) and not (value is None and optional):
         raise ContractError(
             f"{name} must be a string{', or None' if optional else ''}, got {value!r}"
@@ -242,7 +236,7 @@ def string(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:
-    """Return the strings of a list; raise an error for a single string or any other value."""
+    """Return a list of strings as a tuple; raise ``ContractError`` for any other value."""
     if isinstance(value, str):
         raise ContractError(f"{name}={value!r} is a single string: pass a list of strings")
     if isinstance(value, Iterable) and not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Typed readers for the fields of request bodies; every error names the field and its value."""
+"""Functions that read typed fields of request bodies; their errors contain the field and its value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHOWN = 60
 
 
 class Source(int):
-    """A JSON number that keeps its source text (``1.10``)."""
+    """A JSON number that keeps its source text, such as ``1.10``."""
 
     text: str
 
@@ -26,14 +26,12 @@ class Source(int):
 
 
 def where_in(body: object, index: int) -> str:
-    """Return how error messages refer to an item of a body: by its index in an array, or not at all
-    if it is the only item.
-    """
+    """Return the prefix of field names in error messages: ``[index].`` if the body is an array."""
     return f"[{index}]." if isinstance(body, list) else ""
 
 
 def object_of(value: object, where: str) -> dict[str, object]:
-    """Return a JSON object; raise ``BrokerError`` for anything else."""
+    """Return the value if it is a JSON object; raise ``BrokerError`` otherwise."""
     if not isinstance(value, dict):
         place = f"{where.rstrip('.')} must be" if where else "The request body must be"
         raise illegal_argument(f"{place} a JSON object, got {shown(value)}")
@@ -43,8 +41,9 @@ def object_of(value: object, where: str) -> dict[str, object]:
 def long_of(
     fields: Mapping[str, object], name: str, where: str, *, minimum: int | None
 ) -> int | None:
-    """Return a 64-bit integer field, or None if it is absent; raise ``BrokerError`` for anything
-    else.
+    """Return a 64-bit integer field, or None if the field is absent or null.
+
+    Raises ``BrokerError`` for any other value.
     """
     value = fields.get(name)
     if value is None:
@@ -61,19 +60,17 @@ def long_of(
 
 
 def digits(text: str, name: str, expected: str) -> int:
-    """Return a number written in decimal digits in a path or query; raise ``BrokerError`` for
-    anything else.
-    """
+    """Return a decimal number of a path or query; raise ``BrokerError`` if it is invalid."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= INT64_MAX):
         raise illegal_argument(f"{name} must be {expected}, got {text[:40]!r}")
     return int(text)
 
 
 def shown(value: object) -> str:
-    """Return a JSON value in the form used in error messages: ASCII, and shortened if it is long."""
+    """Return a JSON value as ASCII text for an error message, shortened if it is long."""
     text = ""
-    # Write it piece by piece, because a value that could be parsed may be nested too deeply to be
-    # written as a whole.
+    # Write the value in pieces and stop when there is enough text. Writing a deeply nested value as
+    # a whole could exceed the recursion limit, although it could be parsed.
     for piece in _pieces(value):
         text += piece
         if len(text) > _SHOWN:

@@ -1,4 +1,4 @@
-"""``Broker``: the object that the fixture ``broker`` returns."""
+"""The ``Broker`` class, which the ``broker`` fixture returns an instance of."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class AioBroker(Protocol):
 
 
 class Broker(BrokerAssertions, Handle):
-    """A fake log broker with topics, partitions and consumer groups, and its REST API.
+    """A fake of the Upstash Kafka REST API, with topics, partitions and consumer groups.
 
-    ``settings`` are the keywords of ``BrokerSettings``; ``BrokerConfig`` describes each of them.
+    ``settings`` are the keywords of ``BrokerSettings``, which ``BrokerConfig`` describes.
     """
 
     service: ClassVar[str] = "broker"
@@ -103,8 +103,8 @@ class Broker(BrokerAssertions, Handle):
         return {"Authorization": _basic(self.username, self.token)}
 
     def _env_variables(self) -> dict[str, str]:
-        """Return the variables that the vendor's own client tests read; the client itself reads
-        none.
+        """Return the variables that the vendor's own client tests read; the client itself reads no
+        variables.
         """
         return {
             "UPSTASH_KAFKA_REST_URL": self.url,
@@ -113,11 +113,11 @@ class Broker(BrokerAssertions, Handle):
         }
 
     def client(self, **options: Any) -> httpx.Client:
-        """Return an ``httpx.Client`` with the URL and the credentials, because the vendor has no
-        Python client.
+        """Return an ``httpx.Client`` with the fake's URL and credentials.
 
-        ``options`` are passed to ``httpx.Client``. Closing the fake closes the client. Raises
-        ``ContractError`` if httpx is not installed.
+        The vendor has no Python client for this service. ``options`` are passed to
+        ``httpx.Client``. Closing the fake closes the client. Raises ``ContractError`` if httpx is
+        not installed.
         """
         __tracebackhide__ = True
         client: httpx.Client = self._official(self._make_client, options)
@@ -125,7 +125,7 @@ class Broker(BrokerAssertions, Handle):
         return client
 
     def async_client(self, **options: Any) -> httpx.AsyncClient:
-        """Return an ``httpx.AsyncClient`` with the URL and the credentials."""
+        """Return an ``httpx.AsyncClient`` with the fake's URL and credentials."""
         __tracebackhide__ = True
         client: httpx.AsyncClient = self._official(self._make_async_client, options)
         return client
@@ -142,7 +142,7 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def aio(self) -> AioBroker:
-        """The waiting methods in awaitable form: ``await broker.aio.wait_for_record(...)``."""
+        """Awaitable versions of the waiting methods, such as ``broker.aio.wait_for_record()``."""
         return cast("AioBroker", Twin(self, ["wait_for_record"]))
 
     # -- arranging -------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Broker(BrokerAssertions, Handle):
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> TopicView:
-        """Create a topic; ``first_offset`` is the first offset of each partition's log.
+        """Create a topic. Each of its partitions starts at ``first_offset``.
 
         Omitted arguments default to the broker's settings. Raises ``ContractError`` for an invalid
         name, an existing topic, and numbers out of range.
@@ -182,8 +182,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records and all groups' offsets in it. Groups that consume it
-        rebalance.
+        """Delete a topic with its records and committed offsets. Groups that consume it rebalance.
 
         Raises ``ContractError`` for an unknown topic.
         """
@@ -195,8 +194,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
-        """Add partitions to a topic and return the new partition count. Groups that consume the
-        topic rebalance.
+        """Add partitions to a topic and return the new partition count.
+
+        Groups that consume the topic rebalance.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -212,8 +212,9 @@ class Broker(BrokerAssertions, Handle):
         *,
         retention_bytes: int | None = None,
     ) -> None:
-        """Set how long a topic keeps records, and how many bytes per partition; None means no
-        limit.
+        """Set how long a topic keeps records, and how many bytes each partition keeps.
+
+        None means no limit.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -280,12 +281,12 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def load(self, data: Loadable) -> None:
-        """Load records: ``{topic: [value or message, ...]}``, messages with a topic, or JSON lines.
+        """Load records from a mapping of topics, a list of messages, or JSON lines.
 
-        A message is a mapping with ``value`` and any of ``topic``, ``key``, ``partition``,
-        ``timestamp`` and ``headers``. A file given as ``Path``, or a string, contains one message
-        as JSON per line. Missing topics are created with the partitions that they need. If any
-        record is invalid, none are loaded.
+        A mapping has the form ``{topic: [value or message, ...]}``. A message is a mapping with
+        ``value`` and any of ``topic``, ``key``, ``partition``, ``timestamp`` and ``headers``. A
+        file given as ``Path``, or a string, contains one message as JSON per line. Missing topics
+        are created with the partitions that they need. If any record is invalid, none are loaded.
         """
         __tracebackhide__ = True
         messages = list(messages_in(data))
@@ -299,8 +300,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def delete_records(self, topic: str, *, before: int, partition: int | None = None) -> int:
-        """Delete the records below an offset, in one partition or in all; return how many were
-        deleted.
+        """Delete the records below an offset in one partition or in all of them.
+
+        Returns the number of deleted records.
         """
         __tracebackhide__ = True
         string("topic", topic)
@@ -311,10 +313,10 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Set a group's committed offset, whichever instance owns the partition; create the group
-        if necessary.
+        """Set a group's committed offset, even if an instance owns the partition.
 
-        Later commits of clients replace it, and so do automatic commits after further deliveries.
+        Creates the group if necessary. Clients' later commits replace the offset, and so do
+        automatic commits of later deliveries.
         """
         __tracebackhide__ = True
         string("group", group)
@@ -329,8 +331,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def crash(self, group: str, instance: str) -> None:
-        """Make an instance disappear without committing or leaving; it keeps its partitions until
-        its session expires.
+        """Simulate the crash of an instance, which neither commits nor leaves its group.
+
+        The instance keeps its partitions until its session expires.
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
@@ -340,8 +343,9 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def expire(self, group: str, instance: str) -> None:
-        """End an instance's session immediately: its partitions are reassigned, and a late commit
-        is rejected.
+        """End an instance's session immediately.
+
+        Its partitions are reassigned, and a commit that it sends later is rejected.
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
@@ -351,7 +355,7 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def rebalance(self, group: str) -> GroupView:
-        """Make a group assign its partitions again; positions return to the committed offsets.
+        """Make a group rebalance. Its members continue from the committed offsets.
 
         As in every rebalance, members with auto-commit first commit the records that they received.
         """
@@ -370,11 +374,11 @@ class Broker(BrokerAssertions, Handle):
         *,
         auto_offset_reset: Literal["latest", "earliest", "none"] = "latest",
     ) -> GroupView:
-        """Make an instance join a group without consuming; like any other instance, it is closed
-        when idle.
+        """Add an instance to a group without consuming.
 
         ``auto_offset_reset`` determines where the instance starts in a partition without a
-        committed offset, like the header of that name in a consume request.
+        committed offset, like the consume request's header of that name. The instance is closed
+        when it has been idle for too long, like any other.
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
@@ -404,9 +408,9 @@ class Broker(BrokerAssertions, Handle):
     ) -> Found[Record]:
         """Deliver a group's last records again, as if their commits had been lost.
 
-        ``topic`` and ``partition`` restrict which records. In a partition without an owner, the
-        next owner also receives every record that was delivered but never committed. Returns the
-        records that will be delivered again.
+        ``topic`` and ``partition`` limit this to the records of a topic or partition. In a
+        partition without an owner, the next owner also receives every record that was delivered but
+        never committed. Returns the records that will be delivered again.
         """
         __tracebackhide__ = True
         self._time.settle()
@@ -419,8 +423,7 @@ class Broker(BrokerAssertions, Handle):
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Within the ``with`` block, mix the records of different partitions in seeded random
-        order.
+        """Mix the records of different partitions in seeded random order during a ``with`` block.
 
         The order within each partition is kept.
         """
@@ -429,8 +432,10 @@ class Broker(BrokerAssertions, Handle):
 
     @action
     def partial_produce(self, keep: int, *, times: int = 1) -> None:
-        """Make the next client batch of more than ``keep`` messages fail with 503 after ``keep``
-        messages are stored.
+        """Make the next client batches of more than ``keep`` messages fail with status 503.
+
+        The first ``keep`` messages of each such batch are stored. ``times`` is the number of
+        batches.
         """
         __tracebackhide__ = True
         whole("partial_produce's keep", keep, 0)

@@ -1,4 +1,4 @@
-"""The forms in which tests can write records: values, mappings, JSON lines."""
+"""Conversion of the forms in which tests can supply records: values, mappings, JSON lines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .model import INT64_MAX, Header, ProducerRecord
 Loadable = (
     Mapping[str, Iterable[object]] | Iterable[ProducerRecord | Mapping[str, object]] | str | Path
 )
-"""Data to load: ``{topic: [value or message, ...]}``, messages that name their topic, or JSON
-lines.
+"""Records to load: a mapping ``{topic: [value or message, ...]}``, a list of messages that contain
+their topic, or JSON lines.
 """
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str] | Mapping[str, str]]
-"""Headers: a mapping, pairs of name and value, or mappings with ``key`` and ``value`` as in the
-API.
+"""Headers as a mapping, as pairs of name and value, or as mappings with ``key`` and ``value`` like
+in the API.
 """
 
 
@@ -59,14 +59,14 @@ def text(value: Any) -> str:
 
 
 def timestamp_ms(timestamp: int | datetime | str | None) -> int | None:
-    """Return milliseconds since the epoch, given milliseconds or a time."""
+    """Return a time in milliseconds since the epoch. An integer is already in milliseconds."""
     if timestamp is None or isinstance(timestamp, int):
         return timestamp
     return instant_us(timestamp) // 1000
 
 
 def header_list(headers: Headers | None) -> tuple[Header, ...]:
-    """Return the headers given in any form that ``Headers`` allows."""
+    """Convert headers from any form that ``Headers`` allows."""
     if headers is None:
         return ()
     try:
@@ -90,7 +90,10 @@ def _header(item: Any) -> Header:
 
 
 def checked(message: ProducerRecord) -> ProducerRecord:
-    """Return the message; raise ``ContractError`` if one of its parts has an invalid type."""
+    """Return a message with its headers as a tuple, after checking the types of its fields.
+
+    Raises ``ContractError`` for an invalid type.
+    """
     string("topic", message.topic)
     string("value", message.value)
     string("key", message.key, optional=True)
@@ -119,7 +122,7 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
 
 
 def _text_of(path: Path) -> str:
-    from ..files import DATA_BYTES, read_file  # Imported here because few brokers load a file.
+    from ..files import DATA_BYTES, read_file  # Imported here, because few tests load a file.
 
     try:
         return read_file(path, DATA_BYTES).decode("utf-8")

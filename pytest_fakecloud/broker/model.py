@@ -1,4 +1,4 @@
-"""Value types of a broker: messages, records, positions, consumers, views of topics and groups."""
+"""Value types of the broker, such as messages, records, offsets, and views of topics and groups."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ EventKind = Literal[
 ]
 """The kinds of consumer-group events that are recorded in the journal."""
 INT64_MAX = 2**63 - 1
-"""The largest offset and the largest timestamp."""
+"""Largest valid offset and timestamp. Timestamps are in milliseconds since the epoch."""
 
 
 class Header(NamedTuple):
-    """One header of a message. A message can have several headers of the same name; their order is
-    kept.
-    """
+    """A message header. A message can repeat header names, and the order of its headers is kept."""
 
     key: str
     value: str
 
 
 class ProducerRecord(NamedTuple):
-    """A record to produce. If ``partition`` or ``timestamp`` (ms) is None, the broker chooses it."""
+    """A record to produce. The broker chooses ``partition`` and ``timestamp`` if they are None.
+
+    ``timestamp`` is in milliseconds since the epoch.
+    """
 
     topic: str
     value: str
@@ -65,7 +66,7 @@ class ProducerRecord(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """The position of a produced message; ``timestamp`` is in milliseconds since the epoch."""
+    """The location of a produced message. ``timestamp`` is in milliseconds since the epoch."""
 
     topic: str
     partition: int
@@ -74,8 +75,10 @@ class Metadata(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record of the log. ``key`` is None if the record was produced without a key (the API
-    returns ``""``).
+    """A record in the log. ``key`` is None if it was produced without a key (the API returns
+    ``""``).
+
+    ``timestamp`` is in milliseconds since the epoch.
     """
 
     topic: str
@@ -87,7 +90,7 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
     def json(self) -> Any:
-        """The value parsed as JSON."""
+        """Return the value parsed as JSON."""
         return json.loads(self.value)
 
     def header(self, name: str) -> str | None:
@@ -96,14 +99,14 @@ class Record(NamedTuple):
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """A partition of a topic."""
 
     topic: str
     partition: int
 
 
 class TopicPartitionOffset(NamedTuple):
-    """An offset in one partition."""
+    """An offset in a partition of a topic."""
 
     topic: str
     partition: int
@@ -120,14 +123,15 @@ RECORD_FIELDS: Mapping[str, Field] = {
     "value": Field(DOCUMENT, optional=False),
     "headers": Field(PAIRS, optional=False),
 }
-"""Fields by which records can be filtered: the value as a string or as JSON, the headers by name.
+"""Fields by which records can be filtered.
 
-``""`` matches the key of a record without a key, because that is what the API returns.
+Values can be matched as strings or as JSON, and headers by name. A record without a key matches
+``key=""``, because the API returns ``""`` for its key.
 """
 
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
-    """Return the fields by which the records of a topic with this many partitions can be filtered."""
+    """Return ``RECORD_FIELDS`` with partition numbers limited to those of a topic of this size."""
     return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), optional=False)}
 
 
@@ -140,7 +144,7 @@ OFFSET_FIELDS: Mapping[str, Field] = {
 
 
 class TopicOptions(TypedDict, total=False):
-    """Options of a new topic; None, or a missing key, means the plan's default."""
+    """Options for creating a topic. An option that is None or missing has its default value."""
 
     retention_ms: int | None
     retention_bytes: int | None
@@ -149,7 +153,10 @@ class TopicOptions(TypedDict, total=False):
 
 
 class GroupAssignments(NamedTuple):
-    """A group as ``/consumers`` lists it: its partitions by instance name and topic."""
+    """A group in the response of ``/consumers``.
+
+    ``instances`` maps each instance name to the instance's partition numbers by topic.
+    """
 
     name: str
     instances: dict[str, dict[str, list[int]]]
@@ -161,18 +168,18 @@ CONSUMER_HEADERS = (
     "auto-offset-reset",
     "session-timeout-ms",
 )
-"""Names of the consumer configuration headers, without their prefix and in lower case."""
+"""Names of the consumer configuration headers, in lower case and without a prefix."""
 
 AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The configuration of an instance, from the headers of its first consume request or by
-    default.
+    """Configuration of a consumer instance, read from the headers of its first consume request.
 
-    Defaults are the vendor's: auto-commit on, every 5000 ms, reset to latest, session timeout
-    120000 ms. An interval of 0 is allowed, as in the Java client: commit as often as possible.
+    Defaults are the vendor's: auto-commit every 5000 ms, reset to latest, session timeout 120000
+    ms. As in the Java client, an auto-commit interval of 0 is allowed and means to commit as often
+    as possible.
     """
 
     auto_commit: bool = True
@@ -182,9 +189,9 @@ class ConsumerConfig:
 
 
 def consumer_config(headers: Mapping[str, str], *, session_timeout_ms: int) -> ConsumerConfig:
-    """Return the configuration for raw header values (keys of ``CONSUMER_HEADERS``).
+    """Parse the configuration headers of a consume request, keyed by ``CONSUMER_HEADERS``.
 
-    Raises ``BrokerError``, whose message names the header, its value and what is expected.
+    Raises ``BrokerError``, whose message contains the header, its value and what was expected.
     """
     auto_commit = headers.get("enable-auto-commit", "true").strip().lower()
     if auto_commit not in ("true", "false"):
@@ -222,8 +229,9 @@ def _bad_header(name: str, value: str, expected: str) -> Exception:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """A topic: its records in (partition, offset) order, and the start and end offset of each
-    partition.
+    """A topic with its records in (partition, offset) order.
+
+    ``start_offsets`` and ``end_offsets`` contain one offset for each partition.
     """
 
     name: str
@@ -268,8 +276,9 @@ class GroupView:
 
     ``state`` is Kafka's (``Empty``, ``PreparingRebalance``, ``Stable``, ``Dead`` for a group that
     does not exist). ``lag`` is the number of records after the committed offset, for each partition
-    that the group reads or has committed. In a partition without a committed offset, it counts the
-    records from where the owner started, or all records.
+    that the group reads or has committed. Without a committed offset, it is the number of records
+    after the position at which the partition's owner started, or of all records if there is no
+    owner.
     """
 
     name: str

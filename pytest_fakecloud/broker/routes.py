@@ -1,7 +1,7 @@
-"""The broker's REST API: thirteen routes, parsed strictly and answered as JSON.
+"""The broker's REST API.
 
-A body is parsed as JSON whatever its Content-Type, a GET can have a body, and a trailing slash is
-accepted, because the vendor's documentation and public clients use all three.
+A body is parsed as JSON regardless of its Content-Type, a GET request can have a body, and a path
+can end in a slash, because the vendor's documentation and public clients do all of this.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ from .webhook import message_headers
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
 METADATA_TIMEOUT_MS = 10_000
-# An unterminated string extends to the end of the body. Otherwise the pattern would start another
-# string at each quote in it.
+# A string without a closing quote matches up to the end of the body. Otherwise the search would
+# start again at every quote inside it, which takes quadratic time.
 _STRING = re.compile(rb'(?s)"(?:\\.?|[^"\\])*+"?')
 _TRAILING_COMMA = re.compile(rb",\s*[\]}]")
 _NOTHING: Any = object()
 
 
 class BrokerApp(App):
-    """The routes of a broker engine; ``credentials()`` returns the user name and the password."""
+    """The HTTP app of a broker engine. ``credentials()`` returns the current user name and
+    password.
+    """
 
     service = "broker"
     fact_fields: ClassVar[Mapping[str, Field]] = {
@@ -72,7 +74,7 @@ class BrokerApp(App):
         ]
 
     def routes(self) -> list[Route]:
-        """Return all endpoints; faults and the journal use the first path segment as their name."""
+        """Return all routes. Faults and the journal refer to a route by its first path segment."""
         return [
             Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
             Route("GET POST", "/produce/{topic}", "produce", self.produce),
@@ -100,14 +102,14 @@ class BrokerApp(App):
     # -- producing -------------------------------------------------------------------------------
 
     def produce_path(self, request: Request) -> object:
-        """Serve GET /produce/T/M: return one metadata object."""
+        """Handle ``GET /produce/TOPIC/MESSAGE`` and return one metadata object."""
         message = ProducerRecord(
             _segment(request, "topic"), _segment(request, "message"), request.query("key")
         )
         return _metadata_json(self.engine.produce([message])[0])
 
     def produce(self, request: Request) -> object:
-        """Serve GET and POST /produce and /produce/T: return a list of metadata, in request order."""
+        """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
         body = self._json(request)
         if body is _NOTHING:
             raise illegal_argument(
@@ -126,7 +128,7 @@ class BrokerApp(App):
         return [_metadata_json(place) for place in self.engine.produce(messages)]
 
     def webhook(self, request: Request) -> object:
-        """Serve GET and POST /webhook: produce a message from the raw body and the custom headers."""
+        """Handle ``/webhook``: produce a message from the raw body and the custom headers."""
         topic = request.query("topic")
         if not topic:
             raise illegal_argument("The query parameter topic is missing")
@@ -179,7 +181,7 @@ class BrokerApp(App):
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
-        """Serve GET and POST /fetch: return records from the given offsets on."""
+        """Handle ``/fetch``: return the records that start at the given offsets."""
         body = self._json(request)
         fields = object_of({} if body is _NOTHING else body, "")
         positions = []
@@ -205,11 +207,11 @@ class BrokerApp(App):
         return [record_json(record) for record in self.engine.fetch(positions, timeout)]
 
     def consume_path(self, request: Request) -> object:
-        """Serve GET /consume/G/I/T."""
+        """Handle ``GET /consume/GROUP/INSTANCE/TOPIC``."""
         return self._consume(request, [_segment(request, "topic")], {})
 
     def consume(self, request: Request) -> object:
-        """Serve GET and POST /consume/G/I with a topic or topics."""
+        """Handle ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
         body = self._json(request)
         fields = object_of({} if body is _NOTHING else body, "")
         topics = []
@@ -244,8 +246,9 @@ class BrokerApp(App):
         return found
 
     def commit(self, request: Request) -> object:
-        """Serve GET and POST /commit/G/I: commit an offset, an array of offsets, or all delivered
-        ones.
+        """Handle ``/commit/GROUP/INSTANCE``.
+
+        The body is an offset, an array of offsets, or empty to commit all delivered records.
         """
         body = self._json(request)
         items = [] if body is _NOTHING or body is None else body
@@ -258,18 +261,18 @@ class BrokerApp(App):
         return SUCCESS
 
     def delete(self, request: Request) -> object:
-        """Serve POST and DELETE /delete-consumer/G/I."""
+        """Handle ``/delete-consumer/GROUP/INSTANCE``."""
         self.engine.delete_consumer(_segment(request, "group"), _segment(request, "instance"))
         return SUCCESS
 
     # -- metadata --------------------------------------------------------------------------------
 
     def topics(self, request: Request) -> object:
-        """Serve GET /topics: return partition counts by name."""
+        """Handle ``GET /topics``: return the partition counts by topic name."""
         return self.engine.topics()
 
     def consumers(self, request: Request) -> object:
-        """Serve GET /consumers: return groups, their instances, and the instances' partitions."""
+        """Handle ``GET /consumers``: return the groups with their instances and partitions."""
         return [
             {
                 "name": group.name,
@@ -288,7 +291,7 @@ class BrokerApp(App):
         ]
 
     def committed(self, request: Request) -> object:
-        """Serve GET and POST /committed/G/I."""
+        """Handle ``/committed/GROUP/INSTANCE``."""
         partitions = self._partitions(request)
         timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(
@@ -298,7 +301,7 @@ class BrokerApp(App):
         )
 
     def offsets(self, request: Request) -> object:
-        """Serve GET and POST /offsets/X, where X is milliseconds, ``earliest`` or ``latest``."""
+        """Handle ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
         text = _segment(request, "at")
         at: int | Literal["earliest", "latest"]
         if text == "earliest":
@@ -376,7 +379,7 @@ class BrokerApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """Check HTTP Basic credentials; the webhook also accepts ``user`` and ``pass`` in the
+        """Check HTTP Basic credentials; ``/webhook`` also accepts ``user`` and ``pass`` in the
         query.
         """
         username, password = self.credentials()
@@ -394,7 +397,7 @@ class BrokerApp(App):
         )
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Return ``{error, status}``, with any replacement from the ``errors`` setting."""
+        """Return an error as ``{error, status}``, with replacements from the ``errors`` setting."""
         status, text = error.status, error.message
         if isinstance(error, BrokerError):
             other = (self.engine.settings.errors or {}).get(error.kind)
@@ -405,11 +408,11 @@ class BrokerApp(App):
         return Answer({"error": text, "status": status}, status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """Return the response to a path that the API does not have."""
+        """Raise the error for a path that the API does not have."""
         raise BrokerError("unknown_path", f"Invalid API call: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Return the response to a method that the path does not accept."""
+        """Raise the error for a method that the path does not accept."""
         methods = ", ".join(sorted(allowed))
         raise BrokerError(
             "wrong_method",
@@ -418,8 +421,8 @@ class BrokerApp(App):
         )
 
     def facts(self, request: Request) -> dict[str, Any]:
-        """Return ``topic`` (all topics named in the path, query and body), ``group`` and
-        ``instance``.
+        """Return the values to record for a request: its group, its instance, and all topics in its
+        path, query and body.
         """
         facts: dict[str, Any] = {
             name: _segment(request, name)
@@ -437,7 +440,7 @@ class BrokerApp(App):
 
 
 def record_json(record: Record) -> dict[str, object]:
-    """Return a record in the API's form, with ``""`` for a missing key."""
+    """Return a record as the API represents it, with ``""`` for a missing key."""
     topic, partition, offset, timestamp, key, value, headers = record
     return {
         "topic": topic,

@@ -1,4 +1,4 @@
-"""Settings of a broker, and the limits of the vendor's plans."""
+"""Settings of a broker and the limits of the vendor's plans."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from .errors import STATUSES
 
 
 class BrokerSettings(HandleSettings, total=False):
-    """The keywords of ``Cloud.broker()`` and of the marker; ``BrokerConfig`` describes each of
-    them.
-    """
+    """Keyword arguments of ``Cloud.broker()`` and of the marker, described in ``BrokerConfig``."""
 
     topics: Mapping[str, int | Mapping[str, Any]] | None
     retention: Duration | None
@@ -76,9 +74,9 @@ _AMOUNT = optional(whole(0))
 class BrokerLimits:
     """Limits of a plan; None means no limit. Sizes are in bytes, retention in milliseconds.
 
-    The presets have the figures of the vendor's documented plans. ``messages_per_day`` counts
-    produced messages per UTC day of the fake clock; ``storage_bytes`` counts keys, values and
-    headers of all partitions, ``retention_bytes`` those of each partition.
+    The presets contain the documented limits of the vendor's plans. ``messages_per_day`` counts
+    produced messages per UTC day of the fake clock. ``storage_bytes`` limits the total size of all
+    keys, values and headers, ``retention_bytes`` their size in each partition.
     """
 
     max_message_bytes: int = setting(1024 * 1024, whole(1))
@@ -115,7 +113,7 @@ def _is_answer(value: object) -> bool:
 
 
 def _is_sendable(value: str) -> bool:
-    """Return whether a client can send a credential: a lone surrogate cannot be encoded as UTF-8."""
+    """Return whether a credential can be encoded as UTF-8: it must not contain lone surrogates."""
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -145,8 +143,8 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 
-    Most of them choose a behaviour that the vendor's documentation leaves open. Their defaults are
-    decided here, most of them after Kafka's Java client or its REST proxies.
+    Most settings select a behaviour that the vendor's documentation leaves open. Their defaults are
+    decided here, and most of them follow Kafka's Java client or its REST proxies.
     """
 
     topics: Mapping[str, int | Mapping[str, Any]] | None = setting(
@@ -158,13 +156,15 @@ class BrokerConfig(HandleConfig):
             )
         ),
     )
-    """Topics to create: partition counts by name, or for each name the arguments of
+    """Topics to create: a mapping from topic name to partition count, or to arguments of
     ``create_topic()``.
     """
     retention_ms: int | None = setting(None, optional(duration("ms")))
-    """How long records are kept unless the topic has its own retention; None: forever."""
+    """How long topics without their own retention keep records; None: as long as the plan allows."""
     retention_bytes: int | None = setting(None, _AMOUNT)
-    """Bytes kept per partition unless the topic has its own limit; None: all."""
+    """Bytes that each partition of a topic without its own limit keeps; None: as many as the plan
+    allows.
+    """
     username: str = setting(
         "fakecloud",
         text(
@@ -179,86 +179,98 @@ class BrokerConfig(HandleConfig):
     """Password for HTTP Basic authentication; random by default."""
     limits: BrokerLimits = setting(None, _LIMITS)
     """The plan whose limits apply (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``), or a
-    ``BrokerLimits``.
+    ``BrokerLimits``; None: no limits.
     """
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
-    """Prefixes of the consumer configuration headers; if a request sends a header with several of them,
-    the first prefix in this list wins.
+    """Prefixes of the consumer configuration headers. If a header is sent with several of them, the
+    first prefix in this list wins.
     """
     idle_close_ms: int | None = setting("300s", optional(duration("ms", 1)))
-    """Time without a consume request after which an instance is closed; None: never."""
+    """Time without consume requests after which an instance is closed; None: never."""
     session_timeout_ms: int = setting("120s", duration("ms", 1))
-    """How long a crashed instance keeps its partitions, unless a header of its request sets another
-    timeout.
+    """How long a crashed or closed instance keeps its partitions. A header of its consume request
+    can override this.
     """
     heartbeats: Literal["background", "consume"] = setting(
         "background", choice("background", "consume")
     )
-    """What keeps a session alive: the server's consumer, or only the client's consume requests."""
+    """Whether sessions are kept alive by the server's consumer in the background, or only by
+    consume requests.
+    """
     join_delay_ms: int = setting(0, duration("ms"))
     """Duration of each rebalance."""
     offset_retention_ms: int | None = setting("7d", optional(duration("ms")))
-    """How long committed offsets are kept after the group's last member has left."""
+    """How long committed offsets are kept after the group's last member has left; None: forever."""
     max_timeout_ms: int = setting("600s", duration("ms"))
-    """Maximum timeout of a long poll. A longer one is rejected, because it can only be a mistake."""
+    """Maximum timeout of a long poll. A longer timeout is rejected, because it can only be a
+    mistake.
+    """
     max_poll_records: int = setting(500, whole(1))
     """Maximum number of records in one consume response."""
     max_partition_bytes: int = setting(1024 * 1024, whole(1))
-    """Maximum bytes from one partition in one response; at least one record is returned."""
+    """Maximum bytes per partition in one response. A first record that is larger is still returned."""
     interleave: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Order of the partitions in a response: one after the other, or mixed in seeded random order."""
+    """Whether a response contains one partition after the other, or mixes them in seeded random
+    order.
+    """
     fetch_single_topic: bool = setting(False, SWITCH)
     """Whether a fetch returns records of only one topic, as the JS client describes."""
     fetch_beyond_end: Literal["error", "wait"] = setting("error", choice("error", "wait"))
-    """Whether a fetch beyond the end of the log is an error or waits for the offset."""
+    """Whether a fetch beyond the end of the log fails or waits until the offset exists."""
     delete_leaves: bool = setting(True, SWITCH)
-    """Whether delete-consumer leaves the group immediately, or only after the session timeout."""
+    """Whether delete-consumer removes the instance from its group immediately, or only after the
+    session timeout.
+    """
     resubscribe: Literal["rebalance", "ignore"] = setting(
         "rebalance", choice("rebalance", "ignore")
     )
-    """What a later consume request with other topics does."""
+    """Whether a consume request with other topics changes the subscription, or these topics are
+    ignored.
+    """
     concurrent_consume: Literal["wait", "error"] = setting("wait", choice("wait", "error"))
     """Whether a second consume request on a busy instance waits or is rejected."""
     instance_limit: Literal["cluster", "group"] | None = setting(
         "cluster", optional(choice("cluster", "group"))
     )
-    """Which instances count towards the limit, which is the total number of partitions; None: no
-    limit.
+    """Whether all instances of the cluster, or those of each group, are limited to the total number
+    of partitions; None: no limit.
     """
     commit_by_unknown: Literal["error", "store"] = setting("error", choice("error", "store"))
-    """Whether a commit by an unknown instance is rejected, or stored for the group."""
+    """Whether a commit by an unknown instance is rejected or stored for the group."""
     unknown_group: Literal["error", "uncommitted"] = setting(
         "error", choice("error", "uncommitted")
     )
-    """How ``/committed`` responds for a group that does not exist."""
+    """Whether ``/committed`` rejects an unknown group, or responds as if it had committed nothing."""
     never_committed: int = setting(-1, whole())
     """Offset that ``/committed`` returns if nothing was committed."""
     no_such_time: int = setting(-1, whole())
     """Offset that ``/offsets`` returns if no record is at or after the given time."""
     keyless: Literal["rotate", "random"] = setting("rotate", choice("rotate", "random"))
-    """Partition of messages without a key: the next one for each request, or a seeded random one."""
-    empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
-    """Whether ``""`` is a key like any other (and hashed), or the same as no key."""
-    batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
-    """Whether a batch with an invalid message appends nothing, or all messages before the invalid
-    one.
+    """Whether messages without a key use the partitions in turn, a new one for each request, or a
+    seeded random one.
     """
+    empty_key: Literal["key", "absent"] = setting("key", choice("key", "absent"))
+    """Whether ``""`` is a key like any other, which is hashed, or means that there is no key."""
+    batches: Literal["atomic", "in order"] = setting("atomic", choice("atomic", "in order"))
+    """Whether a batch with an invalid message appends no messages, or those before the invalid one."""
     coerce_scalars: bool = setting(False, SWITCH)
-    """Whether a number or boolean as a value is converted to its JSON source text."""
+    """Whether numbers and booleans are accepted as strings and converted to their JSON source text."""
     webhook_answer: Literal["list", "object"] = setting("list", choice("list", "object"))
     """Whether ``/webhook`` returns a list with one metadata object, or only the object."""
     webhook_drop: Sequence[str] = setting((), texts())
-    """Additional request headers that never become message headers (``*`` at the end is a
-    wildcard).
+    """Names of additional request headers that do not become message headers; a trailing ``*`` is a
+    wildcard.
     """
     webhook_keep: Sequence[str] = setting((), texts())
-    """Standard headers that become message headers although they are normally dropped."""
+    """Names of standard headers that do become message headers; a trailing ``*`` is a wildcard."""
     errors: Mapping[str, int | tuple[int, str]] | None = setting(None, optional(_ERRORS))
-    """Replacements by kind of error: a status, or a pair of status and message."""
+    """Statuses of error responses by kind of error, or pairs of status and message."""
     engine: str | None = setting(None, optional(text()))
-    """URL of a real cluster to use (``"kafka://host:port,…"``); None: the in-memory engine."""
+    """URL of a real Kafka cluster to use (``"kafka://host:port,…"``); None: the in-memory engine."""
     isolation: Literal["prefix", "none"] = setting("prefix", choice("prefix", "none"))
-    """The fake's share of a real cluster: only names with a prefix of its own, or everything."""
+    """Whether the fake uses only names with its own prefix on a real cluster, or all topics and
+    groups.
+    """
 
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":

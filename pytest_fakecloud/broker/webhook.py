@@ -1,8 +1,8 @@
-"""The headers of a webhook request that become message headers: those that are not part of HTTP.
+"""Selection of the custom headers of a webhook request, which become message headers.
 
-The vendor's documentation says "custom headers" and does not list them. Decided here: the permanent
-HTTP field names of the IANA registry, hop-by-hop fields, and headers that browsers and proxies add
-are dropped, ignoring case.
+The vendor's documentation only says "custom headers". Decided here: permanent HTTP field names of
+the IANA registry, hop-by-hop fields, and headers that browsers and proxies add are not custom and
+are dropped. Names are compared without regard to case.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from .model import Header
 
 ALWAYS_DROPPED = frozenset({"authorization", "cookie", "host", "content-length"})
-"""Headers that are dropped even if a setting keeps them: they contain secrets or describe the
-transport.
-"""
+"""Headers that no setting can keep, because they contain secrets or describe the transport."""
 
 # fmt: off
 STANDARD = frozenset({
@@ -56,7 +54,7 @@ STANDARD = frozenset({
     "x-content-type-options", "x-frame-options", "x-real-ip",
 })
 # fmt: on
-"""Field names that never become message headers, in lower case."""
+"""Standard field names, in lower case. They do not become message headers by default."""
 
 _PREFIXES = ("sec-", "x-forwarded-")
 
@@ -64,11 +62,10 @@ _PREFIXES = ("sec-", "x-forwarded-")
 def message_headers(
     headers: Iterable[tuple[str, str]], *, drop: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> tuple[Header, ...]:
-    """Return the custom headers among raw request headers, with their order, spelling and
-    repetitions.
+    """Return the custom headers of a request, with their order, spelling and repetitions.
 
-    ``drop`` lists additional names to omit, ``keep`` standard names to include; both ignore case
-    and accept ``*`` at the end as a wildcard.
+    ``drop`` lists additional names to drop, ``keep`` standard names to keep. Both ignore case and
+    accept a trailing ``*`` as a wildcard.
     """
     kept = []
     for name, value in headers:
@@ -77,7 +74,7 @@ def message_headers(
             continue
         standard = lower in STANDARD or lower.startswith(_PREFIXES)
         if not standard or _listed(lower, keep):
-            # The header is given as bytes; decode it as UTF-8 if possible.
+            # Headers are read as Latin-1, but clients usually send UTF-8.
             kept.append(Header(_text(name), _text(value)))
     return tuple(kept)
 

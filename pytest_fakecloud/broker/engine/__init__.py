@@ -1,1 +1,1 @@
-"""The in-memory broker: logs, placement, quotas, and consumer groups over them."""
+"""The broker engine in memory."""

@@ -1,8 +1,8 @@
-"""The in-memory broker: topics, producing, fetching, consuming with groups, offsets.
+"""The broker engine in memory.
 
 Sources: the vendor's API specification for the operations and their defaults; Kafka's Java client
-for partitioning, range assignment, resets and commits; behaviour that neither describes is decided
-here and listed in ``settings.BrokerConfig``. Also decided here:
+for partitioning, range assignment, resets and commits. All other behaviour is decided here.
+``BrokerConfig`` lists the behaviour that settings can change. The following cannot be changed:
 
 - Retention removes single records (Kafka removes whole segments). It is applied whenever a log is read.
 - A string that is not valid Unicode (a lone surrogate in JSON) is stored with ``?`` instead, as by
@@ -54,9 +54,11 @@ T = TypeVar("T")
 _STATE: tuple[Lane, ...] = ("state",)
 _AGAIN: Any = object()
 _LONGEST_SLEEP = 3600.0
-"""Maximum seconds of a single sleep; every platform supports this value."""
+"""Maximum duration of a single sleep, in seconds. Every platform supports this value."""
 MOST_PARTITIONS = 100_000
-"""A larger number of partitions can only be a mistake, and would fill the memory."""
+"""Maximum number of partitions in a topic. A larger number can only be a mistake and would exhaust
+the memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,9 @@ class BrokerSnapshot:
 
 
 class MemoryEngine:
-    """A broker in memory. Thread-safe; waiting calls wait on the fake clock.
+    """A broker in memory. It is thread-safe, and its waiting calls wait on the fake clock.
 
-    ``tell`` is called for each event of a group, without any lock held, with the event's kind, a
-    readable description, the time in microseconds, and details.
+    ``tell`` is called with each event of a group while no lock is held.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class MemoryEngine:
     # -- topics ----------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic. Retention and message size limit default to those of the plan.
+        """Create a topic. Its retention and message size limit default to those of the plan.
 
         Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
         """
@@ -128,8 +129,9 @@ class MemoryEngine:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> Topic:
-        """Return a new topic that has not been added to the broker yet; raise ``ContractError`` for
-        invalid arguments.
+        """Return a new topic that is not part of the broker yet.
+
+        Raises ``ContractError`` for invalid arguments.
         """
         limits = self.settings.limits
         string("a topic's name", name)
@@ -149,8 +151,8 @@ class MemoryEngine:
         )
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create missing topics and append the test's messages; if anything is invalid, change
-        nothing.
+        """Create missing topics and append messages of the test. After an error, nothing has
+        changed.
 
         ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.
         Raises ``ContractError`` like ``create_topic()`` and ``BrokerError`` like ``produce()``.
@@ -173,8 +175,7 @@ class MemoryEngine:
                 self.groups.created(name, now_us)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and all groups' offsets in it. Groups that consume it
-        rebalance.
+        """Delete a topic with its records and committed offsets. Groups that consume it rebalance.
 
         Raises ``BrokerError`` for an unknown topic.
         """
@@ -203,7 +204,7 @@ class MemoryEngine:
     def set_retention(
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
-        """Set a topic's retention; None keeps records forever."""
+        """Set a topic's retention; None means no limit."""
         whole("retention_bytes", retention_bytes, 0, optional=True)
         with self.locked() as now:
             topic = self.table.topic(name, now)
@@ -212,8 +213,8 @@ class MemoryEngine:
             topic.retain(now // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset, in one partition or in all; return how many were
-        deleted.
+        """Delete the records below an offset in one partition or in all of them; return their
+        number.
         """
         with self.locked() as now:
             logs = (
@@ -238,10 +239,10 @@ class MemoryEngine:
     ) -> list[Metadata]:
         """Append messages and return their positions in request order.
 
-        All messages are checked before any is appended. ``by_client`` distinguishes the
-        application's records from those of the test, which do not count against the plan's limits.
-        Raises ``BrokerError`` for unknown topics and partitions, messages that are too large,
-        negative timestamps, and a plan that is used up.
+        All messages are checked before any is appended. ``by_client`` is False for messages of the
+        test, which do not count towards the plan's limits. Raises ``BrokerError`` for unknown
+        topics and partitions, messages that are too large, negative timestamps, and a plan that is
+        used up.
         """
         with self.locked() as now_us:
             error: errors.BrokerError | None = None
@@ -261,11 +262,10 @@ class MemoryEngine:
     def _append(
         self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
     ) -> tuple[list[Metadata], errors.BrokerError | None]:
-        """Append messages. Return their positions and, if not all were appended, the error of the
-        first that was not.
+        """Append messages; return their positions, and the first error if not all were appended.
 
-        Raises that error if nothing has been appended. With the setting ``"in order"``, a client's
-        batch can be appended in part; the test's batches are appended completely or not at all.
+        Raises the error if no message was appended. With the ``"in order"`` setting, a part of a
+        client's batch can be appended. Batches of the test are appended completely or not at all.
         """
         whole_batch = not by_client or self.settings.batches == "atomic"
         places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
@@ -288,8 +288,9 @@ class MemoryEngine:
         return sum(log.size for topic in self._topics.values() for log in topic.logs)
 
     def fail_batches(self, keep: int, times: int) -> None:
-        """Make the next ``times`` client batches of more than ``keep`` messages fail after ``keep``
-        messages.
+        """Make the next ``times`` client batches of more than ``keep`` messages fail.
+
+        The first ``keep`` messages of each such batch are appended.
         """
         with self.locked():
             self._partial += [keep] * times
@@ -297,11 +298,11 @@ class MemoryEngine:
     # -- reading without a group -----------------------------------------------------------------
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read records from each position on, at most 1 MiB per position; wait until there is at
-        least one.
+        """Read the records that start at each position; wait until there is at least one.
 
-        Returns ``[]`` at the timeout. Raises ``BrokerError`` for unknown topics and partitions, for
-        offsets outside the log, and if one partition is given with two offsets.
+        Returns at most ``max_partition_bytes`` per position, and ``[]`` at the timeout. Raises
+        ``BrokerError`` for unknown topics and partitions, for offsets outside the log, and if one
+        partition is given with two offsets.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         wanted = distinct_positions(positions)
@@ -348,8 +349,9 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return offsets in request order: the first one at or after a time in ms, or the start or
-        end of the log.
+        """Return the first offset at or after a time in ms, or the start or end of the log.
+
+        The result has one offset for each partition, in request order.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = []
@@ -370,7 +372,7 @@ class MemoryEngine:
         return found
 
     def topics(self) -> dict[str, int]:
-        """Return the numbers of partitions by topic name."""
+        """Return partition counts by topic name."""
         with self.locked():
             return {name: len(topic.logs) for name, topic in self._topics.items()}
 
@@ -384,11 +386,12 @@ class MemoryEngine:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """Return the next records for an instance, which the first call creates with the
-        configuration in ``headers``.
+        """Return the next records for an instance. The first call creates it, configured by
+        ``headers``.
 
-        Waits for the first record. Returns ``[]`` at the timeout, or earlier after a rebalance, a
-        deletion or when the server closes. Two calls on the same instance take turns.
+        Waits for the first record. Returns ``[]`` at the timeout, and earlier if the group
+        rebalances, the instance is deleted, or the server closes. Concurrent calls for the same
+        instance take turns.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         coordinator = self.groups
@@ -429,7 +432,7 @@ class MemoryEngine:
         return self.delivery.take(group, member, now)
 
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given offsets or, if none are given, those of the records last delivered to
+        """Commit the given offsets or, if there are none, those of the records last delivered to
         the instance.
         """
         wanted = distinct_positions(offsets)
@@ -442,7 +445,7 @@ class MemoryEngine:
             self.groups.delete(group, instance, now)
 
     def consumers(self) -> list[GroupAssignments]:
-        """Return the groups with known instances, by name."""
+        """Return the groups that have live instances, sorted by name."""
         with self.locked():
             return self.groups.assignments()
 
@@ -453,7 +456,7 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return the group's committed offsets in request order; the instance need not exist."""
+        """Return a group's committed offsets in request order. The instance need not exist."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         with self.locked() as now:
             return self.commits.committed(group, partitions, now)
@@ -461,8 +464,9 @@ class MemoryEngine:
     # -- what a tester makes happen --------------------------------------------------------------
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        """Set a group's committed offset, whichever instance owns the partition; create the group
-        if necessary.
+        """Set a group's committed offset, even if an instance owns the partition.
+
+        Creates the group if necessary.
         """
         with self.locked() as now:
             self.table.partition(offset.topic, offset.partition, now)
@@ -471,8 +475,8 @@ class MemoryEngine:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Make an instance join a group without a client's request; like any other, it is closed
-        when idle.
+        """Add an instance to a group without a client's request. It is closed when idle, like any
+        other.
         """
         with self.locked() as now:
             headers = {"auto-offset-reset": auto_offset_reset}
@@ -481,7 +485,7 @@ class MemoryEngine:
             self.groups.finish(at, member, None, now)
 
     def crash(self, group: str, instance: str) -> None:
-        """Make an instance disappear without committing or leaving its group."""
+        """Simulate the crash of an instance, which neither commits nor leaves its group."""
         with self.locked() as now:
             self.groups.crash(group, instance, now)
 
@@ -491,14 +495,14 @@ class MemoryEngine:
             self.groups.expire(group, instance, now)
 
     def rebalance(self, group: str) -> None:
-        """Make a group assign its partitions again; raise ``ContractError`` for an unknown group."""
+        """Make a group rebalance; raise ``ContractError`` for an unknown group."""
         with self.locked() as now:
             self.groups.rebalance(self._known_group(group), "the test asked for it", now)
 
     def redeliver(
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
-        """Deliver a group's last records again; return them by partition.
+        """Deliver a group's last records again, and return them by partition.
 
         Raises ``ContractError`` for an unknown group.
         """
@@ -529,9 +533,7 @@ class MemoryEngine:
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
-        """Within the ``with`` block, mix the records of different partitions in seeded random
-        order.
-        """
+        """Mix the records of different partitions in seeded random order during a ``with`` block."""
         delivery = self.delivery
         before, delivery.random_interleave = delivery.random_interleave, True
         try:
@@ -547,9 +549,7 @@ class MemoryEngine:
             return topic_view(self.table.topic(name, now))
 
     def group_view(self, name: str) -> GroupView:
-        """Return the current state of a group; the state of a group that does not exist is
-        ``Dead``.
-        """
+        """Return the current state of a group, which is ``Dead`` if the group does not exist."""
         with self.locked():
             return group_view(name, self.table.groups.get(name), self.table.topics)
 
@@ -559,9 +559,7 @@ class MemoryEngine:
             return sorted(self.table.groups)
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        """Return two lists of a topic's records: those that clients produced and those that the
-        test produced.
-        """
+        """Return a topic's records in two lists: those produced by clients and those of the test."""
         with self.locked() as now:
             logs = self.table.topic(topic, now).logs
             return (
@@ -570,8 +568,9 @@ class MemoryEngine:
             )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` whenever a topic changes, until it returns a result. Return None after that
-        many wall-clock seconds.
+        """Call ``look`` whenever a topic changes, and return its first result that is not None.
+
+        Returns None after ``seconds`` of wall-clock time.
         """
         signal = self._clock.signal()
         watched: list[PartitionLog] = []
@@ -581,8 +580,8 @@ class MemoryEngine:
             while True:
                 version = signal.version
                 with self.locked() as now:
-                    # Watch the logs anew each time: there may be new partitions, and a restore
-                    # replaces all logs.
+                    # Watch the logs again after each change, because partitions may have been
+                    # added, and a restore replaces all logs.
                     watched = list(self.table.topic(topic, now).logs)
                     for log in watched:
                         log.watchers.add(signal)
@@ -601,7 +600,7 @@ class MemoryEngine:
 
     @property
     def waiting(self) -> list[Signal]:
-        """Return the signals of the waiting calls; calls on one instance share a signal."""
+        """The signals of the waiting calls. Concurrent calls for one instance share a signal."""
         return self._waiting
 
     def _wait(self, signal: Signal, poll: Callable[[], T | None], timeout_ms: int) -> T | None:
@@ -611,7 +610,8 @@ class MemoryEngine:
         try:
             while not self._closed:
                 # Also wake up for timers: with a running clock, there may be no other thread to
-                # fire a timer that changes a group while this call waits.
+                # Wake up when the next timer is due, too. With a running clock, there may be no
+                # other thread that fires a timer which changes a group.
                 until = self._next_change(deadline)
 
                 def look(until: int = until) -> T | None:
@@ -635,13 +635,13 @@ class MemoryEngine:
         return deadline if due is None else min(due, deadline)
 
     def interrupt(self) -> None:
-        """Make every waiting call return now, with an empty result."""
+        """Make every waiting call return an empty result immediately."""
         with self.locked():
             self._epoch += 1
             self.table.woken.update(self._waiting)
 
     def close(self) -> None:
-        """Make every waiting call return, now and in future."""
+        """Make current and future waiting calls return immediately."""
         self._closed = True
         self.interrupt()
 
@@ -657,8 +657,8 @@ class MemoryEngine:
             )
 
     def restore(self, snapshot: BrokerSnapshot) -> None:
-        """Restore a copy. Waiting calls return an empty result, and timers continue with their
-        remaining time.
+        """Restore a copy. Waiting calls return an empty result, and timers keep their remaining
+        time.
 
         Raises ``ContractError`` for a copy of a real cluster's data.
         """
@@ -678,14 +678,14 @@ class MemoryEngine:
     # -- locking ---------------------------------------------------------------------------------
 
     def tell_to(self, tell: Tell) -> None:
-        """Set the function that is called with the events of groups."""
+        """Set the callback for events of groups."""
         self._guard.tell = tell
 
     def locked(self) -> Guard:
         """Return the engine's lock for a ``with`` block, which yields the current time in
         microseconds.
 
-        Events are reported and waiting calls woken after the lock is released.
+        Events are reported and waiting calls are woken after the lock is released.
         """
         return self._guard
 
@@ -698,8 +698,9 @@ class MemoryEngine:
 
 
 def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
-    """Return the positions without duplicates; raise ``BrokerError`` if a partition has two
-    offsets.
+    """Return the positions without duplicates.
+
+    Raises ``BrokerError`` if a partition has two different offsets.
     """
     found: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:

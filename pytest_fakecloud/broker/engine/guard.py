@@ -1,4 +1,4 @@
-"""The engine's lock. After it is released, events are reported and waiting calls are woken."""
+"""The engine's lock, which reports events and wakes waiting calls after its release."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from .groups.members import Happening
 from .groups.table import GroupTable
 
 Tell = Callable[..., object]
-"""Called for each event of a group with its kind, a readable description, the time in microseconds,
-and details.
+"""Callback for events of consumer groups.
+
+Its arguments are the kind of the event, a readable description, the time in microseconds, and
+details.
 """
 
 
 class Guard:
-    """The engine's lock. It is a class because a generator-based context manager would slow down
-    every call.
+    """A lock that reports events and wakes waiting calls after its release.
+
+    Entering it returns the current time in microseconds. It is a class, because a context manager
+    written as a generator would slow down every call.
     """
 
     __slots__ = ("_clock", "_lock", "_table", "tell")

@@ -1,9 +1,8 @@
-"""The log: one partition's records as columns, and the topic that contains the partitions.
+"""Storage of topics and their partitions. A partition stores its records as columns.
 
-Records are stored as columns instead of objects, so that a million records use little memory,
-appending a thousand messages extends only a few lists, and a consume request takes only a few
-slices. Offsets are not stored: records are never removed from the middle, so the offset of the
-first column entry determines all others.
+Columns use less memory than one object for each record. Appending a thousand messages extends only
+a few lists, and a consume request takes only a few slices. Offsets are not stored: records are
+never removed from the middle, so the offset of the first entry determines all others.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from ...core.timers import Signal
 from ..model import Header, Record
 from .partitioning import partition_for_key
 
-# Trimmed entries stay at the front of the columns until there are enough of them to make moving the
-# rest worthwhile.
+# Number of deleted entries at the front of the columns from which on the columns are compacted.
+# Compacting moves all entries after them, so it should happen rarely.
 _WORTH_COMPACTING = 1024
 
 
@@ -55,11 +54,9 @@ class PartitionLog:
         self._before_bytes = 0
         self._timestamps = array("q")
         self._peaks = array("q")
-        """For each record, the largest timestamp up to and including it. Unlike the timestamps,
-        these are sorted.
-        """
+        """The largest timestamp up to each record. Unlike the timestamps, these values are sorted."""
         self._ends = array("q")
-        """For each record, the total bytes of all records up to and including it."""
+        """The total size in bytes of the records up to and including each record."""
         self._keys: list[str | None] = []
         self._values: list[str] = []
         self._headers: list[tuple[Header, ...]] = []
@@ -115,13 +112,13 @@ class PartitionLog:
         return first
 
     def trim(self, before: int) -> int:
-        """Delete the records below an offset; return how many were deleted."""
+        """Delete the records below an offset and return their number."""
         gone = min(before, self.end) - self.start
         if gone <= 0:
             return 0
         self._head += gone
-        # The peaks after the cut may come from deleted records. Recompute them up to the first one
-        # that is still correct; all later ones are correct, too.
+        # The remaining maxima may come from deleted records. Recompute them until one is already
+        # correct, because all later ones are then correct, too.
         peaks, peak = self._peaks, None
         for index in range(self._head, len(peaks)):
             timestamp = self._timestamps[index]
@@ -134,14 +131,20 @@ class PartitionLog:
         return gone
 
     def expire(self, cutoff_ms: int) -> int:
-        """Delete the oldest records up to the first one that is not older than the cutoff."""
+        """Delete the oldest records up to the first one that is not older than the cutoff.
+
+        Returns the number of deleted records.
+        """
         head = self._head
         if head == len(self._values) or self._peaks[head] >= cutoff_ms:
             return 0
         return self.trim(self._base + bisect_left(self._peaks, cutoff_ms, head))
 
     def shrink(self, max_bytes: int) -> int:
-        """Delete the oldest records until the rest fits, but always keep the newest record."""
+        """Delete the oldest records until the rest fits, but always keep the newest record.
+
+        Returns the number of deleted records.
+        """
         count = len(self._values)
         if count - self._head <= 1 or self.size <= max_bytes:
             return 0
@@ -192,15 +195,15 @@ class PartitionLog:
         return [r for r, origin in zip(records, origins, strict=True) if bool(origin) == by_client]
 
     def offset_at(self, timestamp_ms: int) -> int | None:
-        """Return the first offset, in log order, whose timestamp is at or after a time, or None if
-        there is none.
+        """Return the offset of the first record at or after a time, or None if there is no such
+        record.
         """
         index = bisect_left(self._peaks, timestamp_ms, self._head)
         return None if index == len(self._peaks) else self._base + index
 
     def _records(self, low: int, high: int) -> list[Record]:
-        # `tuple.__new__` avoids the keyword handling of `Record(...)`, which costs more than
-        # everything else here.
+        # `Record._make` avoids the keyword handling of `Record(...)`, which would take most of the
+        # time here.
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),
@@ -219,7 +222,7 @@ class PartitionLog:
     # -- copies ----------------------------------------------------------------------------------
 
     def copy(self) -> PartitionLog:
-        """Return an independent copy without watchers; columns are copied, strings shared."""
+        """Return an independent copy without watchers. Columns are copied, strings are shared."""
         copy = PartitionLog(self.topic, self.partition)
         for name in self.__slots__:
             if name != "watchers":
@@ -229,7 +232,7 @@ class PartitionLog:
 
 
 class Topic:
-    """A named set of partitions and its limits. Sizes are in bytes, retention in milliseconds."""
+    """A topic with its partitions and its limits. Sizes are in bytes, retention in milliseconds."""
 
     __slots__ = (
         "logs",
@@ -256,14 +259,16 @@ class Topic:
         self.retention_bytes = retention_bytes
         self.max_message_bytes = max_message_bytes
         self.turn = 0
-        """Number of batches without keys so far."""
+        """Number of requests with messages without a key so far; determines the partition of the
+        next ones.
+        """
 
     def partition_for(self, key: str) -> int:
         """Return the partition of a key, by Kafka's Java hash of its UTF-8 bytes."""
         return partition_for_key(key.encode(), len(self.logs))
 
     def retain(self, now_ms: int) -> None:
-        """Delete the records that are older or larger in total than the retention settings allow."""
+        """Delete the records that exceed the topic's retention in age or size."""
         if self.retention_ms is not None:
             for log in self.logs:
                 log.expire(now_ms - self.retention_ms)
@@ -272,7 +277,6 @@ class Topic:
                 log.shrink(self.retention_bytes)
 
     def copy(self) -> Topic:
-        """Return an independent copy without watchers."""
         copy = Topic(self.name, 0, max_message_bytes=self.max_message_bytes)
         copy.retention_ms = self.retention_ms
         copy.retention_bytes = self.retention_bytes

@@ -1,4 +1,4 @@
-"""Checks a request's messages and determines their positions, before any message is appended."""
+"""Checks messages and determines their positions before any of them is appended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
 Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
-"""Columns of the records for one partition: timestamps, keys, values, headers and sizes."""
+"""The records to append to one partition: timestamps, keys, values, headers and sizes."""
 
 
 class Placement:
-    """Chooses the partition, offset and timestamp of each message, and checks the message."""
+    """Checks each message of a request, and chooses its partition, offset and timestamp."""
 
     def __init__(
         self, topics: Mapping[str, Topic], settings: BrokerConfig, stream: RandomStream
@@ -27,10 +27,11 @@ class Placement:
     def plan(
         self, messages: Sequence[ProducerRecord], now_ms: int, *, whole: bool
     ) -> tuple[list[Metadata], dict[PartitionLog, Columns], errors.BrokerError | None]:
-        """Return the messages' positions, the columns to append, and the error of the first invalid
-        message.
+        """Return the messages' positions, the records to append, and the first message's error, if
+        any.
 
-        With ``whole``, a single invalid message rejects the whole request.
+        Stops at the first invalid message. ``whole`` is whether such a message rejects the whole
+        request.
         """
         topics = self._topics
         empty_is_absent = self._settings.empty_key == "absent"
@@ -44,7 +45,8 @@ class Placement:
             if topic is None:
                 problem = errors.missing_topic(name, sorted(topics))
                 break
-            # Fast path: an ASCII string, by far the most common, has as many bytes as characters.
+            # Fast path: ASCII strings are by far the most common, and have as many bytes as
+            # characters.
             if value.isascii():
                 size = len(value)
             else:
@@ -70,7 +72,7 @@ class Placement:
             elif key is not None:
                 partition = topic.partition_for(key)
             else:
-                # All messages without a key in a request go to the same partition, as with Kafka's
+                # All messages of a request without a key go to the same partition, as with Kafka's
                 # sticky partitioner.
                 partition = keyless.get(name, -1)
                 if partition < 0:

@@ -1,4 +1,4 @@
-"""Limits of a plan: messages per second and per day, and stored bytes."""
+"""The limits of a plan on messages per second, messages per day and stored bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY_US = 86_400 * _SECOND_US
 class BrokerQuota:
     """Counts produced messages per second and per UTC day of the fake clock.
 
-    The service does not document when its periods start; whole seconds and UTC days are decided
+    The vendor does not document when these periods start. Whole seconds and UTC days are decided
     here.
     """
 
@@ -31,11 +31,10 @@ class BrokerQuota:
         self._counts: dict[str, tuple[int, int]] = {}
 
     def take(self, messages: int, size: int, stored: Callable[[], int], now_us: int) -> None:
-        """Count messages before they are appended; raise ``BrokerError`` (429) if the plan is used
-        up.
+        """Count messages that are about to be appended.
 
-        ``size`` is the messages' bytes, ``stored`` returns the bytes stored so far. If it raises,
-        nothing is counted.
+        ``size`` is the total size of the messages in bytes, and ``stored`` returns the bytes stored
+        so far. If the plan is used up, raises ``BrokerError`` (429) and counts nothing.
         """
         counts = {}
         for span, limit, name in self._windows:
@@ -55,5 +54,4 @@ class BrokerQuota:
         self._counts.update(counts)
 
     def reset(self) -> None:
-        """Reset all counts."""
         self._counts.clear()

@@ -1,4 +1,4 @@
-"""Views of topics and groups for tests: plain values that describe a point in time."""
+"""Builds the views of topics and groups that tests inspect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topic_view(topic: Topic) -> TopicView:
 
 
 def group_view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
-    """Return the current state of a group; a group that does not exist is ``Dead`` and empty."""
+    """Return the current state of a group, which is ``Dead`` if the group does not exist."""
     if group is None:
         return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
     members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))

@@ -1,1 +1,1 @@
-"""The engine that runs the broker's operations on a real Kafka cluster (extra ``kafka``)."""
+"""The broker engine that runs its operations on a real Kafka cluster (extra ``kafka``)."""

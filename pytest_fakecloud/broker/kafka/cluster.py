@@ -1,4 +1,4 @@
-"""The cluster behind a Kafka engine: its address, its topics, and admin operations."""
+"""Admin operations on a real Kafka cluster, and the syntax of its address."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..errors import STATUSES, BrokerError
 _api: Any = _admin
 
 REQUEST_TIMEOUT = 5.0
-"""Time limit of an admin request in seconds, unless the address sets another one."""
+"""Default time limit of an admin request, in seconds."""
 _MORE = 1.0
-"""Additional seconds to wait, because librdkafka itself reports a timeout."""
+"""Seconds to wait beyond the time limit of a request, so that librdkafka can report the timeout."""
 _CONFLICTS = {
     KafkaError.ILLEGAL_GENERATION: "rebalance_in_progress",
     KafkaError.REBALANCE_IN_PROGRESS: "rebalance_in_progress",
@@ -48,16 +48,14 @@ _REFUSALS = {
 
 
 class Unavailable(BrokerError):
-    """The real cluster does not respond. Requests return 503 in the service's envelope until it
-    does.
-    """
+    """Raised when the real cluster does not respond. The REST API then returns 503."""
 
     def __init__(self, reason: object) -> None:
         super().__init__("not_enough_replicas", f"The cluster is not available: {reason}")
 
 
 def translated(error: Any) -> BrokerError:
-    """Return the client error that corresponds to an error of librdkafka."""
+    """Convert an error of librdkafka to the error that clients receive."""
     if isinstance(error, KafkaException):
         error = error.args[0]
     if not isinstance(error, KafkaError):
@@ -69,15 +67,15 @@ def translated(error: Any) -> BrokerError:
 
 
 def real_only(what: str) -> ContractError:
-    """Return the error for an operation that a real cluster does not support."""
+    """Return the error for an operation that is not possible with a real cluster."""
     return ContractError(
         f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
     )
 
 
 def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
-    """Return an ``error_cb`` that calls ``tell`` when a client has lost its connection to every
-    broker.
+    """Return an ``error_cb`` that calls ``tell`` when a client has lost its connections to all
+    brokers.
     """
 
     def note(error: Any) -> None:
@@ -88,8 +86,9 @@ def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
 
 
 def silent() -> logging.Logger:
-    """Return a logger that discards librdkafka's messages, which would write every lost connection
-    to stderr.
+    """Return a logger that discards librdkafka's messages.
+
+    Otherwise librdkafka would report every lost connection on stderr.
     """
     logger = logging.getLogger("pytest_fakecloud.kafka")
     if not logger.handlers:
@@ -101,10 +100,11 @@ def silent() -> logging.Logger:
 class Address:
     """A parsed address: ``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``.
 
-    Settings are librdkafka's and apply to every client, except three of our own: ``prefix`` (of
-    topics and groups, for sharing them with other processes on purpose), ``static`` (whether
-    instances are static members, default true) and ``request.timeout`` (seconds until a cluster
-    counts as unavailable, default 5). Raises ``ContractError`` for an invalid address.
+    The settings are librdkafka's and apply to every client, except three settings of this package:
+    ``prefix`` is a prefix of topics and groups, for sharing them with other processes on purpose.
+    ``static`` is whether instances are static members (true by default). ``request.timeout`` is the
+    time in seconds until a cluster counts as unavailable (5 by default). Raises ``ContractError``
+    for an invalid address.
     """
 
     def __init__(self, url: str) -> None:
@@ -124,7 +124,7 @@ class Address:
         base: dict[str, Any] = {
             "bootstrap.servers": hosts,
             "log_level": 0,
-            # Reconnect quickly: by default, librdkafka may notice only after ten seconds that a
+            # Reconnect quickly. By default, librdkafka can take ten seconds to notice that a
             # cluster is back, and it delays the first connection to a known broker by a tenth of a
             # second.
             "reconnect.backoff.ms": 10,
@@ -141,7 +141,7 @@ class Address:
         self._settings = settings
 
     def settings(self, what: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings for a client; those in the address take precedence."""
+        """Return the settings for a client. Settings in the address override those in ``what``."""
         return {**self._base, **what, **self._settings, "logger": silent()}
 
 
@@ -165,7 +165,10 @@ def _flag(name: str, text: str) -> bool:
 
 
 class Cluster:
-    """Operations on a cluster with our timeouts and errors. All names are those on the cluster."""
+    """Admin operations on a cluster. Names of topics and groups are those on the cluster.
+
+    Operations raise ``BrokerError``, and ``Unavailable`` if the cluster does not respond in time.
+    """
 
     def __init__(self, address: Address) -> None:
         self._timeout = address.timeout
@@ -179,9 +182,9 @@ class Cluster:
             ) from None
 
     def topics(self) -> dict[str, int]:
-        """Return the partition counts by topic name, without the cluster's internal topics.
+        """Return partition counts by topic name, without the cluster's internal topics.
 
-        Requests all topics, because requesting one by name might create it.
+        All topics are requested, because requesting a topic by name might create it.
         """
         found = self._asked(lambda: self._admin.list_topics(timeout=self._timeout))
         return {
@@ -196,8 +199,8 @@ class Cluster:
         ended.set_result(None)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        # The library's call cannot be interrupted, so it runs in a thread that nothing waits for at
-        # exit.
+        # The library's call cannot be interrupted. It runs in a daemon thread, which does not delay
+        # the exit of the process.
         answer: Future[Any] = Future()
 
         def run() -> None:
@@ -219,7 +222,7 @@ class Cluster:
             raise translated(error) from None
 
     def answers(self, seconds: float) -> bool:
-        """Return whether the cluster responds within a number of seconds."""
+        """Return whether the cluster responds within the given number of seconds."""
         try:
             self._admin.list_topics(timeout=min(seconds, self._timeout))
         except KafkaException:
@@ -227,8 +230,10 @@ class Cluster:
         return True
 
     def offsets(self, wanted: Mapping[tuple[str, int], str | int]) -> dict[tuple[str, int], int]:
-        """Return offsets of partitions: the ``"earliest"``, the ``"latest"``, or the first at a
-        time in ms (-1 if there is none).
+        """Return an offset for each partition, whose value in ``wanted`` selects it.
+
+        The value is ``"earliest"``, ``"latest"``, or a time in ms. A time selects the first offset
+        at or after it, or -1 if there is none.
         """
         if not wanted:
             return {}
@@ -245,7 +250,7 @@ class Cluster:
     def group_offsets(
         self, group: str, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
-        """Return the offsets that a group has committed in the partitions."""
+        """Return the offsets that a group has committed in the given partitions."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
         asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
         found = self._result(next(iter(asked.values())))
@@ -256,8 +261,9 @@ class Cluster:
         }
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit for a group without being a member; the cluster rejects this while the group has
-        members.
+        """Commit for a group without being a member.
+
+        The cluster rejects this while the group has members.
         """
         places = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         asked = self._admin.alter_consumer_group_offsets(
@@ -268,20 +274,17 @@ class Cluster:
                 raise translated(place.error)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a topic, and wait until every broker knows it."""
         topic = _api.NewTopic(name, num_partitions=partitions, config=dict(config))
         asked = self._admin.create_topics([topic], request_timeout=self._timeout)
         self._result(asked[name])
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Increase the partition count of a topic to ``total``."""
         asked = self._admin.create_partitions(
             [_api.NewPartitions(name, total)], request_timeout=self._timeout
         )
         self._result(asked[name])
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
-        """Delete the records below the given offset of each partition."""
         asked = self._admin.delete_records(
             [TopicPartition(*tp, offset) for tp, offset in before.items()],
             request_timeout=self._timeout,
@@ -290,7 +293,7 @@ class Cluster:
             self._result(future)
 
     def delete(self, topics: list[str], groups: list[str]) -> None:
-        """Delete topics and groups; those that do not exist are ignored."""
+        """Delete topics and groups, ignoring those that do not exist."""
         asked: list[Future[Any]] = []
         if topics:
             asked += self._admin.delete_topics(topics, request_timeout=self._timeout).values()

@@ -1,8 +1,8 @@
-"""The broker's operations on a real Kafka cluster.
+"""The broker engine on a real Kafka cluster.
 
-It has the same REST API as the in-memory engine: the fake provides routes, credentials, faults,
-journal and error messages; the cluster provides logs, groups and time. ``topics`` manages topics,
-``producing`` writes, ``fetching`` and ``groups`` read.
+The REST API, credentials, faults, journal and error messages are the same as with the engine in
+memory. The cluster provides logs, groups and time. ``topics`` manages topics, ``producing`` writes
+records, ``fetching`` and ``groups`` read them.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from .producing import KafkaProducing
 from .topics import KafkaTopics
 
 _GOODBYE = 0.7
-"""Seconds to wait for a response of the cluster when a fake closes."""
+"""Maximum seconds to wait for a response of the cluster when the fake is closed."""
 _LEFT = 0.3
-"""Seconds to wait for instances to end when the cluster is unavailable."""
+"""Maximum seconds to wait for instances to end if the cluster does not respond."""
 _STEP = 0.05
 """Seconds between two polls of a waiting call."""
 
@@ -59,7 +59,7 @@ T = TypeVar("T")
 def _public(
     method: Callable[Concatenate[KafkaEngine, P], R],
 ) -> Callable[Concatenate[KafkaEngine, P], R]:
-    """Decorate a method so that its errors contain the fake's names instead of the cluster's."""
+    """Decorate a method so that its errors contain the names of the fake, without the prefix."""
 
     @functools.wraps(method)
     def operation(self: KafkaEngine, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,8 +75,9 @@ def _public(
 
 
 class KafkaCopy:
-    """Topics, records and committed offsets of a fake at a point in time; ``topics`` is None if
-    they were not copied.
+    """Topics, records and committed offsets of a fake at a point in time.
+
+    ``topics`` is None if nothing was copied.
     """
 
     def __init__(
@@ -91,12 +92,13 @@ class KafkaCopy:
 
 
 class KafkaEngine:
-    """A broker whose logs and groups are on a real cluster.
+    """A broker whose logs and groups are on a real cluster. It is thread-safe.
 
     ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``). With
-    ``isolation="prefix"``, the fake adds a prefix of its own to topics and groups; ``"none"`` gives
-    access to everything. Thread-safe. Raises ``ContractError`` for an invalid address, a cluster
-    that does not respond, settings of the in-memory engine, and a clock that is not the wall clock.
+    ``isolation="prefix"``, the fake adds its own prefix to the names of topics and groups.
+    ``"none"`` gives access to all of the cluster's topics and groups. Raises ``ContractError`` for
+    an invalid address, a cluster that does not respond, settings of the engine in memory, and a
+    clock that is not the wall clock.
     """
 
     def __init__(
@@ -142,11 +144,11 @@ class KafkaEngine:
 
     @property
     def prefix(self) -> str:
-        """The prefix that the fake's topics and groups have on the cluster."""
+        """The prefix of the fake's topics and groups on the cluster."""
         return self._topics.prefix
 
     def shown(self, text: str) -> str:
-        """Return a message of the cluster with the prefix removed from names."""
+        """Remove the prefix from all names in a message of the cluster."""
         return self._topics.public(text)
 
     @_public
@@ -155,9 +157,7 @@ class KafkaEngine:
         return self._topics.counts()
 
     def create_topic(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
-        """Create a topic; raise ``ContractError`` for an invalid or existing name and for invalid
-        numbers.
-        """
+        """Create a topic; raise ``ContractError`` for invalid arguments and for an existing topic."""
         self._topics.create(name, partitions, **options)
 
     def delete_topic(self, name: str) -> None:
@@ -169,23 +169,25 @@ class KafkaEngine:
         return self._topics.add_partitions(name, count)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset, in one partition or in all; return how many were
-        deleted.
+        """Delete the records below an offset in one partition or in all of them; return their
+        number.
         """
         return self._topics.delete_records(name, partition, before)
 
     def set_retention(
         self, name: str, *, retention_ms: object, retention_bytes: object
     ) -> NoReturn:
-        """Raise ``ContractError``: on a real cluster, retention is set when the topic is created."""
+        """Raise ``ContractError``, because a real cluster's topics keep the retention they were
+        created with.
+        """
         raise real_only("set_retention() of a topic that exists")
 
     @_public
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create missing topics and append the test's messages.
+        """Create missing topics and append messages of the test.
 
-        After an error, new topics are deleted again. Records that the cluster has already stored in
-        existing topics stay, because a cluster cannot remove single records.
+        After an error, new topics are deleted again. Records already stored in existing topics
+        remain, because a cluster cannot remove single records.
         """
         known = self.topics()
         made: list[str] = []
@@ -208,16 +210,14 @@ class KafkaEngine:
     ) -> list[Metadata]:
         """Append messages and return their positions in request order.
 
-        All messages are checked before any is sent. Raises ``BrokerError`` like the in-memory
-        engine, and 503 if the cluster does not confirm all of them.
+        All messages are checked before any is sent. Raises ``BrokerError`` like the engine in
+        memory, and with status 503 if the cluster does not confirm all of them.
         """
         return self._producing.produce(messages, by_client=by_client)
 
     @_public
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        """Return two lists of a topic's records: those that others produced and those that the test
-        produced.
-        """
+        """Return a topic's records in two lists: those produced by others and those of the test."""
         own: list[Record] = []
         others: list[Record] = []
         for record in self._fetching.records(topic):
@@ -226,15 +226,18 @@ class KafkaEngine:
         return others, own
 
     def fail_batches(self, keep: int, times: int) -> NoReturn:
-        """Raise ``ContractError``: not supported by a real cluster."""
+        """Raise ``ContractError``, because a real cluster cannot store a part of a batch on
+        purpose.
+        """
         raise real_only("partial_produce()")
 
     # -- reading without a group -----------------------------------------------------------------
 
     @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read records from each position on, at most 1 MiB per position; wait until there is at
-        least one.
+        """Read the records that start at each position; wait until there is at least one.
+
+        Returns at most ``max_partition_bytes`` per position.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.fetch(distinct_positions(positions), timeout_ms)
@@ -246,8 +249,9 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return offsets in request order: the first one at or after a time in ms, or the start or
-        end of the log.
+        """Return the first offset at or after a time in ms, or the start or end of the log.
+
+        The result has one offset for each partition, in request order.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.offsets(at, partitions)
@@ -265,7 +269,10 @@ class KafkaEngine:
         )
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
-        """Call ``look`` every 50 ms until it returns a result. Return None after that many seconds."""
+        """Call ``look`` every 50 ms, and return its first result that is not None.
+
+        Returns None after ``seconds``.
+        """
         until = monotonic() + seconds
         pause = threading.Event()
         while True:
@@ -285,8 +292,8 @@ class KafkaEngine:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        """Return the next records for an instance, which the first call creates with the
-        configuration in ``headers``.
+        """Return the next records for an instance. The first call creates it, configured by
+        ``headers``.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = self._groups.consume(group, instance, topics, timeout_ms, headers)
@@ -294,14 +301,14 @@ class KafkaEngine:
 
     @_public
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given offsets or, if none are given, those of the records last delivered to
+        """Commit the given offsets or, if there are none, those of the records last delivered to
         the instance.
         """
         self._groups.commit(group, instance, distinct_positions(offsets))
 
     @_public
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
-        """Set a group's committed offset; the cluster rejects it while the group has members."""
+        """Set a group's committed offset. The cluster rejects this while the group has members."""
         self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
         self._groups.store(group, [offset])
 
@@ -314,7 +321,7 @@ class KafkaEngine:
         self._groups.delete(group, instance)
 
     def consumers(self) -> list[GroupAssignments]:
-        """Return the groups with known instances, by name."""
+        """Return the groups that have instances in this process, sorted by name."""
         return self._groups.consumers()
 
     @_public
@@ -325,15 +332,13 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return the group's committed offsets in request order; the instance need not exist."""
+        """Return a group's committed offsets in request order. The instance need not exist."""
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._groups.committed(group, partitions)
 
     @_public
     def group_view(self, name: str) -> GroupView:
-        """Return what this fake knows about a group: the members that are its own instances, and
-        all commits.
-        """
+        """Return a group with all its committed offsets, and with the members in this process."""
         members = self._groups.members(name)
         committed = self._groups.all_committed(name)
         lag = self._lag(members, committed)
@@ -382,7 +387,7 @@ class KafkaEngine:
         return lag
 
     def group_names(self) -> list[str]:
-        """Return the groups that this fake has used to consume or commit."""
+        """Return the names of the groups that this fake has used to consume or commit, sorted."""
         return self._groups.names()
 
     # -- what a tester makes happen --------------------------------------------------------------
@@ -390,50 +395,50 @@ class KafkaEngine:
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        """Make an instance join a group without a client's request; like any other, it is closed
-        when idle.
+        """Add an instance to a group without a client's request. It is closed when idle, like any
+        other.
         """
         self.consume(group, instance, topics, 0, {"auto-offset-reset": auto_offset_reset})
 
     def crash(self, group: str, instance: str) -> NoReturn:
-        """Raise ``ContractError``: not supported by a real cluster, because a Kafka client always
-        leaves its group.
+        """Raise ``ContractError``, because a Kafka client always leaves its group when it is
+        closed.
         """
         raise real_only("crash() of an instance")
 
     def expire(self, group: str, instance: str) -> NoReturn:
-        """Raise ``ContractError``: not supported by a real cluster, which ends sessions itself."""
+        """Raise ``ContractError``, because only the cluster itself ends sessions."""
         raise real_only("expire() of a session")
 
     def rebalance(self, group: str) -> NoReturn:
-        """Raise ``ContractError``: not supported by a real cluster; join() and leave() cause a
-        rebalance.
+        """Raise ``ContractError``, because a real cluster rebalances only after a change of
+        members.
         """
         raise real_only("rebalance() without a reason")
 
     def redeliver(self, group: str, *which: object) -> NoReturn:
-        """Raise ``ContractError``: not supported by a real cluster, where only members decide what
-        they read.
+        """Raise ``ContractError``, because members of a real group determine themselves what they
+        read.
         """
         raise real_only("redeliver()")
 
     def reorder(self) -> NoReturn:
-        """Raise ``ContractError``: not supported by a real cluster."""
+        """Raise ``ContractError``, because the fake does not control the order on a real cluster."""
         raise real_only("reorder()")
 
     # -- waiting ---------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> list[Signal]:
-        """Return the signals of the waiting calls."""
+        """The signals of the waiting calls."""
         return self._waits.waiting
 
     def tell_to(self, tell: Any) -> None:
-        """Set the function that is called with the events of groups."""
+        """Set the callback for events of groups."""
         self._groups.tell = tell
 
     def interrupt(self) -> None:
-        """Make every waiting call return now, with an empty result."""
+        """Make every waiting call return an empty result immediately."""
         self._waits.interrupt()
 
     # -- copies ----------------------------------------------------------------------------------
@@ -441,8 +446,9 @@ class KafkaEngine:
     def snapshot(self) -> KafkaCopy:
         """Return a copy of the fake's topics, records and committed offsets.
 
-        The first copy, which a fake takes as its baseline, does not contain data of others. Raises
-        ``ContractError`` for logs whose offsets could not be recreated.
+        Data that is shared with others cannot be copied: the first copy, which is the fake's
+        baseline, is then empty, and later ones raise ``ContractError``. Logs whose offsets could
+        not be recreated raise it, too.
         """
         first, self._first_copy = self._first_copy, False
         if self._topics.kept:
@@ -470,11 +476,10 @@ class KafkaEngine:
         return KafkaCopy(topics, messages, {g: self._groups.all_committed(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
-        """Restore a copy into new topics and groups, which have the same names for clients;
-        instances end.
+        """Restore a copy into new topics and groups, whose names are the same for clients.
 
-        Raises ``ContractError`` if there is nothing to restore, and for a copy of the in-memory
-        engine's data.
+        All instances end. Raises ``ContractError`` if there is nothing to restore, and for a copy
+        of the data of an engine in memory.
         """
         if not isinstance(copy, KafkaCopy):
             raise ContractError("the snapshot was taken of a broker in memory; load() its records")
@@ -488,7 +493,7 @@ class KafkaEngine:
 
     @_public
     def _put_back(self, copy: KafkaCopy, topics: Mapping[str, int]) -> None:
-        self.topics()  # Raises, before anything is changed, if the cluster is unavailable.
+        self.topics()  # Raises before anything has changed if the cluster is unavailable.
         self._groups.stop_all()(self._patience)
         self._delete_own()
         self._topics.rename()
@@ -511,7 +516,7 @@ class KafkaEngine:
             self._cluster.delete(topics, groups)
 
     def close(self) -> None:
-        """End instances and waiting calls, and delete the topics and groups that belong to the
+        """End all instances and waiting calls, and delete the topics and groups that belong to the
         fake.
         """
         if self.closed:

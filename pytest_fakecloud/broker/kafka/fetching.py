@@ -1,6 +1,4 @@
-"""Reading from a real cluster without a group: records from an offset on, offsets, and whole
-topics.
-"""
+"""Reading of records and offsets from a real cluster without a consumer group."""
 
 from __future__ import annotations
 
@@ -30,22 +28,24 @@ _STEP = 0.05
 
 
 class Waits:
-    """The waiting calls. ``waiting`` contains their signals; incrementing ``epoch`` ends them."""
+    """The waiting calls. ``waiting`` contains their signals. Incrementing ``epoch`` ends all of
+    them.
+    """
 
     def __init__(self) -> None:
         self.waiting: list[Signal] = []
         self.epoch = 0
 
     def interrupt(self) -> None:
-        """Make every waiting call return now, with an empty result."""
+        """Make every waiting call return an empty result immediately."""
         self.epoch += 1
         for signal in list(self.waiting):
             signal.notify()
 
 
 class KafkaFetching:
-    """Reads records and offsets. Uses a new client for each call, which is faster than
-    repositioning an existing one.
+    """Reads records and offsets. It creates a client for each call, because that is faster than
+    moving an existing client to other offsets.
     """
 
     def __init__(
@@ -65,8 +65,9 @@ class KafkaFetching:
         self._waits = waits
 
     def fetch(self, wanted: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Return records from distinct positions on, at most 1 MiB per position; wait until there
-        is at least one.
+        """Return the records that start at each position; wait until there is at least one.
+
+        The positions must be distinct. At most ``max_partition_bytes`` are returned per position.
         """
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
@@ -83,7 +84,9 @@ class KafkaFetching:
     def _reachable(
         self, wanted: Sequence[TopicPartitionOffset], until: float
     ) -> list[TopicPartitionOffset]:
-        """Return the positions that exist in the logs; wait for those beyond the end."""
+        """Return the positions that are inside the logs. If all are beyond the end, wait for the
+        first.
+        """
         pause, epoch = threading.Event(), self._waits.epoch
         while True:
             found = []
@@ -129,8 +132,7 @@ class KafkaFetching:
         parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
         sizes = dict.fromkeys(parts, 0)
         open_ends = set(parts)
-        # A fetch with a timeout of 0 also returns the available records, which takes one round
-        # trip.
+        # A timeout of 0 still allows one round trip, to return the records that are available.
         until = monotonic() + max(
             timeout_ms / 1000, self._address.timeout if timeout_ms == 0 else 0
         )
@@ -158,7 +160,7 @@ class KafkaFetching:
             if not open_ends:
                 if timeout_ms == 0 or any(parts.values()):
                     break
-                # No records are available yet: return as soon as the first one arrives.
+                # All records have been read: return as soon as a new one arrives.
                 open_ends = set(parts)
         return [record for part in parts.values() for record in part]
 
@@ -178,8 +180,9 @@ class KafkaFetching:
     def offsets(
         self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return offsets in request order: the first one at or after a time in ms, or the start or
-        end of the log.
+        """Return the first offset at or after a time in ms, or the start or end of the log.
+
+        The result has one offset for each partition, in request order.
         """
         for tp in partitions:
             self._topics.check_partition(*tp)

@@ -1,7 +1,6 @@
-"""Consumer groups on a real cluster: the instances that the fake manages, and the committed
-offsets.
+"""Consumer groups on a real cluster: their instances in this process, and their committed offsets.
 
-A record counts as consumed when a request takes it, not when librdkafka reads it.
+A record counts as delivered when a consume request returns it, not when librdkafka reads it.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ from .topics import KafkaTopics
 
 
 class KafkaGroups:
-    """The instances that have a client in this process, by group and name. ``tell`` is called with
-    events.
-    """
+    """The consumer instances in this process. ``tell`` is called with events of their groups."""
 
     def __init__(
         self,
@@ -111,8 +108,8 @@ class KafkaGroups:
             "group.id": self._topics.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
-            # For librdkafka, an interval of 0 means never; for the Java client, as often as
-            # possible.
+            # An interval of 0 means never in librdkafka, but as often as possible in the Java
+            # client.
             "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
@@ -174,7 +171,8 @@ class KafkaGroups:
             self._waits.waiting.remove(member.signal)
 
     def _ask_for(self, member: KafkaInstance) -> None:
-        # Clear the flag first, so that a doubt that arises during the request is not lost.
+        # Clear the flag before the request, so that a connection that is lost meanwhile sets it
+        # again.
         member.in_doubt = False
         try:
             self._topics.look(fresh=True)
@@ -198,7 +196,7 @@ class KafkaGroups:
     # -- committing ------------------------------------------------------------------------------
 
     def commit(self, group: str, instance: str, wanted: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given distinct offsets or, if none are given, those of the records last
+        """Commit the given distinct offsets or, if there are none, those of the records last
         delivered.
         """
         for topic, partition, _ in wanted:
@@ -230,7 +228,7 @@ class KafkaGroups:
         self._told(group, instance, real)
 
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit for a group without being a member."""
+        """Commit offsets for a group without being a member."""
         self._store(group, {(self._topics.real(t), p): o for t, p, o in offsets})
 
     def _store(self, group: str, real: Mapping[tuple[str, int], int]) -> None:
@@ -286,7 +284,7 @@ class KafkaGroups:
     # -- looking ---------------------------------------------------------------------------------
 
     def consumers(self) -> list[GroupAssignments]:
-        """Return the groups with known instances, by name."""
+        """Return the groups that have instances in this process, sorted by name."""
         with self._lock:
             instances = dict(self._instances)
         found: dict[str, dict[str, dict[str, list[int]]]] = {}
@@ -298,18 +296,19 @@ class KafkaGroups:
         return [GroupAssignments(group, members) for group, members in found.items()]
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
-        """Return the known instances of a group, by name."""
+        """Return the instances of a group in this process, by name."""
         with self._lock:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        """Return the groups that this fake has used to consume or commit."""
+        """Return the names of the groups that this fake has used to consume or commit, sorted."""
         with self._lock:
             return sorted(self._groups)
 
     def stop_all(self) -> Callable[[float], None]:
-        """Start ending all instances; return a function that waits for them, at most a number of
-        seconds.
+        """Start to stop all instances, and return a function that waits until they have stopped.
+
+        The function takes the maximum number of seconds to wait.
         """
         with self._lock:
             members, self._instances = list(self._instances.values()), {}
@@ -324,7 +323,7 @@ class KafkaGroups:
         return join
 
     def forget(self) -> list[str]:
-        """Forget the groups and return the names that they have on the cluster."""
+        """Forget all groups, and return the names that they have on the cluster."""
         with self._lock:
             groups, self._groups = [self._topics.real(name) for name in self._groups], set()
         return groups

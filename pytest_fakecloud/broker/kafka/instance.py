@@ -1,8 +1,8 @@
 """A consumer instance on a real cluster: a client of librdkafka and the thread that polls it.
 
-The thread polls all the time, so that the instance takes part in rebalances and keeps its position
-between two consume requests. Records that the thread reads are buffered here, and count as
-delivered when a request takes them.
+The thread polls continuously, so that the instance takes part in rebalances and keeps its position
+between consume requests. Records that it reads are buffered, and count as delivered when a consume
+request returns them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from .cluster import Unavailable, translated, when_away
 _LOOK = 0.02
 """Seconds between two polls if the last one returned no records."""
 _SOON = 0.001
-"""Seconds between two polls while a request waits for a confirmation, which a poll receives."""
+"""Seconds between two polls while a commit waits for its confirmation, which arrives in a poll."""
 _PATIENCE = 5.0
-"""Time limit, in seconds, for operations that a request runs in the thread; none of them needs the
-cluster.
-"""
+"""Time limit in seconds for operations that run in the thread. They do not wait for the cluster."""
 Told = Callable[[EventKind, str, dict[str, Any]], None]
 
 
 class KafkaInstance:
-    """An instance of a group: its topics, its assignment, its undelivered records.
+    """A consumer instance with its subscription, its partitions and its buffered records.
 
-    ``settings`` are those of the Kafka consumer, ``keep`` is the maximum number of buffered
-    records. ``tell`` is called with events, and ``unasked`` with automatic commits; ``held``
-    returns the offset that the group has committed in a partition. All names are those on the
-    cluster. ``signal`` is notified of changes.
+    ``settings`` configure the Kafka consumer. ``keep`` is the number of buffered records from which
+    on the consumer is paused. ``tell`` is called with events, ``unasked`` with automatic commits,
+    and ``gone`` when the instance has stopped by itself. ``held`` returns the offset that the group
+    has committed in a partition. Names of topics and groups are those on the cluster. ``signal`` is
+    notified of changes.
     """
 
     def __init__(
@@ -63,14 +62,14 @@ class KafkaInstance:
         self.turn = threading.Lock()
         """Held by the consume request that is in progress."""
         self.epoch = 0
-        """Incremented when buffered records are discarded, which ends waiting requests."""
+        """Incremented when buffered records are discarded, so that waiting requests end."""
         self.stopped = False
         self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
-        """``joining`` until its first assignment; ``expired`` if the group has continued without
-        it.
+        """``joining`` until the first assignment. ``expired`` after its session in the group has
+        ended.
         """
         self.in_doubt = False
-        """Whether the cluster has seemed unavailable since it last responded."""
+        """Whether the client has lost its connections since the cluster last responded."""
         self._keep = keep
         self._idle = None if idle_ms is None else idle_ms / 1000
         self._tell = tell
@@ -87,7 +86,7 @@ class KafkaInstance:
         self._tasks: deque[Callable[[], None]] = deque()
         self._woken = threading.Event()
         self._commits: deque[tuple[dict[tuple[str, int], int], Future[Any]]] = deque()
-        """The requested commits, and the calls that wait for their confirmation."""
+        """Offsets of each requested commit, and the future that receives its confirmation."""
         callbacks = {"on_commit": self._confirm, "error_cb": when_away(self._doubt)}
         self._consumer = Consumer({**settings, **callbacks})
         self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
@@ -112,11 +111,11 @@ class KafkaInstance:
         )
 
     def ask(self, what: Callable[[Any], Any]) -> Any:
-        """Call ``what(consumer)`` in the instance's thread; return what it returns, or raise what
-        it raises.
+        """Call ``what(consumer)`` in the instance's thread, and return its result or raise its
+        error.
 
-        A Kafka client belongs to one thread, so calls from other threads wait until its current
-        poll ends.
+        A Kafka client belongs to one thread, so calls from other threads wait until that thread's
+        current poll ends.
         """
         answer: Future[Any] = Future()
 
@@ -136,10 +135,10 @@ class KafkaInstance:
             raise Unavailable("the cluster does not answer") from None
 
     def commit(self, offsets: dict[tuple[str, int], int], seconds: float) -> None:
-        """Commit as the member, and wait at most ``seconds`` for the confirmation.
+        """Commit as a member of the group, and wait at most ``seconds`` for the confirmation.
 
-        Raises ``BrokerError``. The thread continues to poll: librdkafka's own synchronous commit
-        would take as long as a session timeout while the cluster is unavailable.
+        Raises ``BrokerError``. The thread continues to poll meanwhile. librdkafka's own synchronous
+        commit would take as long as a session timeout if the cluster is unavailable.
         """
         places = [Place(*tp, offset) for tp, offset in offsets.items()]
         answer: Future[Any] = Future()
@@ -160,8 +159,8 @@ class KafkaInstance:
             raise translated(problem)
 
     def _confirm(self, error: Any, places: list[Any]) -> None:
-        # Automatic commits are confirmed here, too. One with the same offsets also confirms a
-        # requested commit.
+        # This is also called for automatic commits. An automatic commit of the same offsets also
+        # confirms a requested commit.
         offsets = {(place.topic, place.partition): place.offset for place in places}
         problem = error or next((place.error for place in places if place.error), None)
         with self._lock:
@@ -174,8 +173,9 @@ class KafkaInstance:
             self._unasked(stored)
 
     def take(self, most: int, most_bytes: int) -> list[Any]:
-        """Return the next messages, which count as delivered; raise the error if a partition cannot
-        be read.
+        """Return the next messages, which then count as delivered.
+
+        Raises ``BrokerError`` if there are no messages and a partition cannot be read.
         """
         found: list[Any] = []
         with self._lock:
@@ -191,7 +191,7 @@ class KafkaInstance:
                 size = len(message)
                 have = sizes.get(tp)
                 if have is not None and have + size > most_bytes:
-                    # To keep the order, all later records of this partition have to wait, too.
+                    # To keep the order, all later records of this partition must wait, too.
                     sizes[tp] = most_bytes
                     rest.append(message)
                     continue
@@ -203,26 +203,25 @@ class KafkaInstance:
             stored = [Place(*tp, self._delivered[tp]) for tp in sizes]
         self._used = monotonic()
         if stored and self.config.auto_commit:
-            # If partitions were revoked in between, their new owner reads the records again. If it
-            # is unknown whether they were, the records are delivered here anyway, and a second time
-            # later.
+            # Ignore errors. If these offsets are not stored, for example because the partitions
+            # have just been revoked, the records are delivered a second time.
             with suppress(KafkaException, BrokerError):
                 self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
         return found
 
     def delivered(self) -> dict[tuple[str, int], int]:
-        """Return the offsets that a commit without offsets stores."""
+        """Return the offsets that a commit without explicit offsets stores."""
         with self._lock:
             return dict(self._delivered)
 
     @property
     def assigned(self) -> set[tuple[str, int]]:
-        """Return the partitions that are currently assigned."""
+        """The partitions that are currently assigned."""
         with self._lock:
             return set(self._assigned)
 
     def committed(self, offsets: dict[tuple[str, int], int]) -> None:
-        """Resume at the committed offsets in partitions that had no offset to start from."""
+        """Resume reading at committed offsets, in partitions that had no offset to start from."""
         with self._lock:
             healed = self._problems & set(offsets)
             self._problems -= healed
@@ -230,8 +229,7 @@ class KafkaInstance:
             self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
 
     def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
-        # Assign the partitions again: one without a position is not fetched, and only an assignment
-        # changes that.
+        # A partition without a position is not fetched. Only a new assignment changes that.
         places = []
         for place in consumer.position(consumer.assignment()):
             tp = (place.topic, place.partition)
@@ -240,14 +238,15 @@ class KafkaInstance:
         consumer.assign(places)
 
     def stop(self) -> None:
-        """Start leaving the group and ending the thread; waiting requests return immediately."""
+        """Start to leave the group and to end the thread. Waiting requests return immediately."""
         self.stopped = True
         self._woken.set()
         self.signal.close()
 
     def join(self, seconds: float) -> None:
-        """Wait until the instance has left and its thread has ended, at most ``seconds``, because
-        an unavailable cluster delays it.
+        """Wait until the instance has left its group and its thread has ended.
+
+        Waits at most ``seconds``, because an unavailable cluster delays this.
         """
         if self._thread.ident is None:
             self._consumer.close()

@@ -1,7 +1,7 @@
-"""Producing to a real cluster: partitions of messages, and their confirmations.
+"""Production of records on a real cluster.
 
-Partitions are chosen here, so they equal those of the in-memory engine: Java's murmur2 for keys,
-and one partition for all messages without a key in a request.
+Partitions are chosen here instead of by librdkafka, so that they equal those of the engine in
+memory: Java's murmur2 hash for keys, and one partition for all messages without a key in a request.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from .topics import KafkaTopics
 
 CREATE_TIME = 1
 _LOOK = 0.02
-"""Seconds that the thread waits for confirmations before it checks whether to end; closing may take
-as long.
-"""
+"""Seconds between the checks of the producer's thread for the end. Closing can take this long."""
 _MORE = 5.0
-"""Seconds that a request waits in addition to the message timeout, because librdkafka rounds it up."""
+"""Seconds that a request waits beyond the message timeout, because librdkafka rounds it up."""
 
 
 class KafkaProducing:
@@ -68,8 +66,8 @@ class KafkaProducing:
     ) -> list[Metadata]:
         """Append messages and return their positions in request order.
 
-        All messages are checked before any is sent. Raises ``BrokerError`` like the in-memory
-        engine, and 503 if the cluster does not confirm all of them.
+        All messages are checked before any is sent. Raises ``BrokerError`` like the engine in
+        memory, and with status 503 if the cluster does not confirm all of them.
         """
         self._look_up(messages)
         whole = not by_client or self._settings.batches == "atomic"
@@ -94,8 +92,8 @@ class KafkaProducing:
         return confirmed
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
-        # Topics that are still missing after this are rejected later, when the messages are placed
-        # in order.
+        # Topics that are still missing are rejected later, when positions are chosen in request
+        # order.
         known = self._topics.look()
         for message in messages:
             topic = known.get(message.topic)
@@ -125,11 +123,10 @@ class KafkaProducing:
             self._producer.poll(_LOOK)
 
     def interrupt(self) -> None:
-        """Fail all messages that the cluster has not confirmed yet."""
+        """Make all messages fail that the cluster has not confirmed yet."""
         self._producer.purge()
 
     def close(self) -> None:
-        """End the thread and close the client."""
         self._closed = True
         self._thread.join(1)
         self._producer.flush(0.1)
@@ -157,7 +154,6 @@ class _Batch:
         return note
 
     def failed(self, index: int, error: Any) -> None:
-        """Record the error of a message that could not be sent."""
         self.delivered(index)(error, None)
 
     def wait(self, seconds: float) -> list[Any]:

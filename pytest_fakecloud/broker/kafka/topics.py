@@ -1,9 +1,9 @@
-"""The topics of a fake on a real cluster: their names there, their partitions and log offsets.
+"""The topics of a fake on a real cluster.
 
-A topic has a *real name* on the cluster. With ``isolation="prefix"``, real names start with a
-prefix of the fake, so that any number of test suites can share a cluster. Topics are looked up
-before use, because requesting a topic by name may create it. The list of topics is considered
-current for a second.
+A *real name* is the name that a topic or group has on the cluster. With ``isolation="prefix"``,
+real names start with the fake's own prefix, so that any number of test suites can share a cluster.
+Topics are looked up in the list of all topics before use, because requesting a topic by name may
+create it. The list is considered current for a second.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _STEP = 0.05
 
 
 class KafkaTopics:
-    """The topics of a fake. All names are those that the fake's clients use, unless they are called
-    real.
+    """The topics of a fake. All names are those that its clients use, except names called real.
 
-    ``known`` contains the topics as last seen, with empty logs, which is enough to place messages.
-    ``kept`` is whether the data outlives the fake, because others share it.
+    ``known`` contains the topics as last listed by the cluster, with empty logs, which is enough to
+    choose positions for messages. ``kept`` is whether topics stay when the fake is closed, because
+    others share them.
     """
 
     def __init__(
@@ -55,25 +55,24 @@ class KafkaTopics:
 
     @property
     def prefix(self) -> str:
-        """The prefix that the fake's topics and groups have on the cluster."""
+        """The prefix of the fake's topics and groups on the cluster."""
         if self.kept or not self._generation:
             return self._mark
         return f"{self._mark}{self._generation}."
 
     def real(self, name: str) -> str:
-        """Return the real name of a topic or group."""
         return self.prefix + name
 
     def shown(self, name: str) -> str:
-        """Return the fake's name of a topic or group, given its real name."""
+        """Return the fake's name for the real name of a topic or group."""
         return name.removeprefix(self.prefix)
 
     def public(self, text: str) -> str:
-        """Return a message of the cluster with the prefix removed from names."""
+        """Remove the prefix from all names in a message of the cluster."""
         return text.replace(self.prefix, "") if self.prefix else text
 
     def rename(self) -> None:
-        """Use a new prefix, so that all topics and groups get new real names."""
+        """Use a new prefix from now on, so that all topics and groups get new real names."""
         self._generation += 1
         self._known_at = float("-inf")
 
@@ -84,7 +83,9 @@ class KafkaTopics:
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:
-        """Return the known topics, after requesting them again if they are not current."""
+        """Return the known topics. They are listed again with ``fresh`` or if the list is not
+        current.
+        """
         if fresh or monotonic() - self._known_at > _FRESH:
             prefix, found = self.prefix, self._cluster.topics()
             largest = self._settings.limits.max_message_bytes
@@ -109,7 +110,7 @@ class KafkaTopics:
         return len(topic.logs)
 
     def check_partition(self, name: str, partition: int) -> None:
-        """Raise ``BrokerError`` for a partition that does not exist."""
+        """Raise ``BrokerError`` if the topic or its partition does not exist."""
         if 0 <= partition < self.check(name):
             return
         count = self.counts()[name]
@@ -117,14 +118,14 @@ class KafkaTopics:
             raise errors.unknown_partition(name, partition, count)
 
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """Return the start and end offsets of the log of each (topic, partition, …)."""
+        """Return the start and end offset of each partition; tuples may have more items."""
         places = [(self.real(tp[0]), tp[1]) for tp in wanted]
         starts = self._cluster.offsets(dict.fromkeys(places, "earliest"))
         ends = self._cluster.offsets(dict.fromkeys(places, "latest"))
         return [(starts[place], ends[place]) for place in places]
 
     def bounds(self, name: str) -> tuple[list[int], list[int]]:
-        """Return the start offsets and the end offsets of a topic's logs, by partition."""
+        """Return the start offsets and the end offsets of a topic, each sorted by partition."""
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 
@@ -140,9 +141,7 @@ class KafkaTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
-        """Create a topic; raise ``ContractError`` for an invalid or existing name and for invalid
-        numbers.
-        """
+        """Create a topic; raise ``ContractError`` for invalid arguments and for an existing topic."""
         if first_offset:
             raise real_only("first_offset= (an offset forced into the log)")
         string("a topic's name", name)
@@ -170,7 +169,7 @@ class KafkaTopics:
         self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:
-        """Delete a topic; raises ``BrokerError`` for an unknown one."""
+        """Delete a topic; raise ``BrokerError`` if it does not exist."""
         self.check(name)
         self._cluster.delete([self.real(name)], [])
         self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
@@ -185,8 +184,8 @@ class KafkaTopics:
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset, in one partition or in all; return how many were
-        deleted.
+        """Delete the records below an offset in one partition or in all of them; return their
+        number.
         """
         count = self.check(name)
         if partition is not None:

@@ -1,1 +1,1 @@
-"""Consumer groups: membership, assignment, committed offsets, and delivery to instances."""
+"""Consumer groups of the broker in memory."""

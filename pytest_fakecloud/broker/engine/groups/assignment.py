@@ -1,4 +1,4 @@
-"""Assignment of partitions to members: Kafka's range assignor."""
+"""Kafka's range assignor, which assigns partitions to the members of a group."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...model import TopicPartition
 def range_assignment(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each member, from the members' topics and the topics' partition
-    counts.
+    """Return the partitions of each member.
 
-    A topic without a partition count has been deleted and is not assigned.
+    ``subscriptions`` maps members to their topics, ``partitions`` topics to their partition counts.
+    Topics without a partition count have been deleted and are not assigned.
 
     For each topic, every member receives a range of consecutive partitions, in the order of the
     members' names. If the partitions cannot be divided evenly, the first members receive one more.
-    Members are static, so their names are their ``group.instance.id``, by which the Java assignor
-    sorts. Source: Kafka's range assignor.
+    The Java assignor sorts static members by their ``group.instance.id``, which is their name here.
+    Source: Kafka's range assignor.
     """
     assignment: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
     wanted = {topic for topics in subscriptions.values() for topic in topics}

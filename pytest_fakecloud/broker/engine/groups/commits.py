@@ -1,4 +1,4 @@
-"""Committed offsets: explicit, empty and automatic commits, and redelivery."""
+"""Committed offsets of consumer groups: commits by clients, automatic commits and redelivery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import GroupTable
 
 
 class Commits:
-    """Commits, looks up and resets the committed offsets of all groups."""
+    """Stores, returns and rewinds the committed offsets of all groups."""
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
@@ -27,10 +27,10 @@ class Commits:
     def commit(
         self, group_name: str, name: str, offsets: Sequence[TopicPartitionOffset], now: int
     ) -> None:
-        """Commit the given offsets or, if none are given, those of the records last delivered.
+        """Commit the given offsets or, if there are none, those of the records last delivered.
 
         Raises ``BrokerError`` for an unknown partition, a partition of another instance, an unknown
-        instance, and during a rebalance; nothing is committed then.
+        instance, and during a rebalance. Nothing is committed then.
         """
         for topic, partition, _ in offsets:
             self._table.partition(topic, partition, now)
@@ -68,8 +68,9 @@ class Commits:
         now: int,
         kind: EventKind = "commit",
     ) -> None:
-        """Commit offsets for a group, whichever instance owns the partitions; create the group if
-        necessary.
+        """Commit offsets for a group, even if instances own the partitions.
+
+        Creates the group if necessary.
         """
         group = self._table.groups.get(group_name)
         if group is None:
@@ -79,8 +80,9 @@ class Commits:
         self._store(group, offsets, kind, by, now)
 
     def set_by_test(self, group_name: str, offset: TopicPartitionOffset, now: int) -> None:
-        """Set an offset for the test, and forget earlier deliveries, so that no later commit of
-        them replaces it.
+        """Set a committed offset for the test, and forget earlier deliveries in the partition.
+
+        Otherwise an automatic commit of these deliveries would replace the offset.
         """
         self.store(group_name, [offset], "the test", now, "offsets set")
         tp = TopicPartition(offset.topic, offset.partition)
@@ -90,8 +92,9 @@ class Commits:
     def committed(
         self, group_name: str, partitions: Sequence[TopicPartition], now: int
     ) -> list[TopicPartitionOffset]:
-        """Return committed offsets in request order, with the setting ``never_committed`` for
-        missing ones.
+        """Return committed offsets in request order.
+
+        A partition without a committed offset has the value of the ``never_committed`` setting.
         """
         for topic, partition in partitions:
             self._table.partition(topic, partition, now)
@@ -103,19 +106,22 @@ class Commits:
         return [TopicPartitionOffset(*tp, stored.get(tp, never)) for tp in partitions]
 
     def plan_auto_commit(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
-        """Schedule a commit at the instance's next tick, after a delivery or a commit elsewhere."""
+        """Schedule an automatic commit at the end of the instance's current commit interval.
+
+        Called after a delivery, and after a commit of offsets other than the delivered ones.
+        """
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
-        # Ticks count from the instance's creation. A tick without new deliveries would change
-        # nothing, so only the next tick is scheduled, and only if needed. An interval of 0 means as
-        # often as possible: once per millisecond.
+        # Intervals start when the instance is created. Only the end of the current interval is
+        # scheduled, because nothing changes at the end of an interval without deliveries. An
+        # interval of 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)
 
     def plan_tick(self, group: ConsumerGroup, instance: Instance, due: int) -> None:
-        """Schedule an automatic commit at a given time."""
+        """Schedule an automatic commit at the given time."""
         self._table.arm(
             group, instance, "auto commit", due, lambda at: self._tick(group, instance, at)
         )
@@ -135,8 +141,8 @@ class Commits:
     def before_losing(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         """Commit the records delivered to an instance before it loses its partitions.
 
-        Only with auto-commit, and only if the consumer is alive and still a member. This follows
-        the code paths of Kafka's Java client (``ConsumerCoordinator``):
+        This happens only with auto-commit, and only if the consumer is alive and still a member. It
+        follows the code paths of Kafka's Java client (``ConsumerCoordinator``):
 
         - A rebalance caused by another member, new partitions or its own subscription:
           ``onJoinPrepare`` commits before it revokes. librdkafka also commits when it unassigns.
@@ -145,8 +151,8 @@ class Commits:
         - An expired session: the commit would be rejected as an unknown member's, so the records are
           delivered again. The other members, which rebalance because of it, do commit.
 
-        Decided here, as for the ticks: only offsets of delivered records are committed. The Java
-        client also commits its position in partitions without deliveries; librdkafka does not.
+        Decided here: only offsets of delivered records are committed, as in periodic commits. The
+        Java client also commits its position in partitions without deliveries; librdkafka does not.
         """
         if instance.config.auto_commit and instance.state == "active":
             self._auto_commit(group, instance, at)
@@ -179,9 +185,7 @@ class Commits:
     # -- forgetting ------------------------------------------------------------------------------
 
     def retain(self, group: ConsumerGroup, now: int) -> None:
-        """Start the retention period of a group that has just become empty; its offsets are kept
-        until then.
-        """
+        """Start the retention period of the offsets of a group that has just become empty."""
         retention = self._settings.offset_retention_ms
         if retention is None:
             self._table.set_timer(group, None)
@@ -189,7 +193,7 @@ class Commits:
             self.plan_forgetting(group, now + retention * 1000)
 
     def plan_forgetting(self, group: ConsumerGroup, due: int) -> None:
-        """Schedule the deletion of the group, unless a member joins before."""
+        """Schedule the deletion of a group. The deletion is cancelled if a member joins before."""
         self._table.set_timer(group, due, lambda at: self._forget(group, at), "offset retention")
 
     def _forget(self, group: ConsumerGroup, at: int) -> None:
@@ -206,10 +210,10 @@ class Commits:
     def redeliver(
         self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int
     ) -> list[TopicPartitionOffset]:
-        """Rewind a group, including its committed offsets, to before its last deliveries.
+        """Rewind a group's positions and committed offsets to before its last deliveries.
 
-        Returns the new offset of each affected partition. Records that were deleted from the log
-        are not delivered again.
+        ``last`` is the number of records to deliver again. Returns the new offset of each affected
+        partition. Records that were deleted from the log are not delivered again.
         """
         back: dict[TopicPartition, int] = {}
         left = last
@@ -217,8 +221,8 @@ class Commits:
             if left <= 0:
                 break
             if only(tp):
-                # If a partition occurs again in the deliveries, it was rewound in between, so the
-                # smaller offset counts.
+                # A partition that occurs several times in the deliveries was rewound in between, so
+                # use its smallest offset.
                 offset = max(first, after - left)
                 left -= after - offset
                 back[tp] = min(offset, back.get(tp, offset))
@@ -229,8 +233,8 @@ class Commits:
         for tp, offset in sorted(back.items()):
             owner = next((i for i in group.members() if tp in i.positions), None)
             if owner is None:
-                # The next owner starts at the committed offset, so if that is smaller, delivery
-                # starts there.
+                # The next owner starts at the committed offset, so delivery starts there if it is
+                # smaller.
                 offset = min(offset, group.committed.get(tp, first_delivered[tp]))
             offset = max(offset, self._table.log(tp).start)
             moved.append(TopicPartitionOffset(*tp, offset))
@@ -239,8 +243,8 @@ class Commits:
                 owner.starts[tp] = min(offset, owner.starts.get(tp, offset))
                 owner.delivered.pop(tp, None)
                 self._table.woken.add(owner.signal)
-            # If there is no committed offset, set one: otherwise the next owner would start where
-            # its reset policy says.
+            # Set a missing committed offset, too. Otherwise the next owner's reset policy would
+            # determine where delivery starts.
             committed = group.committed.get(tp)
             if (owner is None) if committed is None else committed > offset:
                 group.committed[tp] = offset

@@ -1,6 +1,6 @@
 """Membership of consumer groups, and assignment of partitions to members.
 
-Called with the engine's lock held; ``table`` describes what the engine does after releasing it.
+The engine calls these functions with its lock held, as ``table`` describes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .table import GroupTable
 
 
 class Coordinator:
-    """Makes instances join, leave, crash and rejoin, and assigns the partitions."""
+    """Adds and removes members of groups, and assigns partitions to them."""
 
     def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
         self._table = table
@@ -46,10 +46,11 @@ class Coordinator:
         headers: Mapping[str, str],
         now: int,
     ) -> tuple[ConsumerGroup, Instance]:
-        """Return the instance of a consume request; create it or make it rejoin if necessary.
+        """Return the instance of a consume request. If necessary, create it or make it rejoin its
+        group.
 
         Raises ``BrokerError`` for unknown topics, invalid configuration headers, and too many
-        instances; nothing has changed then.
+        instances. Nothing has changed then.
         """
         wanted = distinct(topics)
         for topic in wanted:
@@ -59,8 +60,8 @@ class Coordinator:
         if group is None or instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
         if instance.state == "expired":
-            # The state is not "joining", because a joining instance may commit anything, and this
-            # instance's former partitions may belong to another instance now.
+            # The state is not "joining", because a joining instance may commit to any partition,
+            # but this instance's former partitions may belong to another instance now.
             instance.state = "active"
             instance.topics = wanted
             self.rebalance(group, f"{name} rejoined", now)
@@ -90,7 +91,7 @@ class Coordinator:
         group.instances[name] = instance
         if before is not None and before.topics == topics:
             # A static member that returns within its session causes no rebalance. It is a new
-            # consumer, however, so it starts from the committed offsets.
+            # consumer, though, so it starts at the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
                 self._activate(group, instance, now)
@@ -118,7 +119,9 @@ class Coordinator:
             raise errors.too_many_instances(active, partitions)
 
     def finish(self, group: ConsumerGroup, instance: Instance, turn: object, now: int) -> None:
-        """End a consume call: let the next waiting call proceed, and start the idle timers."""
+        """End a consume call. The next waiting call may proceed; after the last one, idle timers
+        start.
+        """
         instance.consuming -= 1
         if instance.holder is turn:
             instance.holder = None
@@ -130,8 +133,8 @@ class Coordinator:
             self._arm(group, instance, kind, now + left)
 
     def _idle_timers(self, instance: Instance) -> dict[str, int]:
-        """Return the delays, in microseconds, of the timers that start when an instance stops
-        consuming.
+        """Return the timers that start when an instance stops consuming, with their delays in
+        microseconds.
         """
         timers = {}
         if self._settings.idle_close_ms is not None:
@@ -143,12 +146,13 @@ class Coordinator:
     # -- rebalancing -----------------------------------------------------------------------------
 
     def grew(self, topic: str, now: int) -> None:
-        """Rebalance the groups that subscribe to a topic which has just received more partitions."""
+        """Rebalance the groups that subscribe to a topic whose partition count has increased."""
         self._rebalance_readers(topic, f"{topic} has more partitions", now)
 
     def created(self, topic: str, now: int) -> None:
-        """Rebalance the groups that still subscribe to a topic which was deleted and has been
-        created again.
+        """Rebalance the groups that already subscribe to a newly created topic.
+
+        A group can keep its subscription when the topic is deleted.
         """
         self._rebalance_readers(topic, f"{topic} was created", now)
 
@@ -168,10 +172,10 @@ class Coordinator:
     def rebalance(
         self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = ("", "")
     ) -> None:
-        """Revoke all partitions and assign them again, as after any change of membership.
+        """Revoke all partitions of a group and assign them again.
 
-        ``cause`` is the kind of event and the instance that ``reason`` describes. Before their
-        partitions are revoked, members with auto-commit commit the records that they received.
+        ``cause`` is the kind of event and the instance that caused the rebalance, and ``reason``
+        describes them. Members with auto-commit first commit the records that they received.
         """
         members = group.members()
         for instance in group.instances.values():
@@ -274,12 +278,14 @@ class Coordinator:
         self._remove(group, instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        """Make an instance disappear: it commits nothing, and its session lasts until it times out."""
+        """Simulate the crash of an instance: it commits nothing, and its session lasts until it
+        times out.
+        """
         group, instance = self._table.instance(group_name, name)
         self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        """End the session of an instance immediately, whether its consumer is alive or not."""
+        """End the session of an instance immediately, even if its consumer is still alive."""
         group = self._table.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.member:
@@ -364,7 +370,7 @@ class Coordinator:
     # -- looking ---------------------------------------------------------------------------------
 
     def assignments(self) -> list[GroupAssignments]:
-        """Return the groups that have live instances, with the partitions of each instance."""
+        """Return the groups that have live instances, with each instance's partitions."""
         found = []
         for name in sorted(self._table.groups):
             instances = self._table.groups[name].instances
@@ -378,7 +384,7 @@ class Coordinator:
     # -- copies ----------------------------------------------------------------------------------
 
     def copy_groups(self, now: int) -> list[GroupCopy]:
-        """Return independent copies of the groups, each timer as its remaining time."""
+        """Return independent copies of the groups, with the remaining time of each timer."""
         copies = []
         for group in self._table.groups.values():
             left = {
@@ -386,8 +392,8 @@ class Coordinator:
                 for name, instance in group.instances.items()
             }
             for name, instance in group.instances.items():
-                # No consume() call is in progress in the copy, so start the timers that would
-                # normally start when it returns.
+                # No consume call is in progress in the copy, so add the timers that start when such
+                # a call ends.
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
             remaining = None if group.timer is None else group.timer.due_us - now
@@ -399,12 +405,12 @@ class Coordinator:
         copies: list[GroupCopy],
         now: int,
     ) -> None:
-        """Replace the current groups with copies, and start their timers now."""
+        """Replace the groups with copies, and start their timers with the remaining times."""
         for group in self._table.groups.values():
             self._table.set_timer(group, None)
             for instance in group.instances.values():
-                # Close the old instances, so that a call that is still waiting does not start their
-                # timers again.
+                # Mark the old instances as removed, so that calls still waiting on them start no
+                # timers.
                 instance.state = "removed"
                 cancel_timers(instance)
                 self._table.woken.add(instance.signal)

@@ -1,4 +1,4 @@
-"""Delivery to instances: positions, resets, limits and the order across partitions."""
+"""Delivery of records to the instances of consumer groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .table import GroupTable
 
 
 class GroupDelivery:
-    """Selects the records to deliver to an instance, and advances its positions."""
+    """Selects the next records for an instance, and advances its positions."""
 
     def __init__(self, table: GroupTable, commits: Commits, stream: RandomStream) -> None:
         self._table = table
@@ -22,7 +22,7 @@ class GroupDelivery:
         self.random_interleave = table.settings.interleave == "random"
 
     def take(self, group: ConsumerGroup, instance: Instance, now: int) -> list[Record] | None:
-        """Return the next records for an instance, or None if there are none yet.
+        """Return the next records for an instance, or None if there are no records yet.
 
         Raises ``BrokerError`` if the reset policy is ``none`` and a partition has no position.
         """
@@ -58,7 +58,8 @@ class GroupDelivery:
             return parts[0]
         if not self.random_interleave:
             return [record for part in parts for record in part]
-        # Shuffling the part numbers mixes the parts and keeps the order within each of them.
+        # Shuffle the numbers of the parts instead of the records, to keep the order within each
+        # part.
         numbers = [number for number, part in enumerate(parts) for _ in part]
         self._stream.shuffle(numbers)
         sources = [iter(part) for part in parts]
@@ -96,8 +97,10 @@ class GroupDelivery:
     def start_position(
         self, group: ConsumerGroup, instance: Instance, tp: TopicPartition
     ) -> int | None:
-        """Return the offset at which an instance starts in a partition: the committed one, or the
-        one that the reset policy determines.
+        """Return the offset at which an instance starts to read a partition.
+
+        This is the committed offset or, if it is missing or outside the log, the one that the reset
+        policy determines. None if the policy is ``none``.
         """
         log = self._table.log(tp)
         committed = group.committed.get(tp)

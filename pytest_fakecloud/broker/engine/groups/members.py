@@ -1,14 +1,14 @@
-"""Groups and their instances: the state of consumer groups, without the rules.
+"""Consumer groups and their instances, as data. ``coordinator`` and ``commits`` contain the rules.
 
-An *instance* is a consumer that the REST server has under a group name and an instance name. It is
-a *member* as long as its group includes it. Instances are static members (the vendor maps their
-name to Kafka's ``group.instance.id``), so an instance that disappears keeps its partitions until
-its session expires.
+An *instance* is a consumer of the REST server, identified by its group and its name. It is a
+*member* as long as its group includes it. Instances are static members, because the vendor maps
+their name to Kafka's ``group.instance.id``. An instance that disappears therefore keeps its
+partitions until its session expires.
 
 Instance states::
 
-    joining -> active -> closed   (idle for too long; still a member until its session expires)
-                      -> crashed  (disappeared without a commit; likewise still a member)
+    joining -> active -> closed   (idle for too long; a member until its session expires)
+                      -> crashed  (disappeared without a commit; a member until its session expires)
                       -> expired  (no longer a member; its next consume request rejoins)
 """
 
@@ -26,8 +26,8 @@ from ...model import ConsumerConfig, EventKind, TopicPartition
 InstanceState = Literal["joining", "active", "closed", "crashed", "expired", "removed"]
 GroupState = Literal["Empty", "PreparingRebalance", "Stable", "Dead"]
 LIVE = ("joining", "active", "expired")
-# Maximum number of deliveries that a group remembers: more than any test inspects. The bound exists
-# for load tests, which deliver without end.
+# Maximum number of deliveries that a group remembers. Tests inspect far fewer, but a load test
+# delivers without end.
 _REMEMBERED_DELIVERIES = 10_000
 
 
@@ -50,32 +50,30 @@ class Instance:
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     delivered: dict[TopicPartition, int] = field(default_factory=dict)
     turn: int = 0
-    """Number of responses with records so far; determines which partition comes first in the next
+    """Number of responses with records so far, which determines the first partition of the next
     one.
     """
     epoch: int = 0
-    """Incremented when the instance's partitions are revoked, which ends long polls that started
-    before.
-    """
+    """Incremented when partitions are revoked, so that long polls that started earlier end."""
     consuming: int = 0
     holder: object | None = None
-    """The consume call whose turn it is; other calls wait."""
+    """Identifies the consume call that may proceed. Other calls of the instance wait."""
     timers: dict[str, Timer] = field(default_factory=dict)
 
     @property
     def live(self) -> bool:
-        """Whether the REST server has a consumer for the instance."""
+        """Whether the REST server still has a consumer for the instance."""
         return self.state in LIVE
 
     @property
     def member(self) -> bool:
-        """Whether the instance is a member of its group."""
+        """Whether the group still includes the instance."""
         return self.state not in ("expired", "removed")
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """A consumer group; ``generation`` counts its completed rebalances."""
+    """A consumer group. ``generation`` counts its completed rebalances."""
 
     name: str
     generation: int = 0
@@ -85,20 +83,20 @@ class ConsumerGroup:
     deliveries: deque[tuple[TopicPartition, int, int]] = field(
         default_factory=lambda: deque(maxlen=_REMEMBERED_DELIVERIES)
     )
-    """Partition, first offset, and offset after the last record of each delivery, in order."""
+    """For each delivery: partition, offset of the first record, and offset after the last record."""
     reason: str = ""
     cause: tuple[str, str] = ("", "")
     timer: Timer | None = None
-    """The group's timer, which completes the current rebalance or deletes the empty group."""
+    """The timer that completes the current rebalance, or deletes the empty group."""
 
     def members(self) -> list[Instance]:
-        """The members by name."""
+        """Return the members, sorted by name."""
         return [
             self.instances[name] for name in sorted(self.instances) if self.instances[name].member
         ]
 
     def forget(self, topic: str) -> None:
-        """Remove all offsets and deliveries of a topic."""
+        """Remove all offsets and deliveries in a topic."""
         kept = [delivery for delivery in self.deliveries if delivery[0].topic != topic]
         self.deliveries.clear()
         self.deliveries.extend(kept)
@@ -124,8 +122,8 @@ class Happening:
 class GroupCopy:
     """A copy of a group at a point in time.
 
-    ``timers`` maps each instance and kind of timer to its remaining microseconds; ``remaining``
-    contains those of the group's own timer.
+    ``timers`` contains the remaining microseconds of the instances' timers, by instance and kind.
+    ``remaining`` is the remaining time of the group's own timer, in microseconds.
     """
 
     group: ConsumerGroup

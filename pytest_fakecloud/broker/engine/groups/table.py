@@ -1,7 +1,7 @@
-"""The groups of one broker, with the state that the rules of consumer groups share.
+"""The consumer groups of a broker, with the state that all operations on groups share.
 
-Nothing here locks or waits. The engine calls these functions with its lock held. After releasing
-it, the engine notifies the signals in ``woken`` and records the events in ``happened``.
+The engine calls these functions with its lock held. After it has released the lock, it notifies the
+signals in ``woken`` and records the events in ``happened``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class GroupTable:
     # -- looking ---------------------------------------------------------------------------------
 
     def topic(self, name: str, now: int) -> Topic:
-        """Return a topic after applying its retention; raise ``BrokerError`` for an unknown topic."""
+        """Return a topic after deleting the records that exceed its retention.
+
+        Raises ``BrokerError`` for an unknown topic.
+        """
         topic = self.topics.get(name)
         if topic is None:
             raise errors.missing_topic(name, sorted(self.topics))
@@ -54,11 +57,10 @@ class GroupTable:
         return topic.logs[partition]
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """Return the log of a partition that exists."""
         return self.topics[tp.topic].logs[tp.partition]
 
     def instance(self, group_name: str, name: str) -> tuple[ConsumerGroup, Instance]:
-        """Return a group and its live instance; raise ``BrokerError`` if either is unknown."""
+        """Return a group and one of its live instances; raise ``BrokerError`` if either is unknown."""
         group = self.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.live:
@@ -75,7 +77,7 @@ class GroupTable:
         due: int,
         callback: Callable[[int], None],
     ) -> None:
-        """Start an instance's timer of one kind, replacing the previous one."""
+        """Start an instance's timer of the given kind, replacing the previous timer of that kind."""
         planned = instance.timers.get(kind)
         if planned is not None:
             if planned.due_us == due and not planned.cancelled:
@@ -92,9 +94,7 @@ class GroupTable:
         callback: Callable[[int], None] | None = None,
         kind: str = "",
     ) -> None:
-        """Start the group's own timer, replacing the previous one, or only cancel it if there is no
-        time.
-        """
+        """Replace the group's own timer. If ``due`` is None, only cancel the current timer."""
         if group.timer is not None:
             group.timer.cancel()
             group.timer = None
@@ -103,10 +103,9 @@ class GroupTable:
             self._touch(group)
 
     def _touch(self, group: ConsumerGroup) -> None:
-        # Wake the calls that wait in the group, because they may have to wait for an earlier timer
-        # now.
+        # Wake the calls that wait in this group, so that they wait for the new timer if it is due
+        # first.
         self.woken.update(i.signal for i in group.instances.values() if i.consuming)
 
     def tell(self, kind: EventKind, text: str, at: int, **data: Any) -> None:
-        """Record an event to be reported to the journal."""
         self.happened.append(Happening(kind, text, at, data))
