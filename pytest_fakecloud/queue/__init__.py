@@ -1,1 +1,1 @@
-"""Fake of the HTTP message queue, with delayed delivery, retries, ordered queues and schedules."""
+"""A fake of QStash, an HTTP message queue with delayed delivery, retries, callbacks and schedules."""

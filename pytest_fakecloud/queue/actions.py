@@ -1,4 +1,4 @@
-"""Methods of the ``queue`` fixture that publish, schedule, cancel and retry without HTTP."""
+"""Methods of the ``queue`` fake that publish, schedule, cancel and retry without HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .views import DeadLetterView, PublishedMessage, ScheduleView
 
 
 class QueueActions:
-    """Mixin of ``Queue`` with the actions of a client; these calls are not recorded in the journal."""
+    """Mixin of ``Queue`` with the actions of a client. These calls are not recorded in the journal."""
 
     _engine: Engine
 
@@ -55,13 +55,13 @@ class QueueActions:
         settings: Mapping[str, str] | None = None,
         api: Api = "v2",
     ) -> PublishedMessage:
-        """Publish a message without HTTP and return it; for a URL group, return its first message.
+        """Publish a message without HTTP and return it, or the first message if ``url`` is a URL
+        group.
 
         ``headers`` are forwarded to the destination. ``flow_control`` is a dict of a key and its
         limits: `{"key": "tenant-1", "parallelism": 2, "rate": 10, "period": "1m"}`. ``settings``
-        are further ``Upstash-*`` headers as they appear in a request. Raises ``QueueError`` where
-        the service would return an error, and ``ContractError`` for arguments that no request could
-        carry.
+        are additional ``Upstash-*`` headers of the request. Raises ``QueueError`` where the service
+        would return an error, and ``ContractError`` for arguments that no request could contain.
         """
         __tracebackhide__ = True
         self._check_open()

@@ -1,4 +1,4 @@
-"""Check the arguments of the ``queue`` fixture's methods and convert them to what a client sends.
+"""Validation of the arguments of the ``queue`` fake's methods, and their conversion to headers.
 
 Every function raises ``ContractError`` for an invalid argument, so that a mistake in a test cannot
 be confused with an error of the service or a bug of the fake.
@@ -40,30 +40,30 @@ ANY: Any = _Absent()
 
 
 def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise ``ContractError`` for a value that is not allowed."""
+    """Raise ``ContractError`` unless the value is one of the allowed ones."""
     if value not in allowed:
         words = ", ".join(repr(one) for one in allowed if one is not None)
         raise ContractError(f"{name}={shown(value)} is unknown; pass one of {words}")
 
 
 def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
-    """Raise ``ContractError`` unless a value is a number of at least ``least``."""
+    """Raise ``ContractError`` unless the value is a number of at least ``least``."""
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    # A comparison with NaN is false, so this condition also rejects NaN.
+    # Comparisons with NaN are false, so this rejects NaN, too.
     if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
         kind = "whole number" if whole else "number"
         raise ContractError(f"{name}={shown(value)} is invalid; pass a {kind} of at least {least}")
 
 
 def text(name: str, value: object) -> str:
-    """Return a string encoded as UTF-8, with one character per byte."""
+    """Return a string as UTF-8, with one character per byte."""
     if not isinstance(value, str):
         raise ContractError(f"{name}={value!r} is not a string; pass a str")
     return as_wire(value)
 
 
 def whole_seconds(name: str, value: Duration) -> int:
-    """Return a duration in seconds; raise ``ContractError`` if it is not a whole number of seconds."""
+    """Return a duration in seconds, which must be a whole number."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
         raise ContractError(f"{name}={value!r}: the service accepts whole seconds only")
@@ -71,7 +71,7 @@ def whole_seconds(name: str, value: Duration) -> int:
 
 
 def body_of(body: object, json: object) -> bytes:
-    """Return the bytes to publish: ``json`` encoded if given, else ``body``."""
+    """Return ``json`` encoded as bytes if it is given, else ``body`` as bytes."""
     if json is not ANY:
         if body != b"":
             raise ContractError("pass json= or body=, not both")
@@ -84,7 +84,7 @@ def body_of(body: object, json: object) -> bytes:
 
 
 def bytes_of(name: str, value: object) -> bytes:
-    """Return a body given as bytes or as a string as bytes."""
+    """Return bytes, or a string encoded as UTF-8."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
@@ -96,7 +96,6 @@ def bytes_of(name: str, value: object) -> bytes:
 
 
 def json_bytes(name: str, value: object) -> bytes:
-    """Return a value encoded as JSON."""
     try:
         return jsonlib.dumps(value).encode()
     except RecursionError:
@@ -109,7 +108,7 @@ def json_bytes(name: str, value: object) -> bytes:
 
 
 def setting_pairs(settings: object) -> HeaderList:
-    """Return extra ``Upstash-*`` or ``Service-*`` headers as wire pairs."""
+    """Return additional ``Upstash-*`` or ``Service-*`` headers as pairs for a request."""
     pairs = _pairs("settings", settings)
     for name, _ in pairs:
         if unprefixed(name) is None and name.lower() != "content-type":
@@ -121,12 +120,12 @@ def setting_pairs(settings: object) -> HeaderList:
 
 
 def forwarded_pairs(headers: object) -> HeaderList:
-    """Return the headers for the destination as ``Upstash-Forward-*`` pairs."""
+    """Return headers for the destination as ``Upstash-Forward-*`` pairs."""
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
 
 
 def labels_of(label: object) -> str:
-    """Return the value of the label header for one label or a list of labels."""
+    """Return the value of the label header for one label or several."""
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
     return ",".join(text("label", one) for one in labels)
 
@@ -167,7 +166,7 @@ def _pairs(what: str, given: object) -> HeaderList:
 
 
 def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
-    """Return one section of the data to load, or an empty one if it is missing."""
+    """Return a section of the data to load, which is empty if it is missing."""
     found = data.get(name, kind())
     if not isinstance(found, kind):
         raise ContractError(f"load(): {name} is a {kind.__name__}, got {found!r}")
@@ -175,7 +174,7 @@ def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
-    """Return a mapping as a dict; unknown keys raise ``ContractError``."""
+    """Return a mapping as a dict; raise ``ContractError`` for unknown keys."""
     if not isinstance(given, Mapping):
         raise ContractError(f"load(): {where} is a dict, got {given!r}")
     names = list(known)
@@ -189,7 +188,7 @@ def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any
 
 
 def keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
-    """Return the keyword arguments for a method; unknown and missing ones raise ``ContractError``."""
+    """Return keyword arguments for a method; raise ``ContractError`` if any is unknown or missing."""
     parameters = dict(inspect.signature(method).parameters)
     parameters.pop("self", None)
     found = known_keys(where, given, parameters)

@@ -1,4 +1,4 @@
-"""Methods of the ``queue`` fixture that inspect and assert; none of them moves the clock."""
+"""Methods of the ``queue`` fake that inspect it and make assertions, without moving the clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .views import (
 
 
 class QueueAssertions:
-    """Mixin of ``Queue`` with inspections and assertions."""
+    """Mixin of ``Queue`` with its listings and assertions."""
 
     _engine: Engine
     _time: Timekeeper
@@ -44,13 +44,12 @@ class QueueAssertions:
         """Return the messages, including callbacks, in the order in which they were published.
 
         ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``,
-        or a state name of the service. ``where`` are fields that must match, such as ``url``,
+        or a state name of the service. ``where`` are conditions on fields such as ``url``,
         ``label``, ``kind`` or ``queue``. Raises ``ContractError`` for a value that no message could
         have.
         """
         __tracebackhide__ = True
         self._note_inspection()
-        # The service writes its state names in upper case.
         own = isinstance(state, str) and state.upper() in WORDS
         asked = Query(
             _given(where, **{"service_state" if own else "state": state}), MESSAGES, "message"
@@ -62,14 +61,14 @@ class QueueAssertions:
         return found_messages(one for one in found if asked(one))
 
     def message(self, message_id: str) -> PublishedMessage:
-        """Return the message with that id; raise ``ContractError`` if it does not exist."""
+        """Return the message with the given id; raise ``ContractError`` if it does not exist."""
         __tracebackhide__ = True
         self._note_inspection()
         if not isinstance(message_id, str):
             raise ContractError(
                 f"message({shown(message_id)}) is invalid; pass the id of a message, a string"
             )
-        # A v1 message to a topic has one delivery per endpoint; return the first.
+        # A v1 message to a topic has one delivery per endpoint, of which this returns the first.
         own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self._engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")
@@ -78,9 +77,9 @@ class QueueAssertions:
     def attempts(
         self, id: str | PublishedMessage | None = None, **where: Unpack[AttemptFields]
     ) -> Found[Attempt]:
-        """Return all attempts, or those of one message, oldest first.
+        """Return all attempts, or the attempts of one message, oldest first.
 
-        ``where`` are fields of an attempt that must match, such as ``url`` or ``status``.
+        ``where`` are conditions on fields of an attempt, such as ``url`` or ``status``.
         """
         __tracebackhide__ = True
         self._note_inspection()
@@ -106,7 +105,7 @@ class QueueAssertions:
     ) -> Found[DeadLetterView]:
         """Return the dead letters that have not expired, oldest first.
 
-        ``where`` are fields of a dead letter that must match, such as ``status``.
+        ``where`` are conditions on fields of a dead letter, such as ``status``.
         """
         __tracebackhide__ = True
         self._note_inspection()
@@ -138,10 +137,10 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the published messages that match.
+        """Assert that a matching message was published, and return all matching messages.
 
-        Fails unless at least one message matches, or exactly ``times``. Callbacks do not count,
-        because the queue publishes them itself. ``MessageFields`` lists the fields.
+        ``times`` is the exact number of messages expected (at least one by default). Callbacks do
+        not count, because the queue publishes them itself. ``MessageFields`` lists the fields.
         """
         __tracebackhide__ = True
         messages = self.messages()
@@ -155,7 +154,7 @@ class QueueAssertions:
         )
 
     def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:
-        """Fail if a published message matches."""
+        """Assert that no matching message was published."""
         __tracebackhide__ = True
         self.assert_published(url, times=0, **where)
 
@@ -166,17 +165,18 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the delivered messages that match, including callbacks.
+        """Assert that a matching message was delivered, and return all matching messages.
 
-        Fails unless at least one message matches, or exactly ``times``. This method delivers
-        nothing: a message that is due but has not been attempted does not count as delivered.
+        ``times`` is the exact number of messages expected (at least one by default). Callbacks
+        count. This method delivers nothing, so a message that is due but has not been attempted
+        does not count.
         """
         __tracebackhide__ = True
         given = {**_given(where, url=url), "state": "delivered"}
         return self._expect("a message to be delivered", self.messages(), given, times)
 
     def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
-        """Fail if a delivered message matches."""
+        """Assert that no matching message was delivered."""
         __tracebackhide__ = True
         self.assert_delivered(url, times=0, **where)
 
@@ -187,21 +187,21 @@ class QueueAssertions:
         times: int | None = None,
         **where: Unpack[MessageFields],
     ) -> Found[PublishedMessage]:
-        """Return the dead-lettered messages that match.
+        """Assert that a matching message was dead-lettered, and return all matching messages.
 
-        Fails unless at least one message matches, or exactly ``times``.
+        ``times`` is the exact number of messages expected (at least one by default).
         """
         __tracebackhide__ = True
         given = {**_given(where, url=url), "state": "dead_lettered"}
         return self._expect("a message to be dead-lettered", self.messages(), given, times)
 
     def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
-        """Fail if a dead-lettered message matches."""
+        """Assert that no matching message was dead-lettered."""
         __tracebackhide__ = True
         self.assert_dead_lettered(url, times=0, **where)
 
     def assert_idle(self) -> None:
-        """Fail if any message is not yet delivered, dead-lettered or cancelled."""
+        """Assert that every message is delivered, dead-lettered or cancelled."""
         __tracebackhide__ = True
         self._note_inspection()
         if self._engine.pending:
@@ -230,5 +230,4 @@ class QueueAssertions:
 
 
 def _given(where: Mapping[str, Any], **first: object) -> dict[str, object]:
-    """Return the fields to match, without named arguments that are None."""
     return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)

@@ -1,4 +1,5 @@
-"""Details of delivery attempts for reports: request, response, logged exceptions, signature checks.
+"""Details of delivery attempts for reports, such as the request, the response and logged
+exceptions.
 
 Details are kept for callbacks and for attempts that did not end in a 2xx. Source: decided here.
 """
@@ -34,8 +35,9 @@ class AttemptDetails:
     """Collects the details of one queue's attempts.
 
     ``recorder`` writes the queue's journal, ``keys`` are its signing keys, and ``now`` returns the
-    Unix seconds used in its signatures. ``alone`` is True if deliveries are made one at a time with
-    nothing else running; only then can an exception logged during a delivery be attributed to it.
+    Unix time in seconds that its signatures use. ``alone`` is True if deliveries are made one at a
+    time. Only then can an exception that is logged during a delivery be attributed to this
+    delivery.
     """
 
     recorder: Recorder
@@ -56,7 +58,7 @@ class AttemptDetails:
         self._seen_keys = [(keys.current, keys.next)]
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
-        """Wrap ``send`` so that each delivery is recorded."""
+        """Return ``send`` wrapped so that each delivery is recorded."""
 
         def watching(delivery: Delivery) -> Outcome:
             delivery_log = self._start_recording(delivery)
@@ -70,7 +72,7 @@ class AttemptDetails:
     def awatched(
         self, send: Callable[[Delivery], Awaitable[Outcome]]
     ) -> Callable[[Delivery], Awaitable[Outcome]]:
-        """Wrap the coroutine function ``send`` so that each delivery is recorded."""
+        """Return the coroutine function ``send`` wrapped so that each delivery is recorded."""
 
         async def watching(delivery: Delivery) -> Outcome:
             delivery_log = self._start_recording(delivery)
@@ -82,8 +84,10 @@ class AttemptDetails:
         return watching
 
     def _start_recording(self, delivery: Delivery) -> _DeliveryLog | None:
-        """Record a delivery; return a context manager that collects the exceptions logged during
-        it, if they can be attributed.
+        """Record a delivery, and return a context manager that collects exceptions logged during
+        it.
+
+        Returns None if such exceptions cannot be attributed to the delivery.
         """
         about = delivery.message_id, delivery.url, delivery.attempt
         earlier = self._sent.get(about)
@@ -100,7 +104,7 @@ class AttemptDetails:
     def of(self, delivery: Delivery, outcome: Outcome) -> dict[str, Any]:
         """Return the fields of the ``attempt`` event that describe a finished attempt.
 
-        ``began`` is the journal number at which the attempt started; ``alone`` tells whether the
+        ``began`` is the journal number at which the attempt started. ``alone`` is True if the
         attempt caused everything recorded since. Callbacks also have ``sent`` and ``sent_type``,
         because their body reports the result. Attempts that failed or logged an exception have
         these fields and ``sent_headers``, ``answer``, ``answer_type`` and ``logged`` (the
@@ -117,7 +121,7 @@ class AttemptDetails:
         if quiet and sent.kind is MESSAGE:
             return data
         problems: list[str] = []
-        # An error in these details must not fail the delivery.
+        # An error while collecting details must not fail the delivery.
         with telling("what was sent and answered cannot be told", problems.append):
             data["sent"] = _text(sent.body)
             data["sent_type"] = first(sent.headers, "Content-Type") or ""
@@ -148,7 +152,6 @@ class AttemptDetails:
         return data
 
     def forget(self) -> None:
-        """Forget the attempts in progress."""
         self._sent.clear()
         self.made.clear()
 
@@ -181,8 +184,7 @@ class AttemptDetails:
             signature, body=sent.body, keys=self._keys, at=self._now(), url=signed
         )
         if refused and data["invalid"] is None:
-            # If several checks rejected the delivery, explain the one that used the queue's own
-            # key.
+            # If several checks rejected the delivery, explain one that used the queue's own key.
             own = [one for one in refused if self._keys.current in one.keys]
             check = [*refused, *own][-1]
             data |= _compared(check, sent, signed, self._keys)
@@ -190,7 +192,9 @@ class AttemptDetails:
         return data
 
     def _rotation(self, tried: Collection[str]) -> dict[str, bool]:
-        """Return whether a check had a key from before a rotation, and lacked the next key of then."""
+        """Return whether a rejected check used a key from before a rotation, and lacked the next
+        key.
+        """
         now = self._keys.current, self._keys.next
         if self._seen_keys[-1] != now:
             self._seen_keys.append(now)
@@ -203,7 +207,9 @@ class AttemptDetails:
 
 
 def _environment(keys: SigningKeys) -> str:
-    """Return which signing key the variable ``QSTASH_CURRENT_SIGNING_KEY`` contains."""
+    """Return whether ``QSTASH_CURRENT_SIGNING_KEY`` contains the current key, the next or another
+    one.
+    """
     key = os.environ.get(_SETTING)
     if key is None:
         return "unset"
@@ -243,7 +249,7 @@ class _LogCollector:
         self._open: dict[int, list[BaseException]] = {}
 
     def listen(self, logged: list[BaseException]) -> None:
-        """Start adding logged exceptions to a list."""
+        """Start to add logged exceptions to a list."""
         self._open[id(logged)] = logged
         self._root.addHandler(self._handler)
 
@@ -254,7 +260,7 @@ class _LogCollector:
             self._root.removeHandler(self._handler)
 
     def _collect(self, record: logging.LogRecord) -> bool:
-        """Collect the exception of a record and drop the record."""
+        """Collect the exception of a log record, and suppress the record."""
 
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
@@ -265,7 +271,7 @@ class _LogCollector:
 
 
 class _DeliveryLog:
-    """Context manager that collects the log of one delivery; deliveries may overlap."""
+    """Context manager that collects what one delivery logs. Deliveries may overlap."""
 
     __slots__ = ("_collector", "_logged", "_refusals")
 
@@ -298,7 +304,7 @@ def _decisive(headers: HeaderList) -> list[list[str]]:
 
 
 def _as_served(url: str) -> str:
-    """Return the URL as a web framework rebuilds it from ``Host`` and the path."""
+    """Return the URL as a web framework reconstructs it from ``Host`` and the path."""
     try:
         parts = urlsplit(url)
     except ValueError:

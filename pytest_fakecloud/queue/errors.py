@@ -1,8 +1,8 @@
 """Error responses of the queue.
 
-Texts marked *observed* were reported verbatim by users of the live service; the others are decided
-here, in the same style. A request beyond a plan limit is answered with 412 (*decided here*: both
-400 and 412 have been seen), a malformed one with 400.
+Texts marked *observed* were reported verbatim by users of the live service. The others are decided
+here, in the same style. A request beyond a plan limit is rejected with 412 (*decided here*: both
+400 and 412 have been seen), a malformed request with 400.
 """
 
 from __future__ import annotations
@@ -12,53 +12,58 @@ from .model import DAY, SECOND, HeaderList
 
 
 class QueueError(ServiceError):
-    """An error response of the queue: a status and ``{"error": "<text>"}``."""
+    """An error response of the queue, with a status and the body ``{"error": "<text>"}``."""
 
 
 class Loop(AssertionError):
-    """Raised if messages publish each other endlessly; the next message stays pending.
+    """Raised if messages publish each other endlessly. The next message then stays pending.
 
-    The call that delivers raises it, because it would otherwise never return: by default after
-    1,000 deliveries that caused each other at the same time (setting ``loop_limit``), or ten times
-    as many within one call.
+    The call that delivers raises it, because it would otherwise never return. The default limit is
+    1,000 deliveries that caused each other at the same point in time (setting ``loop_limit``), or
+    ten times as many within one call.
     """
 
 
 def bad_request(text: str) -> QueueError:
-    """Return the 400 for a malformed request."""
+    """Return the error (400) for a malformed request."""
     return QueueError(400, text)
 
 
 def not_found(what: str, name: str) -> QueueError:
-    """Return the 404 for a message, dead letter, schedule, queue, group or flow-control key."""
+    """Return the error (404) for an object that does not exist."""
     return QueueError(404, f"{what} {name} not found")
 
 
 def quota(name: str, limit: int | None = None) -> QueueError:
-    """Return the 412 for a plan limit (*observed*: ``quota maxDelay exceeded, current limit: n``)."""
+    """Return the error (412) for exceeding a plan limit.
+
+    *Observed*: ``quota maxDelay exceeded, current limit: n``.
+    """
     tail = "" if limit is None else f", current limit: {limit}"
     return QueueError(412, f"quota {name} exceeded{tail}")
 
 
 def too_large(limit: int) -> QueueError:
-    """Return the 413 for a body that exceeds the plan's message size."""
+    """Return the error (413) for a body that exceeds the plan's message size."""
     return QueueError(413, f"quota maxMessageSize exceeded, current limit: {limit}")
 
 
 def unauthorized() -> QueueError:
-    """Return the 401 for a missing or wrong token (*observed*)."""
+    """Return the error (401) for a missing or wrong token (*observed*)."""
     return QueueError(401, "unable to authenticate: invalid token")
 
 
 def read_only() -> QueueError:
-    """Return the 403 for a change requested with the read-only token (*decided here*)."""
+    """Return the error (403) for a change requested with the read-only token (*decided here*)."""
     return QueueError(
         403, "forbidden: the read-only token can only GET, a change needs the queue's other token"
     )
 
 
 def burst_limited(limit: int, now_us: int) -> QueueError:
-    """Return the 429 for the burst limit; its headers do not include ``RateLimit-Limit``."""
+    """Return the error (429) for exceeding the burst limit, which has no ``RateLimit-Limit``
+    header.
+    """
     headers = [
         ("Burst-RateLimit-Limit", str(limit)),
         ("Burst-RateLimit-Remaining", "0"),
@@ -68,7 +73,7 @@ def burst_limited(limit: int, now_us: int) -> QueueError:
 
 
 def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
-    """Return the headers with the daily limit and the remaining messages."""
+    """Return the headers that report the daily limit and the number of remaining messages."""
     return [
         ("RateLimit-Limit", str(limit)),
         ("RateLimit-Remaining", str(left)),
@@ -77,7 +82,7 @@ def daily_headers(limit: int, left: int, now_us: int) -> HeaderList:
 
 
 def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
-    """Return the 429 of the daily message limit, with ``RateLimit-*`` headers."""
+    """Return the error (429) for exceeding the daily message limit, with ``RateLimit-*`` headers."""
     return QueueError(429, "Exceeded daily rate limit", headers=daily_headers(limit, left, now_us))
 
 

@@ -1,7 +1,7 @@
-"""Fields of queue objects that tests can filter and assert on.
+"""The fields by which messages, attempts and other objects of a queue can be filtered.
 
-This module has the types of all of them, and the table of the fields of an attempt; ``views`` has
-the tables for messages, dead letters and schedules. ``core.matching`` compares the values.
+This module contains the types of all fields, and the table of an attempt's fields. The tables for
+messages, dead letters and schedules are in ``views``. ``core.matching`` compares the values.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .wire.named import NAMED
 class MessageFields(TypedDict, total=False):
     """Fields of a message that assertions and listings can filter by.
 
-    ``queue``, ``topic``, ``schedule_id``, ``id`` and ``dlq_id`` are strings; ``kind`` is
-    ``message``, ``callback`` or ``failure_callback``; ``service_state`` is the service's name for
-    the state. ``label`` matches if any of the labels does, ``body`` takes bytes or a string,
-    ``json`` is the parsed body, and ``headers`` must be among the forwarded headers.
+    ``queue``, ``topic``, ``schedule_id``, ``id`` and ``dlq_id`` are strings. ``kind`` is
+    ``message``, ``callback`` or ``failure_callback``. ``service_state`` is the service's name for
+    the state. ``label`` matches any of the message's labels. ``body`` can be bytes or a string, and
+    ``json`` is the parsed body. ``headers`` matches if the forwarded headers include them.
     """
 
     method: object
@@ -143,7 +143,7 @@ class DeliveryWhere(TypedDict, total=False):
 
 
 def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callable[[Any], Any]:
-    """Return a function that returns the parsed JSON body, or ``Absent`` if it is not JSON."""
+    """Return a function that reads an item's JSON body, or returns ``Absent`` if it is not JSON."""
 
     def value(item: Any) -> Any:
         try:
@@ -155,7 +155,7 @@ def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callabl
 
 
 def always(sort: Sort, **options: Any) -> Field:
-    """Return a field that every item has, so its value is never None."""
+    """Return a field that is never None."""
     return Field(sort, optional=False, **options)
 
 
@@ -165,13 +165,13 @@ DLQ_ID = shaped(
 NAME = shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
 """The name of a queue or a URL group."""
 DESTINATION = either((URL, NAME, one_of("destination", NAMED)))
-"""A destination: a URL, a URL group, or a destination that the service knows by name."""
+"""A URL, the name of a URL group, or the name of one of the service's own destinations."""
 LABEL = shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
-"""A single label; the header separates labels by commas."""
+"""A label. It cannot contain a comma, because commas separate labels in the header."""
 
 
 def _is_cron(text: str) -> bool:
-    # Import late: the import takes 4 ms (it loads a library for dates), and few tests have a
+    # Imported here, because the import takes 4 ms (it loads a date library) and few tests have a
     # schedule.
     from .engine.cron import Cron
 
@@ -195,5 +195,5 @@ ATTEMPTS: Mapping[str, Field] = {
 
 
 def found_attempts(attempts: Iterable[Attempt]) -> Found[Attempt]:
-    """Return attempts as a list that can be filtered."""
+    """Return attempts as a list that can be filtered with ``where()``."""
     return found_of(attempts, ATTEMPTS, "attempt")

@@ -1,4 +1,4 @@
-"""The ``queue`` fake: the object that the fixture and ``Cloud.queue()`` return."""
+"""The ``Queue`` class, which the ``queue`` fixture and ``Cloud.queue()`` return an instance of."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
 DEV_TOKEN = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0="
 DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs")
-"""The vendor's public development credentials, which its dev server and its clients know."""
+"""The vendor's public development credentials, which its development server and its clients know."""
 _SHOWN = 3
-"""Maximum number of undelivered messages that the warning names."""
+"""Maximum number of undelivered messages listed in the warning."""
 _LONGEST_CAP = 86_400.0
-"""Maximum attempt cap, one day, because operating systems cannot wait longer than a few weeks."""
+"""Maximum limit of an attempt in seconds. Operating systems cannot wait longer than a few weeks."""
 _SERVED_HISTORY_US = 7 * DAY
 
 
@@ -74,12 +74,11 @@ def _new_key() -> str:
 
 
 class Queue(QueueAssertions, QueueActions, Handle):
-    """A fake of the HTTP message queue.
+    """A fake of QStash, the HTTP message queue.
 
-    ``settings`` are the keyword arguments in ``QueueSettings``; ``QueueConfig`` explains them.
-    Requests with ``read_only_token`` may only use GET; others are rejected with 403.
-
-    Raises ``ContractError`` for an invalid setting.
+    ``settings`` are the keyword arguments in ``QueueSettings``, which ``QueueConfig`` explains.
+    ``read_only_token`` is a second token that permits GET requests only; other requests with it are
+    rejected with 403. Raises ``ContractError`` for an invalid setting.
     """
 
     service: ClassVar[str] = "queue"
@@ -150,7 +149,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._details.recorder = self._recorder
-        # The engine enforces the plan's limits; the server only rejects bodies that are far too
+        # The engine enforces the plan's limits. This limit only rejects bodies that are far too
         # large.
         self._mount.body_limit = 2 * max(
             self._engine.limits.message_size, self._engine.limits.batch_size
@@ -162,23 +161,23 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @property
     def current_signing_key(self) -> str:
-        """The key with which deliveries are signed."""
+        """The key that signs deliveries."""
         return self._engine.keys.current
 
     @property
     def next_signing_key(self) -> str:
-        """The key with which deliveries will be signed after a rotation."""
+        """The key that will sign deliveries after a rotation."""
         return self._engine.keys.next
 
     @action
     def rotate_token(self) -> str:
-        """Replace both tokens; requests with the old tokens are rejected from now on."""
+        """Replace both tokens. Requests with the old tokens are rejected from now on."""
         token = super().rotate_token()
         self.read_only_token = self._new_token()
         return token
 
     def _new_token(self) -> str:
-        # Clients parse the user's id from the token. 24 and 48 digits need no Base64 padding.
+        # Clients parse the user's id from the token. The lengths 24 and 48 avoid Base64 padding.
         content = {"UserID": new_token(24), "Password": new_token()}
         return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 
@@ -194,7 +193,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """Return why a signature does not verify with this queue's keys, or None if it does.
 
         The official receivers report only the error of the second key. This method reports all
-        errors, using the clock that the queue signs with. ``url`` is the address at which the
+        errors, at the time that the queue's signatures use. ``url`` is the address at which the
         receiver was called.
         """
         given = None if signature is None else text("signature", signature)
@@ -210,8 +209,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "QSTASH_TOKEN": self.token,
             "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
             "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
-            # Clients treat an empty value as missing, so they ignore the developer's own
-            # QSTASH_REGION.
+            # Clients treat an empty value as missing. It hides the developer's own QSTASH_REGION.
             "QSTASH_REGION": "",
         }
         if self.token == DEV_TOKEN:
@@ -221,7 +219,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def client(self, **options: Any) -> QStash:
         """Return the official client, configured for this fake.
 
-        Raises ``ContractError`` if it is not installed.
+        Raises ``ContractError`` if the client is not installed.
         """
         made: QStash = super().client(**options)
         return made
@@ -248,8 +246,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the data and the destinations of a snapshot; journal, faults and clock do not
-        change."""
+        """Restore the data and the destinations of a snapshot. Journal, faults and clock do not
+        change.
+        """
         if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
             data, routes = snapshot.data
             super().restore(replace(snapshot, data=data))
@@ -259,7 +258,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             super().restore(snapshot)
 
     def close(self) -> None:
-        """Close the fake; pending messages are never delivered."""
+        """Close the fake. Pending messages are never delivered."""
         if not self.closed:
             self._engine.close()
             super().close()
@@ -270,9 +269,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
         """Load URL groups, queues, schedules and messages. If anything is invalid, nothing is
         loaded.
 
-        `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism": 2}}, "schedules":
-        [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`. Each part is
-        optional; a message takes the keyword arguments of ``publish``.
+        The data has the form `{"url_groups": {name: [url, ...]}, "queues": {name: {"parallelism":
+        2}}, "schedules": [{"destination", "cron", "id", "body"}], "messages": [{"url", ...}]}`.
+        Each part is optional. The keys of a message are the keyword arguments of ``publish()``.
         """
         __tracebackhide__ = True
         self._check_open()
@@ -281,7 +280,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
     # -- delivering ------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
-        """Raise ``ContractError`` if the queue is closed."""
         __tracebackhide__ = True
         if self.closed:
             raise ContractError(f"{self.name} is closed: ask the cloud for another one")
@@ -297,26 +295,25 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return self._driver.run(self._driver.deliver_until(self._time.now_us))
 
     def advance(self, duration: Duration) -> Attempts:
-        """Move the clock forward, delivering each message when it becomes due on the way.
+        """Move the clock forward, and deliver each message when it becomes due.
 
-        Raises ``ContractError`` while the clock is already being advanced, for example in a
-        handler.
+        Raises ``ContractError`` if the clock is already being advanced, for example in a handler.
         """
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.after(duration)))
 
     def move_to(self, instant: Instant) -> Attempts:
-        """Move the clock forward to a time, delivering messages as ``advance`` does."""
+        """Move the clock forward to a given time, and deliver messages as ``advance()`` does."""
         __tracebackhide__ = True
         return self._driver.run(self._driver.deliver_until(self._time.until(instant)))
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.
 
-        Schedules do not count. Stops early if the remaining messages wait for something other than
-        time (a paused queue); ``.waiting`` of the result then has the reason. Raises ``NotIdle`` if
-        messages are still undelivered after ``within``, and ``Loop`` if messages publish each other
-        endlessly.
+        Runs of schedules do not count. Stops early if the remaining messages wait for something
+        other than time, such as a paused queue; ``.waiting`` of the result then has the reason.
+        Raises ``NotIdle`` if messages are still undelivered after ``within``, and ``Loop`` if
+        messages publish each other endlessly.
         """
         __tracebackhide__ = True
         return self._driver.run(self._driver.run_until_idle(within))
@@ -378,7 +375,9 @@ class Queue(QueueAssertions, QueueActions, Handle):
             raise error
 
     def _report_background_error(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report an exception of a background delivery, because no call of the test can raise it."""
+        """Report an exception of a delivery in the background, where no call of the test can raise
+        it.
+        """
         error = outcome.exception
         if self.delivery == "driven" or not _must_report(error, driving=self._time.driving):
             return
@@ -438,7 +437,7 @@ def _is_inspection(call: Call) -> bool:
 
 
 def _must_report(error: BaseException | None, *, driving: bool) -> bool:
-    """Return whether a handler's exception must be reported, because no call raises it."""
+    """Return whether an exception must be reported because no call of the test will raise it."""
     if isinstance(error, Exception):
         return isinstance(error, ContractError)
     return error is not None and not driving

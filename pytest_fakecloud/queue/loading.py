@@ -1,6 +1,6 @@
-"""Load URL groups, queues, schedules and messages from a mapping.
+"""Loading of URL groups, queues, schedules and messages from a mapping.
 
-Everything is loaded into a copy first, so that invalid data changes nothing.
+The data is loaded into a copy of the queue first, so that invalid data changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Step = Callable[[QueueActions], object]
 
 
 def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
-    """Put URL groups, queues, schedules and messages into a queue; see ``Queue.load``."""
+    """Load data into a queue; see ``Queue.load()``."""
     steps = list(_steps(data))
     with queue._engine.lock:
         for place in (_Trial(queue._engine), queue):
@@ -35,7 +35,7 @@ def load(queue: QueueActions, data: Mapping[str, Any]) -> None:
 
 
 class _Trial(QueueActions):
-    """A copy of a queue's data with the same rules, on its own frozen clock."""
+    """A copy of a queue with the same rules, on its own frozen clock."""
 
     def __init__(self, engine: Engine) -> None:
         runs = WorkflowRuns()
@@ -44,7 +44,7 @@ class _Trial(QueueActions):
         self._engine.restore(engine.snapshot())
 
     def _check_open(self) -> None:
-        """Do nothing, because this copy of the queue is never closed."""
+        """Do nothing, because this copy is never closed."""
 
 
 def _steps(data: Mapping[str, Any]) -> Iterator[_Step]:
@@ -97,7 +97,7 @@ def _schedule(given: dict[str, Any]) -> _Step:
 
 def _message(given: dict[str, Any]) -> _Step:
     if isinstance(given.get("label"), Iterator):
-        # The message is published twice (to the copy and to the queue), so iterators must be read
-        # here.
+        # Loading publishes the message twice (in the copy and in the queue), so an iterator must be
+        # copied.
         given["label"] = [*given["label"]]
     return lambda place: place.publish(**given)

@@ -1,9 +1,9 @@
-"""Data classes of the queue: messages, settings, deliveries, outcomes, attempts.
+"""Data classes of the queue, such as messages, deliveries and their outcomes.
 
 Times and durations are integers in microseconds unless the name says otherwise (``_ms``, ``_s``).
-Header lists are lists of ``(name, value)`` in the order and spelling in which they arrived.
+Header lists are lists of ``(name, value)`` in the order and spelling in which they were received.
 
-The engine decides what to deliver and returns a ``Delivery``; the sender makes the request and
+The engine decides what to deliver and returns a ``Delivery``. The sender makes the request and
 returns an ``Outcome``.
 """
 
@@ -22,13 +22,17 @@ Kind = Literal["message", "callback", "failure_callback"]
 Api = Literal["v1", "v2"]
 
 MESSAGE: Kind = "message"
-"""Kinds of messages: published by a client, or a callback that reports on another message."""
+"""The kind of messages that clients and schedules publish. The other kinds are callbacks, which
+report on a message.
+"""
 CALLBACK: Kind = "callback"
 FAILURE_CALLBACK: Kind = "failure_callback"
 KINDS: tuple[Kind, ...] = (MESSAGE, CALLBACK, FAILURE_CALLBACK)
 
 NON_RETRYABLE = 489
-"""The status with which a destination, together with a header, prevents further retries."""
+"""Status with which a destination prevents retries, if it also sends
+``Upstash-NonRetryable-Error``.
+"""
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -40,10 +44,10 @@ DAY = 24 * HOUR
 class Delivery:
     """An HTTP request that the queue is about to make.
 
-    ``url`` contains the published bytes, one character per byte (Latin-1); it is the request target
-    and the signature's subject (``sub``). ``headers`` are complete except for the signature.
-    ``attempt`` counts from 0 (``Upstash-Retried``). ``timeout_us`` is measured on the queue's
-    clock. ``signed`` is False if a fault removed the signature.
+    ``url`` contains the published bytes, one character per byte (Latin-1). It is the request
+    target, and ``sub`` is the subject of the signature. ``headers`` are complete except for the
+    signature. ``attempt`` is the number of earlier attempts (``Upstash-Retried``). ``timeout_us``
+    is measured on the queue's clock. ``signed`` is False if a fault removed the signature.
     """
 
     message_id: str
@@ -63,11 +67,11 @@ class Delivery:
 class Outcome:
     """The result of a delivery.
 
-    ``status`` is None if there was no HTTP response; ``exception`` then has the reason.
-    ``virtual_us`` is the time that the destination took on the queue's clock. ``refused`` marks a
-    destination that was never contacted; ``unstubbed`` is the reason, as text, if the test has not
-    stubbed it. ``where`` names the kind of destination that answered (``"wsgi"``, ``"responses"``,
-    ``"loopback"``, …).
+    ``status`` is None if there was no HTTP response, and ``exception`` is then the reason.
+    ``virtual_us`` is the time that the destination took on the queue's clock. ``refused`` is True
+    if the destination was never contacted. ``unstubbed`` is an error message if the test has not
+    stubbed the destination. ``where`` is the kind of destination that responded (``"wsgi"``,
+    ``"responses"``, ``"loopback"``, …).
     """
 
     status: int | None = None
@@ -81,7 +85,7 @@ class Outcome:
 
     @property
     def delivered(self) -> bool:
-        """Whether the delivery succeeded: status 200 to 299 (a redirect does not count)."""
+        """Whether the status is 200 to 299. A redirect is not a success."""
         return self.status is not None and 200 <= self.status <= 299
 
 
@@ -89,14 +93,14 @@ Perform = Callable[[Delivery], Outcome]
 Sign = Callable[[Delivery, str | None, int], HeaderList]
 """Function that returns the signature headers of a delivery.
 
-Its arguments are the delivery, the key (None: the current signing key), and the age of the token in
-microseconds.
+Its arguments are the delivery, the key (None for the current signing key), and the age of the token
+in microseconds.
 """
 
 
 @dataclass(slots=True)
 class SigningKeys:
-    """The two signing keys of a queue; deliveries are signed with ``current``."""
+    """The two signing keys of a queue. Deliveries are signed with ``current``."""
 
     current: str
     next: str
@@ -104,7 +108,7 @@ class SigningKeys:
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """Flow-control settings of a message; ``rate`` and ``parallelism`` are None if not given."""
+    """Flow-control settings of a message. A limit is None if the message does not set it."""
 
     key: str
     parallelism: int | None = None
@@ -114,7 +118,7 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The parts of a message that the API shows as ``REDACTED:<sha256>``."""
+    """The parts of a message that the API replaces by ``REDACTED:<sha256>``."""
 
     body: bool = False
     all_headers: bool = False
@@ -123,7 +127,7 @@ class Redaction:
 
 @dataclass(frozen=True, slots=True)
 class PublishSettings:
-    """The settings of a publish request, parsed and validated.
+    """The parsed and validated settings of a publish request.
 
     ``forward`` are the headers for the destination, without prefix and without hop-by-hop headers.
     ``callback_headers`` and ``failure_callback_headers`` are nested settings with the prefix
@@ -156,13 +160,13 @@ class PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One attempt to deliver a message; ``number`` counts from 1.
+    """One attempt to deliver a message. ``number`` counts from 1.
 
     ``url`` is spelled as published. ``waited`` is the time since the message was created or since
-    the previous attempt, ``wait_reason`` the reason for it. ``status`` is None if there was no HTTP
-    response; ``exception`` then has the reason. ``is_final`` marks an attempt that delivered the
-    message or was the last one. ``state`` is ``in flight``, ``delivered``, ``failed``, or ``lost``
-    if a fault made the queue lose the response.
+    its previous attempt, and ``wait_reason`` explains it. ``status`` is None if there was no HTTP
+    response, and ``exception`` is then the reason. ``is_final`` is True for the attempt that
+    delivered the message or was the last one. ``state`` is ``in flight``, ``delivered``,
+    ``failed``, or ``lost`` if a fault made the queue lose the response.
     """
 
     message_id: str
@@ -203,7 +207,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A row of a message's log, as ``/v2/events`` lists it."""
+    """An entry of a message's log, as ``/v2/events`` lists it."""
 
     number: int
     time_us: int
@@ -222,8 +226,8 @@ FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
 class WorkflowPart:
     """The role of a message in a workflow run.
 
-    ``url`` is that of the workflow. ``call_type`` is in lower case, ``step`` by default.
-    ``created_ms`` is the start of the run, None if the run is not known.
+    ``url`` is the URL of the workflow. ``call_type`` is in lower case and ``step`` by default.
+    ``created_ms`` is the time at which the run started, or None for an unknown run.
     """
 
     run_id: str
@@ -236,8 +240,8 @@ class WorkflowPart:
 class RejectedStep:
     """A step of a workflow run that was rejected although its sender ignores the error.
 
-    ``item`` is its position in the batch, counted from 1; it is None for the result of an invoked
-    run, which the queue publishes itself. ``status`` and ``error`` are those of the rejection.
+    ``item`` is the step's position in a batch, counted from 1. It is None for the result of an
+    invoked run, which the queue itself publishes. ``status`` and ``error`` describe the rejection.
     """
 
     run_id: str
@@ -251,20 +255,21 @@ class RejectedStep:
 class Message:
     """A message and its state.
 
-    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``;
-    ``ERROR``, the state of a failed attempt, appears only in the log. ``due_us`` is the time of the
-    next attempt, None while none is planned (the message waits in a queue or a flow-control wait
-    list, is in flight, or has finished). ``public_id`` is the id that clients and destinations see;
-    only the deliveries of a v1 message to a topic share one. ``open_children`` counts the
-    unfinished callbacks about the message. ``depth`` is the length of the chain of messages that
-    caused this one at the same time, ``chain`` the length within the delivering call number
-    ``drive``.
+    ``state`` is one of ``CREATED ACTIVE RETRY DELIVERED FAILED CANCEL_REQUESTED CANCELED``.
+    (``ERROR``, the state of a failed attempt, appears only in the log.) ``due_us`` is the time of
+    the next attempt. It is None while no attempt is planned: the message waits in a queue or for
+    flow control, is in flight, or has finished. ``public_id`` is the id that clients and
+    destinations see. Deliveries of a v1 message to a topic share a public id. ``open_children`` is
+    the number of unfinished callbacks about the message.
 
-    ``lost_callbacks`` are the reasons why callbacks about it were not published. ``retry_of`` is
-    the id of the dead-lettered message that it repeats. ``settled`` is True once the messages
-    behind it have been released. ``overtaken_at`` is the retry at which a fault let other messages
-    overtake it. ``workflow`` is its role in a workflow run, ``failure_of`` the id of the step whose
-    failure it reports, and ``failure_function_state`` the state of the failure callback about it.
+    ``depth`` and ``chain`` detect endless loops: they count the deliveries that caused each other
+    and finally this message, at the same point in time and within call number ``drive``
+    respectively. ``lost_callbacks`` are the reasons why callbacks about the message were not
+    published. ``retry_of`` is the id of the dead-lettered message that this one repeats.
+    ``settled`` is True after the messages that waited for this one have been released.
+    ``overtaken_at`` is the number of retries after which a fault let other messages overtake this
+    one. ``workflow`` is its role in a workflow run, ``failure_of`` the id of the step whose failure
+    it reports, and ``failure_function_state`` the state of the failure callback about it.
     """
 
     id: str
@@ -316,7 +321,7 @@ class Message:
         return self.state in FINISHED
 
     def copy(self) -> Message:
-        """Return a copy that is independent of further attempts."""
+        """Return a copy that further attempts do not change."""
         attempts = [
             replace(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
@@ -325,77 +330,81 @@ class Message:
 
 
 class Mishaps:
-    """Hooks through which injected faults change deliveries; these defaults change nothing.
+    """Hooks that injected faults use to change deliveries. These defaults change nothing.
 
-    The engine does not call them while ``active`` is empty.
+    The engine does not call the hooks while ``active`` is empty.
     """
 
     active: tuple[Any, ...] = ()
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
-        """Return the names of the faults that apply to this delivery."""
+        """Return the names of the faults that apply to a delivery."""
         return ()
 
     def callback(self, message: Message, kind: Kind, url: str) -> bool:
-        """Return whether a fault drops this callback before it is published."""
+        """Return whether a fault drops a callback before it is published."""
         return False
 
     def overtaken(self, message: Message) -> bool:
-        """Return whether a fault lets the next delivery overtake this message."""
+        """Return whether a fault lets other messages overtake this one."""
         return False
 
 
 class WorkflowHooks:
-    """Hooks through which the engine notifies workflow runs.
+    """Hooks that inform workflow runs about messages.
 
-    They are called with the engine's lock held and must not do I/O. These defaults treat every
-    message as a plain message.
+    The engine calls them with its lock held, so they must not do I/O. These defaults treat every
+    message as one that is not part of a workflow run.
     """
 
     def accept(self, message: Message, at_us: int) -> str | None:
         """Check a message before it is stored.
 
-        Returns the id of the earlier message if this one is a duplicate (answered with
-        ``deduplicated: true``), else None. Raises ``QueueError`` if the message must be rejected
-        (400 for a step of a cancelled run).
+        Returns the id of the earlier message if this one is a duplicate (the response then contains
+        ``deduplicated: true``), else None. Raises ``QueueError`` if the message must be rejected,
+        for example with 400 for a step of a cancelled run.
         """
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
-        """Raise ``QueueError`` 400 if one of these requests is a step of a finished run."""
+        """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
 
     def body(self, message: Message, at_us: int) -> bytes:
-        """Return the body of this attempt: the list of steps for a run, else the message's body."""
+        """Return the body of the next attempt, which is the list of steps if the message calls a
+        run.
+        """
         return message.body
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return extra fields for callback bodies about this message (``workflowRunId``, …)."""
+        """Return extra fields for the bodies of callbacks about a message, such as
+        ``workflowRunId``.
+        """
         return {}
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return extra fields for the record of a dead letter (``failureCallbackInfo``, …)."""
+        """Return extra fields for a dead letter in the API, such as ``failureCallbackInfo``."""
         return {}
 
     def companions(self, message: Message) -> Iterable[Message]:
-        """Return the messages that can only be forgotten together with this one."""
+        """Return the messages that must be kept as long as this one."""
         return ()
 
     def forget(self, message: Message) -> None:
-        """Forget the run of a message; called before the message and its companions are forgotten."""
+        """Forget the run of a message that is about to be forgotten."""
 
     def finished(self, message: Message, at_us: int) -> None:
-        """Update the run of a message that was delivered, failed or was cancelled."""
+        """Update the run of a message that was delivered, failed, or was cancelled."""
 
     def snapshot(self) -> object:
-        """Return a copy of the state."""
+        """Return a copy of the state of all runs."""
         return None
 
     def restore(self, saved: Any) -> None:
-        """Restore a copy returned by ``snapshot``."""
+        """Restore a copy that ``snapshot()`` returned."""
 
 
 def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a header, ignoring case, or None."""
+    """Return the first value of a header, or None. The name is not case-sensitive."""
     wanted = name.lower()
     for key, value in headers:
         if key.lower() == wanted:

@@ -1,7 +1,7 @@
 """Records the arguments of signature checks that rejected a delivery.
 
 ``Receiver.verify()`` of the official client and PyJWT's ``decode()`` are wrapped during a delivery
-and restored afterwards. Checks that use neither are not recorded. Source: decided here.
+and restored afterwards. Checks that use neither function are not recorded. Source: decided here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A signature check that raised: its URL and body (None if not given), keys, and rejected
-    claim.
+    """The arguments of a signature check that raised an exception.
 
-    ``claim`` is ``key`` if the signature itself was wrong, and empty for a check by the receiver.
+    ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of
+    the token, ``key`` if the signature itself was wrong, and empty for a check by the receiver.
     """
 
     url: str | None
@@ -29,9 +29,9 @@ class Refusal:
 
 
 class Refusals:
-    """Context manager that appends the rejections of ``Receiver.verify()`` to ``found``.
+    """Context manager that adds the rejections of signature checks in its block to ``found``.
 
-    Blocks in several threads may overlap. A rejection then cannot be attributed and is dropped.
+    Blocks may overlap in several threads. A rejection then cannot be attributed and is dropped.
     """
 
     __slots__ = ("found",)
@@ -65,7 +65,7 @@ _CLAIMS = {
 _lock = threading.Lock()
 _watching: list[Refusals] = []
 _watched: list[tuple[Any, str, Any, Any]] = []
-"""The wrapped classes and methods, each with the original function and the wrapper."""
+"""Each wrapped class and method name, with the original function and its wrapper."""
 
 
 def _watch() -> None:
@@ -88,7 +88,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
         try:
             result = original(self, *given, **named)
         except Exception:
-            # Replace the rejections by PyJWT, one for each key that the receiver tried.
+            # The receiver's rejection replaces the rejections by PyJWT, one for each key it tried.
             found[before:] = [_refusal(self, named)]
             raise
         del found[before:]
@@ -108,7 +108,7 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
             if claim:
                 found.append(Refusal(None, None, (key,) if isinstance(key, str) else (), claim))
             raise
-        # Drop wrong-key errors, because another key has worked.
+        # Another key has verified the signature, so earlier errors about wrong keys do not count.
         found[:] = [one for one in found if one.claim != "key"]
         return result
 
@@ -116,7 +116,7 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
 
 
 def _found() -> list[Refusal]:
-    """Return the list of the only delivery in progress, or a new list if there are several."""
+    """Return the list of the only delivery in progress, or a new list if there is more than one."""
     with _lock:
         return _watching[0].found if len(_watching) == 1 else []
 
@@ -124,7 +124,7 @@ def _found() -> list[Refusal]:
 def _unwatch() -> None:
     while _watched:
         owner, name, original, now = _watched.pop()
-        # Keep a replacement that the application has made since.
+        # Keep a replacement that the application itself has made since.
         if vars(owner).get(name) is now:
             setattr(owner, name, original)
 

@@ -1,8 +1,8 @@
-"""Settings of a queue, and the limits of its plan.
+"""Settings of a queue and the limits of its plan.
 
-The limits of the plans are taken from the vendor's pricing pages and from error texts seen by
-users. Decided here: without a profile, the only limits are 20 retries, 50 MB per message, two hours
-per response, and a week's retention of dead letters.
+The limits of the plans come from the vendor's pricing pages and from error messages seen by users.
+Decided here: without a plan, the only limits are 20 retries, 50 MB per message, two hours per
+response, and seven days of retention for dead letters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Profile = Literal["free", "payg"]
 
 
 class QueueSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.queue()`` and of the marker; ``QueueConfig`` explains them."""
+    """Keyword arguments of ``Cloud.queue()`` and of the marker, described in ``QueueConfig``."""
 
     delivery: DeliveryMode | None
     unstubbed: Unstubbed
@@ -70,8 +70,8 @@ MEGABYTE = 1024 * 1024
 class PlanLimits:
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
-    ``daily_messages`` counts every message created since midnight UTC, including callbacks;
-    ``burst`` counts publish requests per second, ``parallelism`` counts deliveries in flight.
+    ``daily_messages`` limits the messages created since midnight UTC, including callbacks,
+    ``burst`` the publish requests per second, and ``parallelism`` the deliveries in flight.
     """
 
     message_size: int = setting(50 * MEGABYTE, whole(0))
@@ -119,7 +119,7 @@ PROFILES: Mapping[str, PlanLimits] = {
 
 
 def plan(profile: str | None, limits: Mapping[str, Any] | None = None) -> PlanLimits:
-    """Return the limits of a profile (None: the default), with individual limits replaced."""
+    """Return the limits of a plan (None: the default limits), with individual limits replaced."""
     return replace(PlanLimits() if profile is None else PROFILES[profile], **(limits or {}))
 
 
@@ -136,21 +136,21 @@ class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
     delivery: DeliveryMode | None = setting(None, optional(choice(*get_args(DeliveryMode))))
-    """Deliver when the test calls a delivering method, or in background threads; None: the cloud's
-    mode.
+    """Whether messages are delivered when the test calls a delivering method, or by background
+    threads; None: the cloud's mode.
     """
     unstubbed: Unstubbed = setting("refuse", choice(*get_args(Unstubbed)))
-    """Report a delivery to an unstubbed host as a strict-mode violation, or answer it with 200."""
+    """Whether a delivery to an unstubbed host is a strict-mode violation or is answered with 200."""
     raise_exceptions: bool = setting(False, SWITCH)
-    """Raise a handler's exceptions from the call that delivers."""
+    """Whether the call that delivers raises the exceptions of handlers."""
     dev_credentials: bool = setting(False, SWITCH)
-    """Use the vendor's public development token and signing keys."""
+    """Whether to use the vendor's public development token and signing keys."""
     profile: Profile | None = setting(None, optional(choice(*get_args(Profile))))
     """The plan whose limits apply, ``"free"`` or ``"payg"``; None: a few generous limits."""
     limits: Mapping[str, int | None] | None = setting(None, optional(_LIMITS))
     """Individual limits that replace those of the plan."""
     header_prefix: HeaderPrefix = setting("Upstash", choice(*get_args(HeaderPrefix)))
-    """Prefix of the headers that the queue sends; requests to the queue may use either prefix."""
+    """Prefix of the headers that the queue sends. Requests to the queue may use either prefix."""
     signature_clock: SignatureClock = setting("receiver", choice(*get_args(SignatureClock)))
     """Clock for the times in signatures: the receiver's, the wall clock, or the fake's."""
     region: str = setting("US-EAST-1", text("a string of printable characters", str.isprintable))
@@ -160,15 +160,17 @@ class QueueConfig(HandleConfig):
     callback_retries: Literal["inherit"] | int = setting(
         "inherit", either(choice("inherit"), whole(0))
     )
-    """Default number of retries of a callback, or ``"inherit"`` for the number of its message."""
+    """Default number of retries of a callback. ``"inherit"`` uses the number of the message it
+    reports on.
+    """
     delayed_callbacks: bool = setting(False, SWITCH)
-    """Allow delayed callbacks, which the service rejects."""
+    """Whether callbacks can be delayed. The service rejects delayed callbacks."""
     dedup_window_us: int = setting("10m", duration("us"))
-    """How long the queue recognises a deduplication id."""
+    """Period in which a message with a known deduplication id counts as a duplicate."""
     dlq_retention_us: int | None = setting(None, optional(duration("us")))
     """How long dead letters are kept; None: as long as the plan says, or 7 days without a plan."""
     message_grace_us: int = setting("30s", duration("us"))
-    """How long a finished message can be read over HTTP."""
+    """How long a finished message can still be read over HTTP."""
     history_us: int | None = setting(None, optional(duration("us")))
     """How long finished messages are kept; None: forever in a test, 7 days in a stand-alone server."""
     no_answer_status: int = setting(0, whole(0))
@@ -178,9 +180,9 @@ class QueueConfig(HandleConfig):
     both.
     """
     production_checks: bool = setting(False, SWITCH)
-    """Reject destinations without a public address, as the service does."""
+    """Whether to reject destinations that have no public address, as the service does."""
     loop_limit: int = setting(1000, whole(1))
-    """Maximum number of deliveries that may cause each other at the same time."""
+    """Maximum number of deliveries that may cause each other at the same point in time."""
     attempt_cap: float = setting(5.0, number(0))
     """Maximum wall-clock seconds of an attempt over a socket or in an event loop; at most one day."""
 

@@ -1,4 +1,4 @@
-"""The timeline of a message as text: each step with its time, status and wait."""
+"""The timeline of a message as text, with the time, the status and the wait of each step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .wire.headers import as_text
 
 
 def span(us: int) -> str:
-    """Return a duration as text: ``+12.182 s``, ``+6 h 7 m 6.466 s``."""
+    """Return a duration as text, such as ``12.182 s`` or ``6 h 7 m 6.466 s``."""
     seconds, rest = divmod(us, SECOND)
     days, seconds = divmod(seconds, 86_400)
     hours, seconds = divmod(seconds, 3600)
@@ -37,7 +37,10 @@ def span(us: int) -> str:
 
 
 def timeline(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
-    """Return the timeline of a message, one line per step; the last line is ``waiting_text``."""
+    """Return the timeline of a message, one line per step.
+
+    If the message is unfinished, the last line says what it waits for.
+    """
     head = f"{message.public_id} {message.settings.method} {as_text(message.url)}"
     if message.kind != "message":
         head += f" ({message.kind.replace('_', ' ')} about {message.source_id})"
@@ -88,10 +91,10 @@ _SHORT = 60
 
 
 def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
-    """Describe a handler's exception, with the last source line of the test or the application.
+    """Describe a handler's exception, with the last source line in the test or the application.
 
-    The source line is left out if it is long or repeats the exception. The text begins with
-    ``did``.
+    The text begins with ``did``. The source line is left out if it is long or repeats the
+    exception.
     """
     text = f"{did} {type(exception).__name__}"
     if str(exception):
@@ -113,7 +116,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 
 def _values(names: Mapping[str, object], line: str) -> str:
-    """Return the dicts and lists that a source line indexes, as JSON."""
+    """Return the dicts and lists that are indexed in a source line, as JSON."""
     told = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)
@@ -145,26 +148,27 @@ def _is_library(filename: str) -> bool:
 
 
 def attempt_note(outcome: Outcome) -> str | None:
-    """Return why an attempt failed, unless its status already shows it."""
+    """Return why an attempt failed, or None if its status shows it."""
     if outcome.exception is None or outcome.unstubbed is not None:
         return None
     if outcome.status is None:
         return failure_text(outcome)
     if 200 <= outcome.status < 300:
-        # The response was complete before the handler raised; otherwise it would be an error.
+        # The response was complete before the handler raised. Otherwise its status would be 500.
         return raised_text(outcome.exception, "after the answer, a background task raised")
     return raised_text(outcome.exception)
 
 
 def handler_traceback(outcome: Outcome) -> str | None:
-    """Return the traceback of a handler's exception, or None."""
     if outcome.exception is None or outcome.status is None:
         return None
     return "".join(traceback.format_exception(outcome.exception))
 
 
 def message_reason(message: Message, entry: LogEntry) -> str:
-    """Return why a retry waits: the reason recorded with the next attempt, or the planned one."""
+    """Return the reason for a retry, from the attempt it led to or from the message if it is
+    planned.
+    """
     for attempt in message.attempts:
         if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
             return attempt.wait_reason
@@ -174,8 +178,8 @@ def message_reason(message: Message, entry: LogEntry) -> str:
 def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = True) -> str:
     """Return what an unfinished message waits for.
 
-    If ``now_us``, the current time, is given, the text says how long until the message is due or
-    what is missing to deliver it. ``driven`` is True if calls of the test deliver.
+    ``now_us`` is the current time. With it, the text says how long until the message is due, or
+    what is missing to deliver it. ``driven`` is True if calls of the test deliver messages.
     """
     if message.state == "ACTIVE":
         return "in flight: the destination is still answering on this clock"
@@ -194,11 +198,11 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
 
 
 def due_text(due_us: int, now_us: int) -> str:
-    """Return when something is due and in how long; the date is included if it is another day."""
+    """Return when something is due and how long until then. The date is included on another day."""
     due = to_datetime(due_us)
     same_day = due.date() == to_datetime(now_us).date()
     at = _instant(due).partition(" ")[2] if same_day else _instant(due)
-    # Round both times to milliseconds before subtracting, because they are shown so.
+    # Round before subtracting, because the times are shown in milliseconds.
     return f"{at} in {span((due_us // 1000 - now_us // 1000) * 1000)}"
 
 

@@ -1,4 +1,4 @@
-"""Lines about unfinished messages, dead letters and schedules, for reports and assertions."""
+"""Lines of text about unfinished messages, dead letters and schedules, for reports and assertions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _TOLD = 5
 """Maximum number of lines in a text."""
 
 _NAMED = 3
-"""Maximum number of messages named in one line."""
+"""Maximum number of messages listed in one line."""
 
 _LOOKED_AT = 50
-"""Maximum number of messages examined for a text, which is built at every move of the clock."""
+"""Maximum number of messages to examine, because the text is built whenever the clock moves."""
 
 Naming = Callable[[str], str]
 
 
 def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iterator[str]:
-    """Yield lines about the unfinished messages; ``name`` formats an id.
+    """Yield lines about the unfinished messages. ``name`` formats a message id.
 
     Messages with the same text share a line. At most ``most`` messages are examined.
     """
@@ -39,7 +39,7 @@ def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iter
 
 
 def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
-    """Yield lines about the dead letters that have not expired; ``name`` formats a message id.
+    """Yield lines about the dead letters that have not expired. ``name`` formats a message id.
 
     Dead letters with the same text share a line.
     """
@@ -77,7 +77,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def waiting(engine: Engine) -> str:
-    """Return what the undelivered messages wait for; ``nothing`` if there are none."""
+    """Return a text about the undelivered messages, or ``nothing`` if there are none."""
     lines = list(pending(engine, most=_LOOKED_AT))
     if not lines:
         return "nothing"
@@ -95,7 +95,7 @@ def waiting(engine: Engine) -> str:
 
 
 def _held_up(engine: Engine, message: Message, name: Naming) -> str:
-    """Return why a message of an ordered queue is not due: a pause, or earlier messages."""
+    """Return why a message of an ordered queue is not due: a paused queue, or earlier messages."""
     queue = engine.queues.by_name.get(message.queue_name or "")
     if queue is None or message.id in queue.active:
         return _held_by_flow(engine, message)
@@ -106,13 +106,15 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:
-    """Return when a flow-control key admits the next message; empty if this one is not waiting."""
+    """Return when the flow-control key of a waiting message admits the next one, or ``""``."""
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:
         return ""
     now = engine.clock.now_us()
-    opens = key.copy().reopens_us(now)  # a copy, because reopens_us() may begin the next period
+    opens = key.copy().reopens_us(
+        now
+    )  # Use a copy, because reopens_us() may start the next period.
     due = "" if opens is None else f": the key opens {due_text(opens, now)}"
     return f"waits: {message.wait_reason}{due}"
 

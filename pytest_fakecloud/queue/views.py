@@ -41,9 +41,9 @@ WORDS = {
     "CANCEL_REQUESTED": "cancelled",
     "CANCELED": "cancelled",
 }
-"""The state in this package's words, by the service's name for it."""
+"""This package's name for each state of the service."""
 _MOST_RUNS = 10_000
-"""Maximum number of runs to compute; each takes time, and no test needs more."""
+"""Maximum number of future runs to compute, because each takes time. No test needs more."""
 STATES = tuple(dict.fromkeys(WORDS.values()))
 
 
@@ -53,10 +53,10 @@ def _gone(engine: Engine) -> str:
 
 
 class PublishedMessage:
-    """A message of a queue; its properties show the current state.
+    """A message of a queue. Its properties show the current state.
 
-    ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``;
-    ``service_state`` is the service's name for it.
+    ``state`` is ``pending``, ``in_flight``, ``delivered``, ``dead_lettered`` or ``cancelled``.
+    ``service_state`` is the service's name for the state.
     """
 
     __slots__ = ("_engine", "_id")
@@ -75,8 +75,8 @@ class PublishedMessage:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the message no longer exists, after a reset or restore or because ``history`` has
-        passed.
+        """Whether the message no longer exists, because of a reset, a restore or the ``history``
+        setting.
         """
         self._engine.inspected = True
         return self._id not in self._engine.messages
@@ -114,17 +114,17 @@ class PublishedMessage:
 
     @property
     def state(self) -> str:
-        """The state, in this package's words."""
+        """The state, by this package's name."""
         return WORDS[self._record.state]
 
     @property
     def service_state(self) -> str:
-        """The state, in the service's words."""
+        """The state, by the service's name."""
         return self._record.state
 
     @property
     def kind(self) -> Kind:
-        """``message``, or ``callback`` or ``failure_callback`` about another message."""
+        """``message`` or, if it reports on another message, ``callback`` or ``failure_callback``."""
         return self._record.kind
 
     @property
@@ -144,54 +144,54 @@ class PublishedMessage:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels."""
+        """The message's labels."""
         return self._record.settings.labels
 
     @property
     def label(self) -> str | None:
-        """The first label."""
+        """The first label, or None."""
         return self.labels[0] if self.labels else None
 
     @property
     def queue(self) -> str | None:
-        """The name of the ordered queue to which the message was published."""
+        """The name of the ordered queue to which the message was published, or None."""
         return self._record.queue_name
 
     @property
     def topic(self) -> str | None:
-        """The name of the URL group to which the message was published."""
+        """The name of the URL group to which the message was published, or None."""
         return self._record.topic_name
 
     @property
     def schedule_id(self) -> str | None:
-        """The id of the schedule that created the message."""
+        """The id of the schedule that created the message, or None."""
         return self._record.schedule_id
 
     @property
     def dlq_id(self) -> str | None:
-        """The id of the message's dead letter."""
+        """The id of the message's dead letter, or None."""
         return self._record.dlq_id
 
     @property
     def created(self) -> datetime:
-        """When the message was published."""
+        """The time at which the message was published."""
         return to_datetime(self._record.created_us)
 
     @property
     def due(self) -> datetime | None:
-        """When the next attempt is due; None if none is planned."""
+        """The time at which the next attempt is due; None if no attempt is planned."""
         due = self._record.due_us
         return None if due is None else to_datetime(due)
 
     @property
     def source(self) -> PublishedMessage | None:
-        """The message that this callback is about."""
+        """The message that this callback reports on, or None."""
         source_id = self._record.source_id
         return None if source_id is None else PublishedMessage(self._engine, source_id)
 
     @property
     def callbacks(self) -> Found[PublishedMessage]:
-        """The callbacks and failure callbacks about this message."""
+        """The callbacks and failure callbacks that report on this message."""
         own = self._id
         return found_messages(
             PublishedMessage(self._engine, one.id)
@@ -201,7 +201,7 @@ class PublishedMessage:
 
     @property
     def timeline(self) -> str:
-        """The timeline of the message as text: each step with its time, status and wait."""
+        """The timeline of the message as text, with the time, the status and the wait of each step."""
         engine = self._engine
         return timeline(self._record, engine.clock.now_us(), driven=engine.lane == "driven")
 
@@ -218,7 +218,7 @@ class PublishedMessage:
 
 
 class DeadLetterView:
-    """A dead letter: its ``id`` for the DLQ endpoints, its ``message``, and the last response."""
+    """A dead letter with its ``id`` for the DLQ endpoints, its ``message``, and the last response."""
 
     __slots__ = ("_engine", "at", "id", "message")
 
@@ -239,7 +239,7 @@ class DeadLetterView:
 
     @property
     def status(self) -> int | None:
-        """The status of the last response; None if there was none."""
+        """The status of the last response; None if there was no response."""
         outcome = self.message._record.last_outcome
         return None if outcome is None else outcome.status
 
@@ -251,7 +251,7 @@ class DeadLetterView:
 
     @property
     def timeline(self) -> str:
-        """The timeline of the message."""
+        """The timeline of the message as text."""
         return self.message.timeline
 
     def __repr__(self) -> str:
@@ -290,17 +290,17 @@ class ScheduleView:
 
     @property
     def last_run(self) -> datetime | None:
-        """When the schedule last created messages."""
+        """The time at which the schedule last ran, or None."""
         last = self._record.last_us
         return None if last is None else to_datetime(last)
 
     @property
     def error(self) -> str | None:
-        """Why the last run created no messages; None if it created some."""
+        """The reason why the last run created no messages, or None."""
         return self._record.error
 
     def next_runs(self, count: int = 1) -> list[datetime]:
-        """Return the times of the next runs as aware UTC datetimes; ``count`` is at most 10,000."""
+        """Return the times of the next runs as aware UTC datetimes. ``count`` is at most 10,000."""
         __tracebackhide__ = True
         number("count", count)
         if count > _MOST_RUNS:
@@ -310,15 +310,15 @@ class ScheduleView:
         return self._record.next_runs(count, self._engine.clock.now_us())
 
     def delete(self) -> None:
-        """Delete the schedule; the messages it created are kept.
+        """Delete the schedule. The messages that it created are kept.
 
-        Raises ``ContractError`` if the schedule no longer exists.
+        Raises ``QueueError`` (404) if the schedule no longer exists.
         """
         __tracebackhide__ = True
         self._engine.schedules.delete(self.id)
 
     def fire(self) -> Found[PublishedMessage]:
-        """Run the schedule now and return the messages created; the next planned run does not
+        """Run the schedule now, and return the messages it creates. The next planned run does not
         change.
         """
         __tracebackhide__ = True
@@ -367,5 +367,5 @@ SCHEDULES: Mapping[str, Field] = {
 
 
 def found_messages(messages: Iterable[PublishedMessage]) -> Found[PublishedMessage]:
-    """Return messages as a list that can be filtered."""
+    """Return messages as a list that can be filtered with ``where()``."""
     return found_of(messages, MESSAGES, "message")

@@ -1,7 +1,7 @@
-"""Admission of attempts: ordered queues, flow control, global parallelism, and overtaking.
+"""Admission of attempts, which depends on ordered queues, flow control and global parallelism.
 
-A message that may not start loses its due time and waits in exactly one list; the code that makes
-room schedules it again. Flow control and global parallelism are granted together, because two
+A message that may not start loses its due time and waits in exactly one list. When there is room,
+it is scheduled again. Flow control and global parallelism are granted together. Otherwise, two
 messages that each held one of them would pass them back and forth endlessly.
 """
 
@@ -17,8 +17,9 @@ from .state import State
 
 
 class Admission:
-    """Decides which attempts may start. A method takes the lock unless its docstring says it is
-    held.
+    """Determines which attempts may start.
+
+    Methods whose docstring says that the lock must be held do not acquire it.
     """
 
     def __init__(self, state: State) -> None:
@@ -26,7 +27,7 @@ class Admission:
         self.flow_timers: dict[str, Timer] = {}
 
     def leave(self, message: Message) -> None:
-        """Release the slots of a cancelled message; the lock is held."""
+        """Release the slots of a cancelled message. The lock must be held."""
         self.leave_global(message)
         if message.queue_name is not None:
             queue = self._state.queues.by_name.get(message.queue_name)
@@ -38,16 +39,14 @@ class Admission:
         self.leave_flow(message)
 
     def leave_flow(self, message: Message) -> None:
-        """Return the unused start that flow control granted; the lock is held."""
+        """Release the flow-control slot of a message that has not started. The lock must be held."""
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
             key.give_back(message.id)
             self.pump_flow(key)
 
     def recall_flow(self, key: FlowKey) -> None:
-        """Put messages that were admitted but have not started back on the wait list; the lock is
-        held.
-        """
+        """Make messages that were admitted but have not started wait again. The lock must be held."""
         state = self._state
         recalled = [
             state.pending[one]
@@ -63,9 +62,7 @@ class Admission:
         self.pump_global()
 
     def step_aside(self, message_id: str) -> bool:
-        """Apply a fault that lets other messages overtake a due message; return whether one
-        applies.
-        """
+        """Return whether a fault lets other messages overtake a due message; if so, apply it."""
         state = self._state
         message = state.pending.get(message_id)
         if message is None or message.overtaken_at == message.retried:
@@ -83,8 +80,8 @@ class Admission:
                 queue.waiting.insert(1, message_id)
                 self.pump_queue(queue)
             else:
-                # The next delivery makes the message due again; without another delivery, it is due
-                # a second later.
+                # The next delivery makes the message due again. If there is none, it is due a
+                # second later.
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest
@@ -102,8 +99,9 @@ class Admission:
                     state.plan(message, state.clock.now_us(), message.wait_reason)
 
     def may_start(self, message: Message, now: int) -> bool:
-        """Return whether an attempt may start now, otherwise add it to a wait list; the lock is
-        held.
+        """Return whether an attempt may start now; if not, add it to a wait list.
+
+        The lock must be held.
         """
         state = self._state
         queue = state.queues.by_name.get(message.queue_name or "")
@@ -123,7 +121,8 @@ class Admission:
                 state.crowd.append(message.id)
             return room
         if message.id in key.active:
-            # The message was admitted before, and has counted in global parallelism since then.
+            # The message was admitted earlier, and has counted towards global parallelism since
+            # then.
             return True
         if room and not key.waiting and key.open(now):
             key.start(message.id)
@@ -139,13 +138,15 @@ class Admission:
         return False
 
     def leave_global(self, message: Message) -> None:
-        """Release the message's slot in global parallelism; the lock is held."""
+        """Release the message's slot in global parallelism. The lock must be held."""
         if message.id in self._state.active:
             self._state.active.discard(message.id)
             self.pump_global()
 
     def pump_global(self) -> None:
-        """Start messages that wait for global parallelism while there is room; the lock is held."""
+        """Start messages that wait for global parallelism while there is room. The lock must be
+        held.
+        """
         state = self._state
         if state.limits.parallelism is None:
             return
@@ -175,13 +176,12 @@ class Admission:
         if key is not None:
             key.start(message.id)
         if state.limits.parallelism is not None:
-            # Count the message from now on, so that no other message takes the slot before it
-            # starts.
+            # Count the message now, so that no other message takes the slot before this one starts.
             state.active.add(message.id)
         state.plan(message, now, message.wait_reason)
 
     def pump_queue(self, queue: OrderedQueue) -> None:
-        """Start the next messages of a queue while it has free slots."""
+        """Start the next messages of a queue while it has free slots. The lock must be held."""
         state = self._state
         now = state.clock.now_us()
         while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
@@ -193,7 +193,10 @@ class Admission:
             state.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
 
     def upsert_queue(self, name: str, *, parallelism: int | None, paused: bool | None) -> None:
-        """Create or change a queue. Raises ``QueueError``: 400 for a bad name, 412 beyond the plan."""
+        """Create or change a queue.
+
+        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
+        """
         state = self._state
         with state.lock:
             limits = state.limits
@@ -209,7 +212,7 @@ class Admission:
                 self.resume_queue(name)
 
     def resume_queue(self, name: str) -> None:
-        """Resume a queue; 404 if it does not exist."""
+        """Resume a queue; raise a 404 error if it does not exist."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -223,7 +226,7 @@ class Admission:
             self.pump_queue(queue)
 
     def pause_queue(self, name: str) -> None:
-        """Pause a queue; 404 if it does not exist."""
+        """Pause a queue; raise a 404 error if it does not exist."""
         state = self._state
         with state.lock:
             queue = state.queues.get(name)
@@ -231,22 +234,20 @@ class Admission:
             queue.updated_us = state.clock.now_us()
 
     def lag(self, queue: OrderedQueue) -> int:
-        """Return the number of unfinished messages in a queue."""
         return sum(one in self._state.pending for one in [*queue.active, *queue.waiting])
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
-        """Return a flow-control key as the API shows it."""
+        """Return a flow-control key as the API represents it."""
         state = self._state
         waiting = sum(one in state.pending for one in key.waiting)
         return key.record(state.clock.now_us()) | {"waitListSize": waiting}
 
     def flow_key(self, message: Message) -> FlowKey | None:
-        """Return the flow-control key of a message, or None."""
         flow = message.settings.flow
         return None if flow is None else self._state.flow.keys.get(flow.key)
 
     def pump_flow(self, key: FlowKey) -> None:
-        """Start the waiting messages of a flow-control key while it has room; takes the lock."""
+        """Start the waiting messages of a flow-control key while there is room."""
         state = self._state
         with state.lock:
             now = state.clock.now_us()

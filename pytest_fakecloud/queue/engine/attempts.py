@@ -1,4 +1,4 @@
-"""Delivery attempts: build the request, sign it, and apply the outcome.
+"""Delivery attempts: building a request, signing it, and applying its outcome.
 
 Deliveries are performed without holding the lock, because a handler may call the queue.
 """
@@ -37,7 +37,7 @@ from .publishing import Publisher
 from .state import State
 
 CHAIN_FACTOR = 10
-"""Factor by which the loop limit within one call exceeds the limit at a single point in time."""
+"""How many times larger the loop limit is within one call than at a single point in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,9 @@ class StartedAttempt:
 
 
 class AttemptRunner:
-    """Makes the attempts of an engine, in this thread, in the running loop or in another thread."""
+    """Makes the attempts of an engine: in the current thread, the running event loop, or another
+    thread.
+    """
 
     def __init__(
         self,
@@ -83,14 +85,16 @@ class AttemptRunner:
         return None if begun is None else self._make(begun)
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
-        """Start the due attempt; return a function that makes it in any thread, or None."""
+        """Start the due attempt, and return a function that makes it in any thread.
+
+        Returns None if the attempt may not start now.
+        """
         state = self._state
         begun = self._start(message_id)
         if begun is None:
             return None
         try:
-            # Claim faults now, in the order of due times, because other threads finish in any
-            # order.
+            # Claim faults now, in the order of due times. The attempts may end in any order.
             self._claim(begun)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
@@ -121,7 +125,7 @@ class AttemptRunner:
                 outcome = self.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            # In the background, no caller can catch the exception and other deliveries must
+            # In the background, no caller can catch the exception, and other deliveries must
             # continue.
             alone = not state.clock.driving
             if state.lane == "background" and (alone or isinstance(error, Exception)):
@@ -132,7 +136,7 @@ class AttemptRunner:
         return self.finish(begun, outcome)
 
     async def run_async(self, message_id: str, due_us: int) -> Attempt | None:
-        """Make the due attempt in the running loop."""
+        """Make the due attempt in the running event loop; return None if it may not start now."""
         if self.perform_async is None:
             return self.run(message_id, due_us)
         begun = self._start(message_id)
@@ -155,9 +159,9 @@ class AttemptRunner:
     def begin(self, message_id: str) -> StartedAttempt | None:
         """Start the due attempt; return None if it may not start now.
 
-        An attempt may not start while its queue or flow-control key is paused or full; the code
-        that makes room schedules it again. Raises ``Loop`` if messages publish each other
-        endlessly; the message stays pending.
+        An attempt may not start while its queue or flow-control key is paused or full. It is
+        scheduled again when there is room. Raises ``Loop`` if messages publish each other
+        endlessly; the message then stays pending.
         """
         state = self._state
         with state.lock:
@@ -215,7 +219,7 @@ class AttemptRunner:
         self._admission.leave_global(message)
         message.depth = message.chain = 0
         if state.lane == "background":
-            # In the background, there is no caller that could catch an error.
+            # In the background, no caller could catch an exception.
             message.due_us = None
             message.wait_reason = "cut off from an endless loop, cancel it or publish it anew"
             if state.on_loop is not None:
@@ -244,8 +248,8 @@ class AttemptRunner:
             own.append((f"{prefix}-Schedule-Id", message.schedule_id))
         headers = list(settings.forward)
         if headers:
-            # Drop headers that a workflow copied from its own delivery, including the old
-            # signature.
+            # A workflow may have copied headers from its own delivery, including the old signature.
+            # Drop them.
             taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
             headers = [pair for pair in headers if pair[0].lower() not in taken]
         if first(headers, "User-Agent") is None:
@@ -265,7 +269,7 @@ class AttemptRunner:
         )
 
     def sign(self, begun: StartedAttempt) -> Delivery:
-        """Return the signed delivery, with the changes of injected faults."""
+        """Return the signed delivery, changed by the injected faults of the attempt."""
         delivery = begun.delivery
         faults = begun.attempt.faults
         if "unsigned" in faults:
@@ -281,9 +285,9 @@ class AttemptRunner:
         return replace(delivery, headers=delivery.headers + signature, body=body)
 
     def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
-        """Apply the outcome of a started attempt, now or when its virtual time has passed.
+        """Apply the outcome of a started attempt, after the virtual time that the destination took.
 
-        Does nothing if the queue has been reset or restored in the meantime.
+        Does nothing if the queue has been reset or restored since the attempt started.
         """
         state = self._state
         message, attempt = begun.message, begun.attempt
@@ -315,7 +319,7 @@ class AttemptRunner:
         return attempt
 
     def await_end(self, message_id: str, end_us: int) -> None:
-        """Schedule the end of an attempt whose outcome takes virtual time."""
+        """Schedule the end of an attempt whose destination takes virtual time."""
         state = self._state
         state.plan_own(message_id, end_us, partial(self._ended, message_id), "answer")
 

@@ -1,14 +1,16 @@
-"""Cron expressions with time zones, and their next run.
+"""Cron expressions with time zones.
 
 An expression has five fields with a resolution of one minute, in UTC unless it begins with
-``CRON_TZ=<IANA zone>`` (or ``TZ=``), or is one of ``@hourly @daily @midnight @weekly @monthly
-@yearly @annually`` and `@every <duration>`. Sunday is 0; if both day fields are restricted, one of
-them must match. The zone prefix is that of the common Go library, whose documented rules fill the
-gaps (*decided here*): a time skipped by a clock change does not run, a repeated time runs twice;
-``5-5/2`` is 5, ``10/20`` is 10-59/20, an asterisk with a step of one is an asterisk; ``@every``
-counts in whole seconds from the schedule's creation. ``?`` means ``*`` in the day fields. Features
-of other cron dialects (seconds, ``L``, ``W``, ``#``, 7 for Sunday) are rejected, as is an
-``@every`` below one minute.
+``CRON_TZ=<IANA zone>`` (or ``TZ=``). It can also be one of ``@hourly @daily @midnight @weekly
+@monthly @yearly @annually`` or ``@every <duration>``. Sunday is 0. If both day fields are
+restricted, one of them must match. ``?`` means ``*`` in the day fields. Features of other cron
+dialects (seconds, ``L``, ``W``, ``#``, 7 for Sunday) are rejected, and so is an ``@every`` of less
+than one minute.
+
+Decided here, because the zone prefix is that of a common Go library: other details follow its
+documented rules. A time skipped by a clock change does not run, and a repeated time runs twice.
+``5-5/2`` is 5, ``10/20`` is 10-59/20, and an asterisk with a step of one is an asterisk. ``@every``
+counts in whole seconds from the schedule's creation.
 """
 
 from __future__ import annotations
@@ -69,11 +71,11 @@ _FIELDS = (
     _Field("day-of-week", 0, 6, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), day=True),
 )
 _SOON = timedelta(hours=3)
-"""Longer than any clock change that sets clocks back."""
+"""A period longer than any clock change that sets clocks back."""
 
 
 class Cron:
-    """A parsed cron expression; raises ``QueueError`` 400 if it is malformed."""
+    """A parsed cron expression. Raises ``QueueError`` (400) if it is malformed."""
 
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split())
@@ -95,7 +97,7 @@ class Cron:
             raise self._bad(str(error)) from None
 
     def next_us(self, after_us: int, *, since_us: int | None = None) -> int | None:
-        """Return the next run after a time, or None if there is none.
+        """Return the time of the next run after a time, or None if there is no further run.
 
         ``@every`` counts from ``since_us``, a run at or before ``after_us``, or from ``after_us``.
         """
@@ -116,15 +118,19 @@ class Cron:
         return repeated
 
     def _wall(self, after_us: int) -> datetime:
-        """Return the local time to search from; earlier if clocks will be set back soon."""
+        """Return the local time at which to start the search.
+
+        It is earlier than the given time if clocks are about to be set back.
+        """
         after = to_datetime(after_us)
         here, later = after.astimezone(self.zone), (after + _SOON).astimezone(self.zone)
         soon = here.utcoffset() != later.utcoffset()
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """Return the first and the second time at which local clocks show a time, or None for each
-        that does not exist.
+        """Return the two times at which local clocks show a given time.
+
+        They differ if the local time is repeated. Both are None if it is skipped.
         """
         instants: list[int | None] = []
         for fold in (0, 1):
@@ -161,7 +167,7 @@ class Cron:
         return " ".join(map(self._field, range(len(_FIELDS)), fields))
 
     def _field(self, index: int, text: str) -> str:
-        """Return a cron field as a list of numbers, or an asterisk if it does not restrict
+        """Return a cron field as a list of numbers, or as an asterisk if it does not restrict
         anything.
         """
         field = _FIELDS[index]
@@ -184,7 +190,7 @@ class Cron:
 
 
 def _span(field: _Field, piece: re.Match[str]) -> range | None:
-    """Return the numbers that a piece of a field means, or None."""
+    """Return the numbers that a part of a field stands for, or None if it is invalid."""
     step = int(piece["step"] or 1)
     low: int | None = field.least
     high: int | None = field.most
@@ -202,13 +208,12 @@ def _span(field: _Field, piece: re.Match[str]) -> range | None:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return a time zone by name; raise ``KeyError``, ``ValueError`` or ``OSError`` if it is
-    unknown.
+    """Return a time zone; raise ``KeyError``, ``ValueError`` or ``OSError`` if it is unknown.
 
     The zone is read through the import system, because a test may have faked the file system.
     """
-    # Import late: the import reads the interpreter's build configuration, and few schedules have a
-    # zone.
+    # Imported here, because the import reads the interpreter's build configuration, and few
+    # schedules have a zone.
     import zoneinfo
 
     try:

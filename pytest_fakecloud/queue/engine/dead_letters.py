@@ -1,9 +1,9 @@
 """Dead letters, kept for the plan's retention period on the queue's clock.
 
-Decided here: a listing begins with the oldest; a listing of workflow runs only
-(``source=workflow``) leaves out their failure callbacks, whose state is shown with the run; a
-retried message keeps its body, headers and settings, but not its delay, deduplication id and
-attempts.
+Decided here: listings start with the oldest dead letter. A listing of workflow runs only
+(``source=workflow``) omits their failure callbacks, because a run contains the state of its failure
+callback. A retried message keeps its body, headers and settings, but not its delay, deduplication
+id and attempts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .state import State
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter: its id ``<unix-ms>-<n>``, the message, and the time it was added."""
+    """A dead letter with its id ``<unix-ms>-<n>``, its message, and the time at which it was added."""
 
     id: str
     number: int
@@ -28,7 +28,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters in the order in which they were added; expired ones are removed on access."""
+    """The dead letters, in the order in which they were added. Expired ones are removed on access."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -53,7 +53,7 @@ class DeadLetters:
             return list(self.rows.values())
 
     def get(self, dlq_id: str) -> DeadLetter:
-        """Return a dead letter; 404 if it does not exist or has expired."""
+        """Return a dead letter; raise a 404 error if it does not exist or has expired."""
         self.all()
         found = self.rows.get(dlq_id)
         if found is None:
@@ -64,7 +64,7 @@ class DeadLetters:
         return self._state.messages[row.message_id]
 
     def select(self, filters: Filters) -> tuple[list[DeadLetter], str | None]:
-        """Return one page of the matching dead letters and the cursor of the next page."""
+        """Return a page of the matching dead letters, and the cursor of the next page."""
         with self._state.lock:
             no_answer = self._state.settings.no_answer_status
             rows = []
@@ -82,6 +82,6 @@ class DeadLetters:
             return page(rows, lambda row: row.number, filters, latest_first=False)
 
     def delete(self, rows: Iterable[DeadLetter]) -> int:
-        """Delete dead letters and return how many existed."""
+        """Delete dead letters and return the number of those that existed."""
         with self._state.lock:
             return sum(self.rows.pop(row.id, None) is not None for row in rows)

@@ -1,15 +1,15 @@
 """The queue's state machine, without HTTP and threads.
 
-The clock's timers supply the time, and a function passed in performs the deliveries. It is called
-without holding the lock, because a handler may call the queue.
+Timers of the clock trigger all changes, and a function passed to the engine performs the
+deliveries. It is called without holding the lock, because a handler may call the queue.
 
 A message is ``CREATED``, ``ACTIVE`` during an attempt, then ``DELIVERED`` (2xx only), or ``ERROR``
 followed by ``RETRY`` or by ``FAILED`` with a dead letter. A cancelled message is
 ``CANCEL_REQUESTED`` immediately and ``CANCELED`` at the time at which it would have been due.
 
-Decided here: an attempt starts when its timer fires; an answer that takes virtual time is applied
-when that time has passed; a cancelled message leaves its queue or wait list immediately and is
-``CANCELED`` immediately if it has no due time; an attempt in flight still delivers its message if
+Decided here: an attempt starts when its timer fires. A response that takes virtual time is applied
+when that time has passed. A cancelled message leaves its queue or wait list immediately, and is
+``CANCELED`` immediately if it has no due time. An attempt in flight still delivers its message if
 the message is cancelled.
 """
 
@@ -45,10 +45,10 @@ from .state import State
 
 
 class Engine(State):
-    """The data and rules of one queue; every public method takes the lock.
+    """The data and rules of one queue. Every public method acquires the lock.
 
     ``publisher`` accepts messages, ``runner`` makes the attempts, ``lifecycle`` creates and
-    finishes messages, and ``admission`` decides which attempts may start.
+    finishes messages, and ``admission`` determines which attempts may start.
     """
 
     runner: AttemptRunner
@@ -134,7 +134,7 @@ class Engine(State):
 
     # -- messages --------------------------------------------------------------------------------
     def message(self, message_id: str) -> Message:
-        """Return a message that a client may still read; 404 otherwise."""
+        """Return a message that clients may still read; raise a 404 error otherwise."""
         with self.lock:
             found = self.messages.get(message_id) or self._task_group(message_id)
             if found is None or found.state == "CANCELED" or self._past_grace(found):
@@ -150,8 +150,9 @@ class Engine(State):
         return self.messages[ids[0]] if ids else None
 
     def tasks(self, message_id: str) -> list[Message]:
-        """Return the deliveries of a message (several for a v1 message to a topic); 404 if it is
-        unknown.
+        """Return the deliveries of a message; raise a 404 error if it is unknown.
+
+        Only a v1 message to a topic has more than one delivery.
         """
         with self.lock:
             ids = self.groups_of_tasks.get(message_id)
@@ -160,7 +161,10 @@ class Engine(State):
             return [self.messages[one] for one in ids]
 
     def cancel(self, message_id: str) -> int:
-        """Cancel a message (all deliveries of a v1 message to a topic); 404 if none is pending."""
+        """Cancel all deliveries of a message and return their number.
+
+        Raises a 404 error if no delivery is pending.
+        """
         with self.lock:
             ids = self.groups_of_tasks.get(message_id, [message_id])
             found = [self.pending[one] for one in ids if one in self.pending]
@@ -169,7 +173,7 @@ class Engine(State):
             return self.lifecycle.cancel_all(found)
 
     def next_due_us(self) -> int | None:
-        """Return the time of the next change of a message, or None; schedule runs do not count."""
+        """Return the time of the next change of a message, or None. Runs of schedules do not count."""
         with self.lock:
             due = [self.next_planned_us()]
             due += [end for end, _ in self.in_flight.values()]
@@ -180,7 +184,7 @@ class Engine(State):
         return min((one for one in due if one is not None), default=None)
 
     def close(self) -> None:
-        """Stop all attempts and schedules; the data can still be read."""
+        """Stop all attempts and schedules. The data can still be read."""
         with self.lock:
             self.closed = True
             self._cancel_timers()
@@ -196,12 +200,12 @@ class Engine(State):
 
     # -- snapshots -------------------------------------------------------------------------------
     def snapshot(self) -> Saved:
-        """Return a copy of all data, independent of further attempts."""
+        """Return a copy of all data, which further attempts do not change."""
         with self.lock:
             return save(self)
 
     def restore(self, saved: Saved) -> None:
-        """Restore a copy and schedule timers for its pending, in-flight and scheduled messages."""
+        """Restore a copy, and start the timers of its messages and schedules."""
         with self.lock:
             self._cancel_timers()
             put_back(saved, self)

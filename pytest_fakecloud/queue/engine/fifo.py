@@ -1,11 +1,12 @@
-"""Ordered queues: a message is delivered after the messages before it have finished.
+"""Ordered queues, which deliver a message only after the messages before it have finished.
 
-Vendor's docs: parallelism is 1 by default; a failing message blocks its queue through all its
-retries and until its callbacks have finished; a paused queue accepts messages and delivers none.
+Vendor's documentation: parallelism is 1 by default. A failing message blocks its queue through all
+its retries and until its callbacks have finished. A paused queue accepts messages and delivers
+none.
 
-Decided here: a delayed message keeps its position, so its queue waits for it; a message does not
+Decided here: a delayed message keeps its position, so its queue waits for it. A message does not
 wait for a callback that is in an ordered queue itself, because two queues could then wait for each
-other forever; deleting a queue cancels its waiting messages, while those in flight finish.
+other forever. Deleting a queue cancels its waiting messages, while those in flight finish.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..wire.headers import check_name
 class OrderedQueue:
     """An ordered queue.
 
-    ``active`` messages hold a slot; ``parked`` messages are due, but the queue is paused.
+    ``active`` messages have a slot. ``parked`` messages are due, but the queue is paused.
     """
 
     name: str
@@ -50,14 +51,18 @@ class Queues:
         self.by_name: dict[str, OrderedQueue] = {}
 
     def get(self, name: str) -> OrderedQueue:
-        """Return a queue; 404 if it does not exist."""
+        """Return a queue; raise a 404 error if it does not exist."""
         found = self.by_name.get(name)
         if found is None:
             raise not_found("queue", name)
         return found
 
     def check(self, names: Iterable[str], most: int | None) -> None:
-        """Check that queues of these names may be created: 400 for a bad name, 412 beyond the plan."""
+        """Check that queues with these names may be created.
+
+        Raises ``QueueError``: 400 for an invalid name, 412 if the plan's queue limit would be
+        exceeded.
+        """
         wanted = set(names)
         for name in wanted:
             check_name(name, "queue name")
@@ -75,9 +80,10 @@ class Queues:
         most: int | None = None,
         most_parallelism: int | None = None,
     ) -> OrderedQueue:
-        """Create or change a queue; None leaves a setting unchanged.
+        """Create or change a queue. None leaves a setting unchanged.
 
-        Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's queues or parallelism.
+        Raises ``QueueError``: 400 for an invalid name, 412 if the plan limits queues or parallelism
+        to less.
         """
         self.check([name], most)
         if most_parallelism is not None and (parallelism or 0) > most_parallelism:

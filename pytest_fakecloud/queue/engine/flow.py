@@ -1,11 +1,11 @@
-"""Flow control: limits on parallel deliveries and on deliveries started per period, by key.
+"""Flow control, which limits parallel deliveries and deliveries per period for each key.
 
-Vendor's docs: parallelism counts requests in flight, rate counts requests started per fixed period;
-further messages wait in order. The configuration of the last published message applies, unless the
-key is pinned. Pinning and ``resetRate`` start a new period; a pause does not.
+Vendor's documentation: parallelism limits requests in flight, rate limits requests started in a
+fixed period, and further messages wait in order. The settings of the last published message apply,
+unless the key is pinned. Pinning and ``resetRate`` start a new period; a pause does not.
 
-Decided here: periods follow each other without gaps from the time at which the key was first used;
-every attempt counts, including retries; a key is kept as long as a message that used it.
+Decided here: periods follow each other without gaps, beginning when the key is first used. Every
+attempt counts, including retries. A key is kept as long as a message that used it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FlowKey:
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
-        """Start the period that contains a time, if it has changed."""
+        """Start a new period if the current one has ended."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
             self.period_start_us += passed * self.period_us
@@ -55,24 +55,23 @@ class FlowKey:
         self.started += 1
 
     def give_back(self, message_id: str) -> None:
-        """Undo a start that was granted but not used."""
+        """Undo ``start()`` for a request that did not start after all."""
         self.active.discard(message_id)
         self.started = max(0, self.started - 1)
 
     def reopens_us(self, now_us: int) -> int | None:
-        """Return when the next period admits a message; None if the rate is not what holds it back."""
+        """Return when the next period will admit a message, or None if the rate delays no message."""
         self.roll(now_us)
         if self.paused or not self.waiting or self.rate is None or self.started < self.rate:
             return None
         return self.period_start_us + self.period_us
 
     def restart_period(self, now_us: int) -> None:
-        """Start a new period now."""
         self.period_start_us = now_us
         self.started = 0
 
     def record(self, now_us: int) -> dict[str, object]:
-        """Return the key as the API shows it; times and periods in seconds."""
+        """Return the key as the API represents it, with times and periods in seconds."""
         self.roll(now_us)
         return {
             "flowControlKey": self.key,
@@ -99,7 +98,7 @@ class FlowControl:
         self.keys: dict[str, FlowKey] = {}
 
     def observe(self, settings: FlowSettings, now_us: int) -> FlowKey:
-        """Apply the flow-control settings of a message that is being published."""
+        """Apply the flow-control settings of a message that is being published, and return its key."""
         found = self.keys.get(settings.key)
         if found is None:
             found = self.keys[settings.key] = FlowKey(settings.key, now_us)
@@ -116,18 +115,18 @@ class FlowControl:
         return found
 
     def get(self, key: str) -> FlowKey:
-        """Return a key; 404 if it was never used by a message or configured."""
+        """Return a key; raise a 404 error if no message has used it and it was never configured."""
         found = self.keys.get(key)
         if found is None:
             raise not_found("flow control key", key)
         return found
 
     def search(self, text: str | None) -> list[FlowKey]:
-        """Return the keys that contain the text, in the order in which they were first used."""
+        """Return the keys that contain a string, in the order in which they were first used."""
         return [found for key, found in self.keys.items() if not text or text in key]
 
     def configure(self, key: str, now_us: int) -> FlowKey:
-        """Return a key to pause or pin; create it if it does not exist."""
+        """Return the key with the given name, creating it if necessary."""
         return self.keys.setdefault(key, FlowKey(key, now_us))
 
     def pin(
@@ -139,7 +138,7 @@ class FlowControl:
         rate: int | None,
         period_us: int | None,
     ) -> FlowKey:
-        """Fix a configuration, whatever later messages set, and start a new period."""
+        """Fix limits of a key, so that messages cannot change them, and start a new period."""
         if parallelism is None and rate is None:
             raise bad_request("invalid pin: pass parallelism, rate, or both")
         if period_us is not None and rate is None:
@@ -156,7 +155,7 @@ class FlowControl:
         return found
 
     def unpin(self, key: str, *, parallelism: bool, rate: bool) -> FlowKey:
-        """Let messages configure these limits again."""
+        """Allow messages to change the given limits of a key again."""
         found = self.get(key)
         if parallelism:
             found.pinned_parallelism = False

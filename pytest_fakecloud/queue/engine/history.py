@@ -1,6 +1,6 @@
-"""Forget finished messages after the setting ``history_us``.
+"""Removal of finished messages after the time set by ``history_us``.
 
-A message is forgotten together with its log, its attempts and its part of a workflow run; a
+A message is forgotten together with its log, its attempts and its part of a workflow run. A
 flow-control key is forgotten with the last message that used it, unless it is pinned or paused. A
 message is kept until its dead letter has expired and the callbacks about it have finished. The
 messages of a workflow run are kept until all of them can be forgotten.
@@ -19,13 +19,14 @@ from .dead_letters import DeadLetters
 from .state import State
 
 _COMPACT = 256
-"""If fewer rows than this are forgotten, the log is not rebuilt."""
+"""The log is not rebuilt before this many of its entries belong to forgotten messages."""
 
 
 class History:
-    """Forgets messages ``history_us`` after their end (None: never); the engine's lock is held.
+    """Forgets messages ``history_us`` after their end (None: never). The engine's lock must be
+    held.
 
-    ``ends`` is True if messages are ever forgotten; otherwise, no method needs to be called.
+    ``ends`` is False if messages are never forgotten. The other methods then need not be called.
     """
 
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:
@@ -38,17 +39,15 @@ class History:
         self._users: Counter[str] = Counter()
 
     def began(self, message: Message) -> None:
-        """Register a new message."""
         if message.settings.flow is not None:
             self._users[message.settings.flow.key] += 1
 
     def ended(self, message: Message) -> None:
-        """Register the end of a message."""
         if message.finished_us is not None:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
-        """Start over after the engine's messages were replaced."""
+        """Rebuild the registered messages after the engine's messages were replaced."""
         self._due, self._rows = [], 0
         self._users.clear()
         if self.ends:
@@ -73,7 +72,8 @@ class History:
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
-        # Check again early, because what keeps the message may be removed, such as its dead letter.
+        # Check again early, because the reason for keeping the message, such as its dead letter,
+        # may be removed.
         return min(latest, self._later_us()) if latest > now else None
 
     def _later_us(self) -> int:

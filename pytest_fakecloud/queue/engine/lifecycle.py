@@ -1,4 +1,4 @@
-"""The start and the end of a message: accept, cancel, finish, and release the messages behind it."""
+"""The life of a message: it is accepted, may be cancelled, finishes, and releases waiting messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from .history import History
 from .state import State
 
 causing: ContextVar[Message | None] = ContextVar("causing", default=None)
-"""The message whose delivery runs in this context, in any thread or task that its handler starts."""
+"""The message whose delivery runs in this context, also in threads and tasks that its handler
+starts.
+"""
 
 
 class Lifecycle:
-    """Creates and finishes the messages of an engine; the lock is held unless a docstring says
+    """Creates and finishes the messages of an engine. The lock must be held unless stated
     otherwise.
 
     ``under_way`` are the messages whose deliveries are being performed.
@@ -43,7 +45,7 @@ class Lifecycle:
         if message.settings.flow is not None:
             key = state.flow.observe(message.settings.flow, now)
             if key.waiting:
-                # The new configuration may also admit messages that were already waiting.
+                # The settings of the new message may also admit messages that were already waiting.
                 self._admission.pump_flow(key)
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
@@ -64,16 +66,16 @@ class Lifecycle:
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
         # With background delivery, a client that publishes for hours would look like an endless
-        # chain.
+        # loop.
         if source.drive == state.drive and (certain or state.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 
     def _cause(self) -> tuple[Message | None, bool]:
         """Return the message whose delivery is publishing now, and whether that is certain.
 
-        It is certain if the handler runs in this process. A request over HTTP may come from any
-        delivery in progress or from outside; then the message that is least likely to be part of a
-        loop is returned.
+        It is certain if the handler runs in this process. A request over HTTP may be sent by the
+        handler of any delivery in progress, or by none of them. In that case, the message that is
+        least likely to be part of a loop is returned.
         """
         message = causing.get()
         if message is not None and self.under_way.get(message.id) is message:
@@ -83,7 +85,7 @@ class Lifecycle:
 
     # -- ends ------------------------------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
-        """Cancel pending messages and return their number; takes the lock."""
+        """Cancel pending messages and return their number. Acquires the lock."""
         state = self._state
         with state.lock:
             now = state.clock.now_us()
@@ -121,7 +123,9 @@ class Lifecycle:
                 self.finish(message, "CANCELED", at_us)
 
     def delete_queue(self, name: str) -> None:
-        """Delete an ordered queue, if it exists, and cancel its waiting messages; takes the lock."""
+        """Delete an ordered queue, if it exists, and cancel its waiting messages. Acquires the
+        lock.
+        """
         state = self._state
         with state.lock:
             queue = state.queues.by_name.get(name)
@@ -131,8 +135,8 @@ class Lifecycle:
             self.cancel_all(
                 [
                     state.messages[one]
-                    # Include parked messages: a message that was in flight when an older queue of
-                    # the same name was deleted is listed there only.
+                    # A message that was in flight when an older queue of the same name was deleted
+                    # is only among the parked messages.
                     for one in [*queue.active, *queue.waiting, *queue.parked]
                     if one in state.pending and state.messages[one].state != "ACTIVE"
                 ]
@@ -148,7 +152,6 @@ class Lifecycle:
         error: str | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """Move a message to a final state."""
         state = self._state
         message.state = end
         message.finished_us = at_us
@@ -161,7 +164,7 @@ class Lifecycle:
             self._history.ended(message)
 
     def settle(self, message: Message) -> None:
-        """Once this message and its callbacks have finished, release the messages that wait for it."""
+        """Release the messages that wait for this one, after it and its callbacks have finished."""
         state = self._state
         if message.open_children or not (message.finished or message.state == "CANCEL_REQUESTED"):
             return

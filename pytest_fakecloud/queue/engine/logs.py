@@ -1,4 +1,4 @@
-"""The log of all messages, read in pages, newest first by default."""
+"""The log of all messages, which is read in pages, newest entries first by default."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from ..model import LogEntry, Message
 from ..wire.filters import Filters, page
 
 MOST = 100
-"""Maximum page size, from the vendor's OpenAPI file; the Python client says 1000 but follows the
-cursor.
+"""Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
+cursor.)
 """
 
 
 @dataclass(slots=True)
 class Logs:
-    """All log rows in the order in which they were written."""
+    """All log entries, in the order in which they were written."""
 
     entries: list[LogEntry] = field(default_factory=list)
 
     def page(
         self, filters: Filters, messages: Mapping[str, Message], no_answer_status: int
     ) -> tuple[list[LogEntry], str | None]:
-        """Return one page of the matching rows and the cursor of the next page.
+        """Return a page of the matching entries, and the cursor of the next page.
 
-        Rows of forgotten messages are left out.
+        Entries of forgotten messages are left out.
         """
         rows = [
             entry

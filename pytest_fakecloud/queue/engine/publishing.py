@@ -1,9 +1,9 @@
-"""Publishing: turn a request into stored messages, with destinations and deduplication.
+"""Publishing, which converts a request to stored messages and recognises duplicates.
 
-Decided here: a duplicate is recognised by its id, or with content-based deduplication by
-destination, body, content type and forwarded headers; each endpoint of a URL group counts
-separately. Default headers of a URL group are treated like sent ones, and headers of the request
-replace them.
+Decided here: a duplicate has the same deduplication id or, with content-based deduplication, the
+same destination, body, content type and forwarded headers. Endpoints of a URL group are compared
+separately. Default headers of a URL group are treated as if they had been sent, and headers of the
+request override them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL to deliver to, with the URL group and endpoint it comes from."""
+    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
 
     url: str
     topic_name: str | None = None
@@ -58,7 +58,7 @@ class Target:
 
 @dataclass(slots=True)
 class Published:
-    """The result of a publish request: messages or a schedule."""
+    """The result of a publish request, which creates messages or a schedule."""
 
     accepted: list[Accepted] = field(default_factory=list)
     group: bool = False
@@ -100,10 +100,10 @@ class Publisher:
         schedule_only: bool = False,
         counted: bool = True,
     ) -> Published:
-        """Accept a publish request; create a schedule if it has a cron expression.
+        """Accept a publish request. If it has a cron expression, create a schedule.
 
-        Raises ``QueueError``: 400 malformed, 412 beyond a plan limit, 413 too large, 429 rate
-        limited.
+        Raises ``QueueError``: 400 for a malformed request, 412 if a plan limit is exceeded, 413 for
+        a body that is too large, 429 if a rate limit is exceeded.
         """
         state = self._state
         with state.lock:
@@ -211,7 +211,7 @@ class Publisher:
     ) -> list[Accepted]:
         """Publish the messages of dead letters again; ``headers`` override their settings.
 
-        If one is rejected (``QueueError`` as in ``publish``), none is published.
+        If one is rejected (``QueueError`` as in ``publish()``), none is published.
         """
         given = read_given(headers)
         given.pop("content_type", None)
@@ -221,7 +221,7 @@ class Publisher:
             return self._store(drafts, now).accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
-        """Publish a message again to its destination; raises ``QueueError`` like ``publish``."""
+        """Publish a message again to its destination; raises ``QueueError`` like ``publish()``."""
         with self._state.lock:
             now = self._state.clock.now_us()
             self._store([self._again(message, settings, body, now)], now)
@@ -342,14 +342,14 @@ class Publisher:
         return result
 
     def _workflow_saved(self, drafts: list[Message]) -> object:
-        # Save the workflow state, because an earlier step may be accepted before a later one is
+        # Save the state of the runs, because an earlier step may be accepted before a later one is
         # rejected.
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             return self._state.workflow.snapshot()
         return None
 
     def _join(self, stored: list[Message]) -> None:
-        # A v1 message to a topic has one public id and one task per endpoint.
+        # A v1 message to a topic has one public id for the deliveries to all its endpoints.
         shared = self._state.new_message_id()
         self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
@@ -402,7 +402,7 @@ class Publisher:
         return message_id if expires > now else None
 
     def _forget_seen(self, now: int) -> None:
-        # Every entry is kept for the same time, so the oldest entries come first.
+        # All entries are kept for the same time, so the oldest ones come first.
         expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for mark in expired:
             del self.seen[mark]
@@ -416,8 +416,8 @@ def repeated(
 ) -> PublishSettings:
     """Return the settings for publishing a message again, overridden by ``given``.
 
-    Delay and deduplication are dropped unless given. ``max_retries`` applies if neither has a
-    number of retries.
+    Delay and deduplication are dropped unless ``given`` contains them. ``max_retries`` applies if
+    neither contains a number of retries.
     """
     plain = replace(
         settings,
@@ -432,7 +432,7 @@ def repeated(
 
 
 def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings overridden by others; forwarded headers replace headers of the same name."""
+    """Return settings overridden by others. Forwarded headers are merged by name."""
     merged = {**base, **given}
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         if base.get(name) and given.get(name):
@@ -441,5 +441,5 @@ def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_item(error: QueueError) -> dict[str, object]:
-    """Return a rejected item as it appears in the response to a batch."""
+    """Return the item of a batch response that reports a rejected message."""
     return {"error": error.message, "status": error.status}

@@ -1,4 +1,4 @@
-"""Limits of a plan: what a publish request may contain, and how much of the quota is used.
+"""The limits of a plan on the content of publish requests and on the number of messages.
 
 Decided here: a callback counts towards the daily messages and is never rejected.
 """
@@ -36,7 +36,7 @@ class QuotaUsage:
 
 
 class Quota:
-    """Enforces the plan of an engine; the lock is held."""
+    """Enforces the plan of an engine. The engine's lock must be held."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -45,7 +45,7 @@ class Quota:
     # -- quotas ----------------------------------------------------------------------------------
 
     def count_request(self, now: int) -> None:
-        """Count a publish request towards the burst limit; 429 if it is exceeded."""
+        """Count a publish request; raise a 429 error if the burst limit is exceeded."""
         limit = self._state.limits.burst
         if limit is None:
             return
@@ -57,7 +57,7 @@ class Quota:
         self.usage.requests += 1
 
     def daily_headers(self) -> HeaderList:
-        """Return the headers about the daily limit, or no headers if there is no limit."""
+        """Return the headers that report the daily limit; empty if there is no limit."""
         limit = self._state.limits.daily_messages
         if limit is None:
             return []
@@ -70,12 +70,11 @@ class Quota:
             self.usage.day, self.usage.messages = now // DAY, 0
 
     def count_message(self, now: int) -> None:
-        """Count a message towards the daily limit."""
         self._begin_day(now)
         self.usage.messages += 1
 
     def check_room(self, count: int) -> None:
-        """Check that ``count`` more messages fit into the daily limit; 429 if not."""
+        """Raise a 429 error unless ``count`` more messages fit into the daily limit."""
         limit = self._state.limits.daily_messages
         if limit is not None:
             now = self._state.clock.now_us()
@@ -86,9 +85,9 @@ class Quota:
     # -- checks ----------------------------------------------------------------------------------
 
     def check(self, settings: PublishSettings, body: bytes, now: int) -> int:
-        """Check the settings of a message and of its callbacks against the plan; 400, 412 or 413.
+        """Check a message's body and settings, including those of its callbacks, against the plan.
 
-        Returns the number of retries of the message.
+        Returns the number of retries of the message. Raises ``QueueError`` (400, 412 or 413).
         """
         limits = self._state.limits
         if len(body) > limits.message_size:
@@ -133,21 +132,19 @@ class Quota:
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
     def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
-        """Return the number of retries of a callback."""
         if settings.retries is not None:
             return settings.retries
         inherited = self._state.settings.callback_retries
         return source_retries if inherited == "inherit" else inherited
 
     def retries(self, settings: PublishSettings) -> int:
-        """Return the number of retries of a message."""
         if settings.retries is not None:
             return settings.retries
         return min(self._state.settings.retries, self._state.limits.retries)
 
 
 def check_public(url: str) -> None:
-    """Reject a destination whose name shows that it is not a public address; 400."""
+    """Raise a 400 error if the name of a destination shows that its address is not public."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     refused = "invalid destination url: endpoint resolves to a loopback address: "
     if host == "localhost" or host.endswith(".localhost"):
@@ -158,7 +155,7 @@ def check_public(url: str) -> None:
         address = None
     if address is not None and address.is_loopback:
         raise bad_request(refused + host)
-    # Names are not resolved; these ones are known not to be public.
+    # Names are not resolved. The names rejected here are known not to be public.
     if address is None and (
         "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
     ):

@@ -1,10 +1,10 @@
-"""Schedules: create, replace, pause, and run on the clock.
+"""Schedules, which publish messages on the queue's clock.
 
-Vendor's docs: creating a schedule with an existing id replaces everything, including the body; a
-paused schedule skips its runs; a delay applies to the messages that the schedule creates,
+Vendor's documentation: creating a schedule with an existing id replaces everything, including the
+body. A paused schedule skips its runs. A delay applies to the messages that the schedule creates,
 deduplication only to its creation.
 
-Decided here: each run looks up the destination and the default headers of a URL group; if a run
+Decided here: each run looks up the destination and the default headers of a URL group. If a run
 cannot create its messages, the reason is stored in ``error`` and the schedule continues.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def as_scheduled(settings: PublishSettings) -> PublishSettings:
-    """Return the message settings for a schedule created with these settings."""
+    """Return the settings of the messages that a schedule with the given settings creates."""
     return replace(
         settings,
         cron=None,
@@ -44,10 +44,10 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
 
 @dataclass(slots=True, eq=False)
 class Schedule:
-    """A schedule; ``settings`` are those of the messages it creates.
+    """A schedule.
 
-    ``sent`` are the headers and the query of the request that created the schedule, ``api`` is the
-    API version of that request.
+    ``settings`` are the settings of the messages that it creates. ``sent`` are the headers and the
+    query of the request that created the schedule, and ``api`` is the API version of that request.
     """
 
     id: str
@@ -69,7 +69,7 @@ class Schedule:
         return replace(self, last_ids=list(self.last_ids))
 
     def next_runs(self, count: int, after_us: int) -> list[datetime]:
-        """Return the next runs, paused or not."""
+        """Return the times of the next runs, even if the schedule is paused."""
         cron = _cron(self.cron)
         runs: list[datetime] = []
         at = self.upcoming_us(after_us)
@@ -79,14 +79,14 @@ class Schedule:
         return runs
 
     def upcoming_us(self, after_us: int) -> int | None:
-        """Return the first run after a time, paused or not."""
+        """Return the time of the first run after a time, even if the schedule is paused."""
         if self.next_us is not None and self.next_us > after_us:
             return self.next_us
         return _cron(self.cron).next_us(after_us, since_us=self.next_us)
 
 
 def _cron(text: str) -> Cron:
-    # Import late: the import takes 4 ms (it loads a library for dates), and few tests have a
+    # Imported here, because the import takes 4 ms (it loads a date library) and few tests have a
     # schedule.
     from .cron import Cron
 
@@ -94,9 +94,9 @@ def _cron(text: str) -> Cron:
 
 
 class Schedules:
-    """The schedules by id.
+    """The schedules of a queue, by id.
 
-    ``publish`` creates the messages of a run and returns their ids; the engine sets it.
+    ``publish`` creates the messages of a run and returns their ids. The engine sets it.
     """
 
     publish: Callable[[Schedule, int], list[str]]
@@ -107,7 +107,7 @@ class Schedules:
         self._timers: dict[str, Timer] = {}
 
     def get(self, schedule_id: str) -> Schedule:
-        """Return a schedule; 404 if it does not exist."""
+        """Return a schedule; raise a 404 error if it does not exist."""
         found = self.by_id.get(schedule_id)
         if found is None:
             raise not_found("schedule", schedule_id)
@@ -118,8 +118,8 @@ class Schedules:
     ) -> Schedule:
         """Create a schedule, or replace the schedule with the same id.
 
-        Raises ``QueueError``: 400 for a missing or malformed cron expression or if a not-before
-        time is given, 412 beyond the plan's schedules.
+        Raises ``QueueError``: 400 for a missing or malformed cron expression and for a not-before
+        time, 412 if the plan's schedule limit is exceeded.
         """
         if not settings.cron:
             raise bad_request("invalid schedule: the Upstash-Cron header is missing")
@@ -149,7 +149,7 @@ class Schedules:
         return schedule
 
     def plan(self, schedule: Schedule, due_us: int | None) -> None:
-        """Set the next run, and start its timer unless the schedule is paused."""
+        """Set the time of the next run, and start a timer for it unless the schedule is paused."""
         schedule.next_us = due_us
         self.unplan(schedule)
         if due_us is not None and not schedule.paused and not self._state.closed:
@@ -161,27 +161,26 @@ class Schedules:
             )
 
     def plan_on(self, schedule: Schedule) -> None:
-        """Set the next run of a restored schedule; runs in the past are skipped."""
+        """Schedule the next run of a restored schedule, skipping runs in the past."""
         due, now = schedule.next_us, self._state.clock.now_us()
         if due is not None and due < now:
             due = schedule.upcoming_us(now)
         self.plan(schedule, due)
 
     def unplan(self, schedule: Schedule) -> None:
-        """Cancel the timer for the next run."""
         timer = self._timers.pop(schedule.id, None)
         if timer is not None:
             timer.cancel()
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule; 404 if it does not exist. Its messages are kept."""
+        """Delete a schedule but not its messages; raise a 404 error if it does not exist."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             self.plan(schedule, None)
             del self.by_id[schedule.id]
 
     def pause(self, schedule_id: str, paused: bool) -> None:
-        """Pause or resume a schedule; 404 if it does not exist."""
+        """Pause or resume a schedule; raise a 404 error if it does not exist."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             if schedule.paused == paused:
@@ -191,15 +190,13 @@ class Schedules:
             self.plan(schedule, due)
 
     def due_us(self, schedule: Schedule) -> int | None:
-        """Return the next run; for a paused schedule, the next run if it were resumed now."""
+        """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
         if schedule.next_us is None or not schedule.paused:
             return schedule.next_us
         return schedule.upcoming_us(self._state.clock.now_us())
 
     def fire(self, schedule_id: str) -> list[str]:
-        """Create the messages of a run now, regardless of the next planned run, and return their
-        ids.
-        """
+        """Create the messages of a run now and return their ids. The planned runs do not change."""
         with self._state.lock:
             schedule = self.get(schedule_id)
             self._create(schedule, self._state.clock.now_us())

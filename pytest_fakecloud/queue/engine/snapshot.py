@@ -1,4 +1,4 @@
-"""Save and restore the data of a queue.
+"""Copies of a queue's data for snapshots.
 
 Ids, signing keys and the clock are not part of the data. Copies share immutable records.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A copy of an engine's data; it can be restored any number of times."""
+    """A copy of an engine's data, which can be restored any number of times."""
 
     messages: dict[str, Message]
     pending: tuple[str, ...]
@@ -46,7 +46,7 @@ def _copies(messages: dict[str, Message]) -> dict[str, Message]:
 
 
 def save(engine: Engine) -> Saved:
-    """Return a copy of an engine's data; the lock is held."""
+    """Return a copy of an engine's data. The lock must be held."""
     return Saved(
         messages=_copies(engine.messages),
         pending=tuple(engine.pending),
@@ -66,7 +66,7 @@ def save(engine: Engine) -> Saved:
 
 
 def put_back(saved: Saved, engine: Engine) -> None:
-    """Restore a copy; the caller holds the lock and schedules the timers.
+    """Restore a copy. The caller holds the lock and starts the timers.
 
     A message whose attempt was in progress when the copy was made becomes pending again.
     """

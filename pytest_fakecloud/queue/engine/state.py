@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .attempts import AttemptRunner
 
 _COMPACT = 64
-"""If fewer attempts than this are planned, outdated entries are not removed."""
+"""Outdated entries are not removed while there are fewer planned attempts than this."""
 
 
 _Run: TypeAlias = Callable[[str, int], object]
@@ -41,13 +41,14 @@ _Start: TypeAlias = Callable[[str, int], Callable[[], object] | None]
 
 
 class State:
-    """Data shared by the parts of an engine; hold ``lock`` to change it.
+    """Data shared by the parts of an engine. Changes require the ``lock``.
 
-    ``pending`` are the unfinished messages. ``active`` are the ids that count towards global
-    parallelism, ``crowd`` the ids that wait for it, ``overtaken`` the ids that a fault holds back.
-    ``in_flight`` maps an id to its outcome and the time at which it will be applied. ``drive``
-    counts the calls that deliver. ``inspected`` is set when a test inspects messages. ``runner`` is
-    set by the engine before the first message is published.
+    ``pending`` are the unfinished messages. ``active`` are the ids of messages that count towards
+    the global parallelism limit, ``crowd`` those of messages that wait for it, and ``overtaken``
+    those of messages that a fault delays. ``in_flight`` maps an id to the outcome of the attempt
+    and the time at which it will be applied. ``drive`` counts the calls that deliver. ``inspected``
+    is set when a test inspects messages. ``runner`` is set by the engine before the first message
+    is published.
     """
 
     runner: AttemptRunner
@@ -98,10 +99,10 @@ class State:
 
     @property
     def own_lane(self) -> Lane:
-        """The clock's lane for internal state changes that involve no delivery.
+        """The clock's lane for state changes that involve no delivery.
 
-        With background delivery, the dispatcher fires them, because no other thread fires due
-        timers.
+        With background delivery, the background thread fires these timers, because no call of the
+        test does.
         """
         return "background" if self.lane == "background" else "state"
 
@@ -114,7 +115,7 @@ class State:
         return "msg_" + self._message_ids.hex(32)
 
     def next_sequence(self) -> int:
-        """Return the next sequence number; everything recorded later has a larger one."""
+        """Return the next sequence number, which is larger than all earlier ones."""
         self._sequence += 1
         return self._sequence
 
@@ -128,14 +129,13 @@ class State:
         next_us: int | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """Append a row to the log of a message."""
         entry = LogEntry(self.next_sequence(), at_us, message.id, state, error, next_us, outcome)
         message.log.append(entry)
         self.logs.entries.append(entry)
 
     # -- due times -------------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:
-        """Set the time of a message's next attempt and the reason for it."""
+        """Set the time of a message's next attempt, and the reason for waiting until then."""
         message.due_us = due_us
         message.wait_reason = reason
         self.plan_attempt(message, due_us)
@@ -154,8 +154,7 @@ class State:
             async_callback=partial(run_async, message.id),
             begin=partial(start, message.id),
         )
-        # Heap entries are tuples of due time and number, which compare without calling a method of
-        # the timer.
+        # Heap entries contain due time and number before the timer, so timers are never compared.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
@@ -163,27 +162,26 @@ class State:
 
     @cached_property
     def _runner_methods(self) -> tuple[_Run, _RunAsync, _Start]:
-        # Bind the methods once: with bound methods for each message, garbage collection would take
-        # longer.
+        # Bind the methods once. Bound methods for each message would slow down garbage collection.
         return self.runner.run, self.runner.run_async, self.runner.start
 
     def plan_own(
         self, message_id: str, due_us: int, callback: Callable[[int], object], label: str
     ) -> None:
-        """Start the timer for an internal state change of a message."""
+        """Start the timer for a state change of a message that involves no delivery."""
         self.timers[message_id] = self.clock.call_at(
             due_us, callback, lane=self.own_lane, label=label
         )
 
     def unplan(self, message_id: str) -> None:
-        """Cancel the timer for a message's next scheduled state change."""
+        """Cancel the timer for a message's next state change."""
         timer = self.timers.pop(message_id, None)
         if timer is not None:
             timer.cancel()
 
     def next_planned_us(self) -> int | None:
-        """Return the time of the next planned attempt, or None."""
-        # Do not ask the clock, which also has the attempts of other queues.
+        """Return the time of the next planned attempt of this queue, or None."""
+        # The clock cannot be used for this, because its timers include those of other queues.
         while self._planned and self.timers.get(self._planned[0][2]) is not self._planned[0][3]:
             heapq.heappop(self._planned)
         return self._planned[0][0] if self._planned else None

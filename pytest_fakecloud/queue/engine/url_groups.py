@@ -1,11 +1,11 @@
-"""URL groups (*topics* in v1) and their endpoints, shared by both API versions.
+"""URL groups (called *topics* in v1) and their endpoints, shared by both API versions.
 
-Specification: ``PUT /v1/endpoints/<id>`` changes an endpoint of a topic; published messages keep
+Specification: ``PUT /v1/endpoints/<id>`` changes an endpoint of a topic. Published messages keep
 their URL, so the change applies to later messages only.
 
-Decided here: an endpoint is shown with the topic's id if it was created by id, else with its name;
-removing the last endpoint removes the group in ``/v2``, but not in ``/v1``; an endpoint's name may
-be any printable text, including spaces.
+Decided here: an endpoint that was created by the topic's id is listed with this id, any other with
+the topic's name. Removing the last endpoint removes the group in ``/v2``, but not in ``/v1``. An
+endpoint's name may be any printable string, including spaces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NewId = Callable[[str], str]
 
 @dataclass(slots=True, eq=False)
 class Endpoint:
-    """A URL in a group; ``by_id`` is True if the request that created it named the topic by id."""
+    """A URL in a group. ``by_id`` is True if the request that created it used the topic's id."""
 
     id: str
     url: str
@@ -32,7 +32,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """The endpoints of a group, in order and indexed by id, URL and name."""
+    """The endpoints of a group, in order, which can be found by id, URL and name."""
 
     def __init__(self, endpoints: Iterable[Endpoint] = ()) -> None:
         self._by_id: dict[str, Endpoint] = {}
@@ -52,7 +52,7 @@ class Endpoints:
         return self._by_id.get(endpoint_id)
 
     def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
-        """Return the endpoints with that URL or that name, in order."""
+        """Return the endpoints with the given URL or name, in order."""
         found: dict[str, Endpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
@@ -70,7 +70,7 @@ class Endpoints:
         del self._by_id[endpoint.id], self._places[endpoint.id]
 
     def change(self, endpoint: Endpoint, url: str, name: str | None) -> None:
-        """Change the URL and name of an endpoint; it keeps its position."""
+        """Change the URL and name of an endpoint, which keeps its position."""
         self._leave(endpoint)
         endpoint.url, endpoint.name = url, name
         self._enter(endpoint)
@@ -92,7 +92,7 @@ class Endpoints:
 
 @dataclass(slots=True)
 class UrlGroup:
-    """A named list of endpoints; ``headers`` are defaults for messages published to it."""
+    """A named list of endpoints. ``headers`` are defaults for messages published to the group."""
 
     id: str
     name: str
@@ -106,7 +106,7 @@ class UrlGroup:
 
 
 class UrlGroups:
-    """The URL groups, found by name, by id, or by the id of an endpoint."""
+    """The URL groups, which can be found by name, by id, or by the id of an endpoint."""
 
     def __init__(
         self, new_id: NewId, most: int | None = None, most_endpoints: int | None = None
@@ -117,23 +117,23 @@ class UrlGroups:
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
-        """Return the group with that name or id, or None."""
+        """Return the group with the given name or id, or None."""
         found = self.by_name.get(name_or_id)
         if found is None and name_or_id.startswith("tpc_"):
             found = next((one for one in self.by_name.values() if one.id == name_or_id), None)
         return found
 
     def get(self, name_or_id: str) -> UrlGroup:
-        """Return a group; 404 if it does not exist."""
+        """Return a group; raise a 404 error if it does not exist."""
         found = self.find(name_or_id)
         if found is None:
             raise not_found("topic", name_or_id)
         return found
 
     def create(self, name: str, now_us: int) -> UrlGroup:
-        """Return the group with that name; create it if it does not exist.
+        """Return the group with the given name, creating it if necessary.
 
-        Raises ``QueueError``: 400 for a bad name, 412 beyond the plan's groups.
+        Raises ``QueueError``: 400 for an invalid name, 412 if the plan's group limit is exceeded.
         """
         check_name(name, "topic name")
         found = self.by_name.get(name)
@@ -145,11 +145,11 @@ class UrlGroups:
         return found
 
     def rename(self, group: UrlGroup, name: str, now_us: int) -> None:
-        """Rename a group; 400 if the name is malformed or taken."""
+        """Rename a group; raise a 400 error if the name is invalid or already in use."""
         check_name(name, "topic name")
         if name != group.name and name in self.by_name:
             raise bad_request(f"invalid topic name: {name!r} is taken")
-        # Rebuild the dict so that the group keeps its position in listings.
+        # Rebuild the dict, so that the group keeps its position in listings.
         self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
         group.name = name
         group.updated_us = now_us
@@ -162,7 +162,8 @@ class UrlGroups:
     ) -> Endpoint:
         """Add an endpoint, or change the endpoint with the same name or URL.
 
-        Raises ``QueueError``: 400 for a bad URL or name, 412 beyond the plan's endpoints.
+        Raises ``QueueError``: 400 for an invalid URL or name, 412 if the plan's endpoint limit is
+        exceeded.
         """
         _check_endpoint(url, name)
         endpoints = group.endpoints
@@ -179,16 +180,14 @@ class UrlGroups:
         return found
 
     def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
-        """Add endpoints (URL and optional name) to a group, and create the group if it does not
-        exist.
+        """Add endpoints (URL and optional name) to a group, creating the group if necessary.
 
-        If one endpoint is rejected (``QueueError`` as in ``create`` and ``add``), none is added.
+        If an endpoint is rejected (``QueueError`` as in ``create()`` and ``add()``), none is added.
         """
         for url, endpoint_name in wanted:
             _check_endpoint(url, endpoint_name)
         if self._most_endpoints is not None:
-            # Add them to a copy first, to check all of them. With a limit on endpoints, the copy is
-            # small.
+            # Check all endpoints by adding them to a copy first. With a limit, the copy is small.
             known = self.by_name.get(name)
             trial = UrlGroup("", name, 0, 0) if known is None else known.copy()
             for url, endpoint_name in wanted:
@@ -201,7 +200,7 @@ class UrlGroups:
     def remove_endpoints(
         self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
     ) -> None:
-        """Remove endpoints by URL or name; remove the group as well if none is left."""
+        """Remove endpoints by URL or name. A group without endpoints is removed, too."""
         for item in wanted:
             for endpoint in group.endpoints.all_with(url=item.get("url"), name=item.get("name")):
                 group.endpoints.remove(endpoint)
@@ -210,7 +209,7 @@ class UrlGroups:
             self.remove(group)
 
     def endpoint(self, endpoint_id: str) -> tuple[UrlGroup, Endpoint]:
-        """Return an endpoint and its group; 404 if it does not exist."""
+        """Return an endpoint and its group; raise a 404 error if the endpoint does not exist."""
         for group in self.by_name.values():
             endpoint = group.endpoints.get(endpoint_id)
             if endpoint is not None:
@@ -218,7 +217,6 @@ class UrlGroups:
         raise not_found("endpoint", endpoint_id)
 
     def endpoints(self) -> list[tuple[UrlGroup, Endpoint]]:
-        """Return every endpoint with its group."""
         return [(group, one) for group in self.by_name.values() for one in group.endpoints]
 
     def copy(self) -> UrlGroups:
