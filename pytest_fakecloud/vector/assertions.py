@@ -28,7 +28,7 @@ def upserts(journal: Journal) -> Iterator[Item]:
 
 
 def queries(journal: Journal) -> Iterator[Item]:
-    """Yield every query that the index executed, with defaults filled in and its ``namespace``."""
+    """Yield every query that the index executed, with its ``namespace`` and default values."""
     for call in _calls(journal, QUERIES, reached=True):
         yield from _items(call)
 
@@ -41,10 +41,8 @@ def refused(journal: Journal, routes: Iterable[str]) -> Iterator[tuple[Item, str
         why = f"not carried out: {_why_refused(call)}"
         try:
             items = list(_items(call))
-        except (
-            ValueError,
-            AttributeError,
-        ):  # The body is not JSON or has no records, so it is shown as it is.
+        except (ValueError, AttributeError):
+            # The body is not JSON or contains no objects, so only the namespace can be described.
             items = [{"namespace": namespace_of(call)}]
         for item in items:
             yield item, why
@@ -83,7 +81,7 @@ def namespace_of(call: Call) -> str:
 
 
 def shown(item: Item) -> str:
-    """Describe an item in one line, with the lengths of its vectors."""
+    """Describe an item in one line; a vector is shown as its length."""
     parts = []
     for name, value in item.items():
         if name == "vector" and isinstance(value, list):

@@ -1,10 +1,10 @@
 """Deterministic embedding of text.
 
 The built-in embedder hashes words and their character trigrams into a dense vector, so texts that
-share words or parts of words are close. For sparse vectors it gives stemmed words BM25 weights (k1
-1.2, b 0.75, average length 32, no stop words: the parameters of the vendor's BM25 model). Texts with
-the same meaning but different words are not close; tests that need meaning pass a function or a
-mapping from text to vector.
+share words or parts of words are close. A sparse vector contains stemmed words with BM25 weights
+(k1 1.2, b 0.75, average length 32, no stop words: the parameters of the vendor's BM25 model). Texts
+with the same meaning but different words are not close; tests that need meaning pass a function or
+a mapping from text to vector.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ K1 = 1.2
 B = 0.75
 AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
-"""Far longer than any service allows. A longer vector is a mistake and would only use up memory."""
 MOST_ENTRIES = 1 << 20
 INDEX = re.compile(r"-?\d{1,10}")
 SPARSE_PARTS = ("indices", "values")
@@ -110,7 +109,8 @@ def stem(word: str) -> str:
 
 
 def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
-    """Return the stemmed words with their BM25 weights; in a query, every word has the weight 1.
+    """Return hashes of the stemmed words with their BM25 weights; in a query, every word has the
+    weight 1.
 
     If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
     """
@@ -318,7 +318,7 @@ def _dense(value: Any) -> Floats:
 
 
 def _numbers(values: Iterable[Any], most: int) -> list[Any]:
-    """Convert numbers of any numeric type to Python numbers. Other values are kept and rejected
+    """Convert numbers of any numeric type to Python numbers. Keep other values, which are rejected
     later.
     """
     taken = list(itertools.islice(values, most + 1))
@@ -356,8 +356,8 @@ def _sparse(value: Any) -> SparseVector:
 
 
 def _index(value: Any) -> Any:
-    """Convert an integer of any integer type, or a string that contains one (JSON object names are
-    strings), to ``int``.
+    """Convert an integer of any integer type to ``int``, and also a string that contains an
+    integer, because the names in JSON objects are strings.
     """
     if isinstance(value, str):
         return int(value) if INDEX.fullmatch(value) else value
@@ -367,5 +367,5 @@ def _index(value: Any) -> Any:
 
 
 def is_sequence(value: object) -> bool:
-    """Return whether a value is a sequence of numbers (a list, a tuple, an array)."""
+    """Return whether a value is iterable and not a string, bytes or a mapping."""
     return hasattr(value, "__iter__") and not isinstance(value, str | bytes | Mapping)

@@ -1,4 +1,4 @@
-"""Errors of the index, in the service's words where they are known.
+"""Errors of a vector index, with the service's own messages where they are known.
 
 The messages of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``,
 ``UNAUTHORIZED`` and of the two "only one of" errors are the service's own; clients and test suites
@@ -22,22 +22,22 @@ FETCH_WHAT = "Only one of ids or prefix must be provided."
 
 
 def bad_request(message: str) -> VectorError:
-    """The error for a malformed request."""
+    """Return the error for a malformed request."""
     return VectorError(400, message)
 
 
 def unprocessable(message: str) -> VectorError:
-    """The error for a well-formed request that is invalid for this index."""
+    """Return the error for a well-formed request that is invalid for this index."""
     return VectorError(422, message)
 
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
-    """The error for a dense vector whose dimension is not that of the index."""
+    """Return the error for a dense vector of the wrong dimension."""
     return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
 
 
 def no_embedding_model() -> VectorError:
-    """The error for text sent to an index without an embedding model."""
+    """Return the error for text sent to an index without an embedding model."""
     return VectorError(
         422,
         "Embedding data for this index is not allowed. "
@@ -46,17 +46,17 @@ def no_embedding_model() -> VectorError:
 
 
 def namespace_missing(namespace: str, index: str) -> VectorError:
-    """The error for deleting or renaming a namespace that does not exist."""
+    """Return the error for deleting or renaming a namespace that does not exist."""
     return VectorError(404, f"Namespace {namespace} for the index {index} does not exist")
 
 
 def invalid_filter(line: int, column: int, what: str) -> VectorError:
-    """The error for a filter with a syntax error; columns are counted from 0."""
+    """Return the error for a filter with a syntax error; columns are counted from 0."""
     return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
 
 
 def cursor_missing(uuid: str) -> VectorError:
-    """The error for a resumable query that never existed, was closed, or was idle for too
+    """Return the error for a resumable query that never existed, was closed, or was idle for too
     long.
     """
     return VectorError(
@@ -67,11 +67,11 @@ def cursor_missing(uuid: str) -> VectorError:
 
 
 def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
-    """The error for a value above a limit of the index."""
+    """Return the error for a value above a limit of the index."""
     unit = unit and f" {unit}"
     return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:
-    """The error for a day's quota that is used up."""
+    """Return the error for exceeding a daily quota."""
     return VectorError(429, f"Exceeded daily {what} limit: {limit}")

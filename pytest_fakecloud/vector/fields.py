@@ -177,7 +177,7 @@ def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
 
 
 class FieldReader:
-    """Reads the parts of requests, within an index's limits."""
+    """Converts the values of a request body, and checks them against the limits of an index."""
 
     def __init__(self, limits: VectorLimits) -> None:
         self.limits = limits
@@ -198,7 +198,7 @@ class FieldReader:
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
-            # Imported here because it costs 1 ms, and most requests contain no unknown field.
+            # Imported here because it takes 1 ms, and most requests contain no unknown field.
             import difflib
 
             name = min(value.keys() - KNOWN)
@@ -224,7 +224,7 @@ class FieldReader:
         return value
 
     def number(self, fields: Mapping[str, Any], name: str, default: int, minimum: int = 1) -> int:
-        """Return an integer from ``minimum`` to 2^31 - 1."""
+        """Return an integer from ``minimum`` to 2^31 - 1, or ``default`` if it is absent or null."""
         value = fields.get(name)
         if value is None:
             return default
@@ -239,7 +239,7 @@ class FieldReader:
         return value
 
     def flag(self, fields: Mapping[str, Any], name: str) -> bool:
-        """Return a boolean, or False if it is absent or null."""
+        """Return a boolean; False if it is absent or null."""
         value = fields.get(name)
         if value is None:
             return False
@@ -273,7 +273,7 @@ class FieldReader:
         return value
 
     def ids(self, value: Any) -> list[str]:
-        """Return an array of ids."""
+        """Return a list of ids."""
         if not isinstance(value, list):
             raise wrong("ids", "an array of strings", value)
         limit = self.limits.ids_per_call
@@ -386,7 +386,7 @@ class FieldReader:
         return change
 
     def query(self, fields: Mapping[str, Any]) -> VectorQuery:
-        """Return a query with its vectors; a text query has none yet."""
+        """Return a query. A text query has no vectors until its text is embedded."""
         return VectorQuery(
             self.vector(fields),
             self.sparse(fields),
@@ -398,7 +398,7 @@ class FieldReader:
         )
 
     def top_k(self, fields: Mapping[str, Any], name: str, default: int) -> int:
-        """Return the number of hits to return, within the limit."""
+        """Return the number of hits to return, which must be within the limit."""
         value = self.number(fields, name, default)
         limit = self.limits.top_k
         if limit is not None and value > limit:
@@ -406,11 +406,11 @@ class FieldReader:
         return value
 
     def query_mode(self, fields: Mapping[str, Any]) -> QueryMode:
-        """Return which components of a hybrid index a text query searches."""
+        """Return the components of a hybrid index that a text query searches."""
         return self.choice(fields, "queryMode", QueryMode) or QueryMode.HYBRID
 
     def max_idle_us(self, fields: Mapping[str, Any]) -> int:
-        """Return how long a resumable query may be idle, in microseconds."""
+        """Return the maximum time for which a resumable query may be idle, in microseconds."""
         return self.number(fields, "maxIdle", DEFAULT_MAX_IDLE) * 1_000_000
 
 

@@ -33,11 +33,12 @@ EVERY_PART = Include(True, True, True)
 
 
 class PendingChanges(Found[Item]):
-    """The changes that queries do not see yet. Used as a ``with`` block, it holds back the changes
-    made in the block.
+    """A list of the changes that queries do not see yet; also a ``with`` block that holds changes
+    back.
 
-    At the end of the block, all pending changes become ready, unless changes were already being
-    held before the block. The list then contains the changes that were pending until then.
+    Changes made in the block stay pending until its end. Then the list is replaced by all changes
+    that are pending, and they become ready, unless changes were already being held before the
+    block.
     """
 
     def __init__(self, index: VectorIndex, items: Iterable[Item]) -> None:
@@ -125,7 +126,9 @@ class VectorIndex(Handle):
 
     @action
     def rotate_token(self) -> str:
-        """Replace both tokens; requests with the old ones are rejected."""
+        """Replace both tokens and return the new one that may write. Requests with an old token are
+        rejected.
+        """
         self.read_only_token = new_token()
         return super().rotate_token()
 
@@ -191,8 +194,7 @@ class VectorIndex(Handle):
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Found[Item]:
-        """Return the records of a namespace in insertion order, in the form that ``/fetch``
-        returns.
+        """Return the records of a namespace in insertion order, in the form of a ``/fetch`` response.
 
         ``limit`` is the maximum number of records. The list is empty if the namespace does not
         exist.
@@ -223,7 +225,7 @@ class VectorIndex(Handle):
     @action
     def hold_pending(self) -> None:
         """Hide new changes from queries and counts until ``release_pending()``; fetch and range
-        return them.
+        still return them.
         """
         self._engine.hold_pending()
 
@@ -235,8 +237,8 @@ class VectorIndex(Handle):
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
         """Return whether a record with this metadata matches a filter.
 
-        ``metadata`` None stands for a record without metadata. Raises ``ContractError``, with the
-        service's message, for an invalid filter, and for metadata that cannot be written as JSON.
+        ``metadata`` is None for a record without metadata. Raises ``ContractError`` with the
+        service's message for an invalid filter, and for metadata that cannot be written as JSON.
         """
         __tracebackhide__ = True
         if not isinstance(filter, str):
@@ -264,10 +266,10 @@ class VectorIndex(Handle):
     ) -> Found[Item]:
         """Return the matching records that were upserted successfully, as clients sent them.
 
-        Fails unless there is at least one, or exactly ``times``. The message describes the closest
-        records and how they differ, or why records were rejected. Two vectors match if they are
-        equal in float32. A field's condition can be a value, a string with ``*``, a compiled
-        pattern or a function.
+        Fails if no record matches or, with ``times``, unless exactly that many match. The message
+        describes the closest records and how they differ, or why records were rejected. Two vectors
+        match if they are equal in float32. A field's condition can be a value, a string with ``*``,
+        a compiled pattern or a function.
         """
         __tracebackhide__ = True
         return expect(
@@ -292,10 +294,10 @@ class VectorIndex(Handle):
     ) -> Found[Item]:
         """Return the matching queries that were successful, with their defaults filled in.
 
-        Each query of a batch counts. Fails unless there is at least one, or exactly ``times``. The
-        message describes the closest queries and how they differ, or why queries were rejected. Two
-        vectors match if they are equal in float32. A field's condition can be a value, a string
-        with ``*``, a compiled pattern or a function.
+        Each query of a batch counts. Fails if no query matches or, with ``times``, unless exactly
+        that many match. The message describes the closest queries and how they differ, or why
+        queries were rejected. Two vectors match if they are equal in float32. A field's condition
+        can be a value, a string with ``*``, a compiled pattern or a function.
         """
         __tracebackhide__ = True
         return expect(

@@ -1,9 +1,8 @@
-"""Reading the data that ``load()`` accepts: records in several shapes, JSON Lines and npz files.
+"""Reads the data that ``load()`` accepts: records in several shapes, JSON Lines and npz files.
 
 A record is a mapping with the field names of the API (``id``, ``vector``, ``sparseVector``,
-``metadata``, ``data``; also ``sparse_vector``), an object with such attributes as the official
-client's, or a tuple ``(id, vector[, sparse vector][, metadata[, data]])`` as that client accepts
-it. Several records are
+``metadata``, ``data``; also ``sparse_vector``), a dataclass with these attributes (such as those of
+the official client), or a tuple ``(id, vector[, sparse vector][, metadata[, data]])``. The data is
 
 - a list of records;
 - a mapping from id to a vector, to a text (with an embedding), or to a record without its id;
@@ -54,7 +53,7 @@ def read_records(
     *,
     dimension: int | None = None,
 ) -> list[tuple[str | None, VectorRecord]]:
-    """Yield every record of a source with its namespace, or None if the record names none.
+    """Return every record of a source with its namespace, or None if the record has no namespace.
 
     ``dimension`` is the length that all dense vectors must have; if it is None, the first vector
     determines it.
@@ -148,7 +147,7 @@ def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
     if isinstance(value, Mapping) and isinstance(plain, dict):
         steps = ((f".{name}", value.get(name), item) for name, item in plain.items())
     elif isinstance(value, list | tuple | np.ndarray) and isinstance(plain, list):
-        # Most lists are vectors, so skip their numbers without a recursive call.
+        # Most lists are vectors, so do not call this function for each of their numbers.
         numbers = [n for n, item in enumerate(plain) if type(item) is not float]
         steps = ((f"[{number}]", value[number], plain[number]) for number in numbers)
     found = (_not_finite(part, item, place + step) for step, part, item in steps)
@@ -156,8 +155,8 @@ def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
 
 
 def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each record as given, with its position for error messages: its number, or its line or
-    row in the file ``name``.
+    """Yield the position and the value of each record. The position is for error messages: the
+    record's number, or its line or row in the file ``name``.
     """
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
@@ -215,8 +214,8 @@ def _fields(value: object) -> Raw | None:
 
 
 def _is_sparse_vector(value: object) -> bool:
-    """Return whether a value is a list of indices and a list of values, rather than a list of
-    numbers.
+    """Return whether a value is a sparse vector: a pair of lists, or an object with indices and
+    values.
     """
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_sequence, value))

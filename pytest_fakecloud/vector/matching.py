@@ -1,7 +1,7 @@
 """The fields of records, upserts and queries that assertions can match.
 
-Decided here: an id can be given as an integer, as clients may send it; two vectors match if they
-are equal in float32, which is how the index stores them.
+Decided here: an id can be given as an integer, because clients may send integers; two vectors match
+if they are equal in float32, which is how the index stores them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class UpsertFields(TypedDict, total=False):
 
 
 class QueryFields(TypedDict, total=False):
-    """Fields of a query that assertions can match: the service's names, and ``top_k``."""
+    """Fields of a query that assertions can match: the names of the API, and ``top_k``."""
 
     top_k: Asked[int]
     filter: Asked[str]
@@ -134,10 +134,10 @@ _PARTS = {
     "data": Field(TEXT),
 }
 RECORD_FIELDS: Mapping[str, Field] = {"id": Field(_Id(), optional=False), **_PARTS}
-"""Fields that a record stored in a namespace can be matched by."""
+"""Fields by which ``vectors()`` can be filtered."""
 
 UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, optional=False)}
-"""Fields that an upserted or pending record can be matched by."""
+"""Fields by which upserted and pending records can be filtered."""
 
 QUERY_FIELDS: Mapping[str, Field] = {
     "top_k": Field(whole_number(1), _top_k, optional=False),
@@ -155,4 +155,4 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "queryMode": Field(one_of("query mode", QueryMode, fold=True)),
     "maxIdle": Field(whole_number(0)),
 }
-"""Fields that a query can be matched by: the service's names, and those of the assertion."""
+"""Fields by which queries can be filtered: the names of the API, and ``top_k``."""

@@ -1,4 +1,4 @@
-"""The value types of the index: kinds, records, queries, hits."""
+"""Data types of a vector index: its kinds, records, queries and hits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ Rows = NDArray[np.intp]
 Metadata = Mapping[str, Any]
 
 MOST_DIMENSIONS = 1 << 20
+"""Maximum length of a dense vector. It is far above the limits of the service, and stops only
+mistakes that would use up memory.
+"""
 DEFAULT_NAMESPACE = ""
 EVERYTHING = ""
 """The filter that matches every record."""
@@ -40,7 +43,7 @@ class Kind(StrEnum):
 
 
 class Similarity(StrEnum):
-    """How two dense vectors are compared."""
+    """The function that measures how similar two dense vectors are."""
 
     COSINE = "COSINE"
     EUCLIDEAN = "EUCLIDEAN"
@@ -48,20 +51,20 @@ class Similarity(StrEnum):
 
 
 class Weighting(StrEnum):
-    """How the values of a sparse query are weighted."""
+    """The weighting of the values of a sparse query; IDF is the inverse document frequency."""
 
     IDF = "IDF"
 
 
 class Fusion(StrEnum):
-    """How the dense and the sparse ranking of a hybrid query are combined."""
+    """The algorithm that combines the dense and the sparse ranking of a hybrid query."""
 
     RRF = "RRF"
     DBSF = "DBSF"
 
 
 class QueryMode(StrEnum):
-    """Which components of a hybrid index a text query searches."""
+    """The components of a hybrid index that a text query searches."""
 
     HYBRID = "HYBRID"
     DENSE = "DENSE"
@@ -69,7 +72,7 @@ class QueryMode(StrEnum):
 
 
 class UpdateMode(StrEnum):
-    """What an update does with existing metadata."""
+    """The effect of an update on existing metadata: replace it, or apply a merge patch."""
 
     OVERWRITE = "OVERWRITE"
     PATCH = "PATCH"
@@ -77,10 +80,10 @@ class UpdateMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
-    """Values at some of the signed 32-bit dimensions, in the given order; a dimension can be
-    repeated.
+    """A sparse vector: values at some of the signed 32-bit dimensions.
 
-    ``indices`` and ``values`` have equal length.
+    ``indices`` and ``values`` have equal length and keep the order of the request. A dimension can
+    occur more than once.
     """
 
     indices: Ints
@@ -88,7 +91,7 @@ class SparseVector:
 
 
 class VectorRecord(NamedTuple):
-    """A stored record. Its parts are never changed in place, only replaced."""
+    """A stored record. Its fields are replaced, never modified in place."""
 
     id: str
     vector: Floats | None = None
@@ -99,7 +102,7 @@ class VectorRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """An update of a record; a part that is None stays unchanged."""
+    """An update of a record; fields that are None stay unchanged."""
 
     id: str
     vector: Floats | None = None
@@ -111,9 +114,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorQuery:
-    """A query: its vectors, the number of hits, and its filter.
+    """A query for the ``top_k`` nearest records that match a filter.
 
-    If ``with_vectors`` is False, the records of the hits have no vectors, which saves copying them.
+    It has a dense vector, a sparse vector, or both. If ``with_vectors`` is False, the hits have no
+    dense vectors, which saves copying them.
     """
 
     vector: Floats | None = None
@@ -134,7 +138,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a scan; ``next_cursor`` is empty on the last page."""
+    """One page of the records of a namespace; ``next_cursor`` is empty on the last page."""
 
     next_cursor: str
     records: list[VectorRecord] = field(default_factory=list)
@@ -142,7 +146,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceInfo:
-    """The number of ready records and the number of pending changes of a namespace."""
+    """The number of records of a namespace that queries see, and the number of its pending changes."""
 
     vector_count: int
     pending_vector_count: int
@@ -150,7 +154,7 @@ class NamespaceInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """The content of an ``/info`` response, with Python names; ``index_size`` is in bytes."""
+    """The content of an ``/info`` response; ``index_size`` is in bytes."""
 
     kind: Kind
     similarity: Similarity

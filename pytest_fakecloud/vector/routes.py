@@ -1,9 +1,9 @@
-"""The REST API of the index: the path of a request is a command followed by the namespace.
+"""The REST API of a vector index: the path of a request is a command followed by the namespace.
 
 ``/upsert`` refers to the default namespace, ``/upsert/a/b`` to the namespace ``a/b``: clients do
-not escape names, so everything after the first slash is the name, with percent escapes decoded
-once. Every command accepts GET, POST, PUT and DELETE, with a body of any content type, because
-clients and documentation use different methods and types for the same command.
+not escape names, so everything after the command is the name, with percent escapes decoded once.
+Every command accepts GET, POST, PUT and DELETE, with a body of any content type, because clients
+and documentation use different methods and types for the same command.
 
 A response is ``{"result": …}`` or ``{"error": text, "status": code}``, never both. Parts of a
 record that were not requested or do not exist are omitted. A number is the shortest decimal that
@@ -120,8 +120,9 @@ class VectorApp(App):
     # -- the dialect -----------------------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
-        """Return ``"default"`` or ``"read_only"``, the token that was used. The read-only token may
-        not write.
+        """Return which token the request has, ``"default"`` or ``"read_only"``.
+
+        Raises ``VectorError`` 401 for any other token, and for a write with the read-only token.
         """
         given = bearer_token(request.fields.get("authorization"))
         token, read_only = self._credentials()
@@ -266,7 +267,7 @@ class VectorApp(App):
         return self._queries(request, self._vector_query)
 
     def query_data(self, request: Request) -> object:
-        """Like ``query``, with texts to embed."""
+        """Return the nearest records for a text, or for each text of an array."""
         self._embedder()
         return self._queries(request, self._text_query)
 
@@ -275,7 +276,7 @@ class VectorApp(App):
         return self._start(request, self._vector_query)
 
     def resumable_query_data(self, request: Request) -> object:
-        """Like ``resumable_query``, with a text to embed."""
+        """Return the first hits for a text, and a uuid with which more can be requested."""
         self._embedder()
         return self._start(request, self._text_query)
 
@@ -317,7 +318,7 @@ class VectorApp(App):
         fields = self.reader.fields(item, "A query")
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
-                self._embedder()  # Without a model, text is the same error on every path.
+                self._embedder()  # Without a model, raise the same error as for text on any other path.
             raise errors.bad_request("A query by data belongs to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 
@@ -419,7 +420,7 @@ def _hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
 
 
 def record_json(record: VectorRecord, include: Include) -> dict[str, Any]:
-    """Return a record in the form of fetch, range and random; missing parts are omitted."""
+    """Return the JSON form of a record in fetch, range and random responses, without missing parts."""
     answer: dict[str, Any] = {"id": record.id}
     _add_parts(answer, record, include)
     return answer

@@ -1,4 +1,4 @@
-"""Settings of an index: limits of the service, and how approximate queries are."""
+"""Settings of a vector index: its properties, its limits, and the inexactness of its results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LIMIT = optional(whole(0))
 
 @dataclass(frozen=True, slots=True)
 class VectorLimits:
-    """Upper limits; None disables a limit.
+    """Upper limits of an index; None disables a limit.
 
     ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 per vector) and
     ``prefix_fetch`` (1000 records; further records are omitted without an error) are the vendor's
@@ -115,9 +115,7 @@ _NAMESPACES: Kind[Iterable[str] | Mapping[str, Loadable]] = Kind(
 
 
 def _word(accepts: Any, words: type[E]) -> Kind[E]:
-    """Return the kind of a setting that accepts a member of an enumeration by its name,
-    case-insensitively.
-    """
+    """Return the kind of a setting that accepts the name of an enumeration member, ignoring case."""
 
     def name(value: str) -> str:
         # Accept spaces, because the vendor's documentation writes "Dot Product" for DOT_PRODUCT.
@@ -139,8 +137,8 @@ class Approximation:
     """
 
     recall: float = setting(1.0, number(0, 1))
-    """Probability that each true dense neighbour is found; the next best record replaces one that
-    is not.
+    """Probability that a search finds each true dense neighbour. The next best record replaces one
+    that is not found.
     """
     lose_first: bool = setting(False, SWITCH)
     """Whether the best hit can also be missed."""
@@ -177,4 +175,4 @@ class VectorConfig(Approximation, HandleConfig):
     ready_after_us: int | None = setting(None, optional(duration("us")))
     """Fake time after which queries and counts see a change."""
     ready_after_reads: int | None = setting(None, optional(whole(1)))
-    """Number of query and info calls that do not see a change yet."""
+    """Number of query and info calls that do not see a new change."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..filter.predicate import Predicate
 
 DAY_US = 86_400_000_000
-# Responses nest metadata in arrays and objects, and orjson writes at most 254 levels.
+# Number of arrays and objects around metadata in a response. They count towards the maximum of 254
+# levels that orjson writes.
 ENVELOPE_LEVELS = 8
 
 
@@ -73,7 +74,7 @@ class Checks:
         self._dimension(change, dimension)
 
     def query(self, query: VectorQuery, dimension: int | None) -> Predicate | None:
-        """Check the vector of a query; return its compiled filter, None if it has none."""
+        """Check the vectors of a query; return its compiled filter, or None if it has no filter."""
         self._kind(query, "The query")
         if query.vector is None and query.sparse is None:
             needed = {
@@ -93,8 +94,8 @@ class Checks:
             raise errors.limit_exceeded("Filter size", size, limit, "bytes")
         if not text.strip():
             return None
-        # Imported here because compiling the module's patterns costs the first fake of a run 7 ms,
-        # and most queries have no filter.
+        # Imported here because compiling the module's patterns takes 7 ms, and most queries have no
+        # filter.
         from ..filter.predicate import compile_filter
 
         return compile_filter(text)

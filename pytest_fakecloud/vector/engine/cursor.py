@@ -1,4 +1,4 @@
-"""Cursors of resumable queries: the ids that each query has returned, and when it was last used."""
+"""Cursors of resumable queries, which record the ids that a query has already returned."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from ..model import VectorQuery
 
 @dataclass(slots=True)
 class Cursor:
-    """The state of one resumable query. ``handed_out`` contains the ids that its batches returned.
+    """The state of one resumable query.
 
-    ``namespace`` is None once its namespace has been deleted; a new namespace with the same name is
-    a different one.
-
-    ``context`` is stored for the caller of ``open()`` and returned with each batch. Times are in
+    ``namespace`` is None once the query's namespace has been deleted, even if a namespace with the
+    same name is created later. ``handed_out`` contains the ids that the query has returned.
+    ``context`` is an object of the caller, which is returned with each batch. Times are in
     microseconds.
     """
 
@@ -41,7 +40,6 @@ class Cursors:
         return iter(self._cursors.values())
 
     def open(self, cursor: Cursor) -> None:
-        """Add a cursor."""
         self._cursors[cursor.uuid] = cursor
 
     def use(self, uuid: str, now_us: int) -> Cursor | None:
@@ -71,7 +69,6 @@ class Cursors:
             del self._cursors[uuid]
 
     def copy(self) -> Cursors:
-        """Return an independent copy."""
         twin = Cursors()
         twin._cursors = {
             uuid: replace(cursor, handed_out=set(cursor.handed_out))

@@ -1,12 +1,13 @@
-"""The index: namespaces of records, queries, and all operations on them.
+"""The engine of a vector index: stores records in namespaces, and answers queries.
 
-The engine is pure: the clock and the randomness are passed in, and it does not use HTTP. ``fields``
-has already checked the shape of values; ``checks`` checks what depends on the index.
+The engine is pure: its clock and random numbers are passed in, and it does not use HTTP. The types
+of its arguments have been checked by the module ``fields``. The module ``checks`` compares them
+with the index's kind, dimension and limits.
 
 Decided here, because no source describes it: a replaced record keeps its position in the insertion
-order; queries see a deletion immediately, even while changes are pending; the first dense vector
-determines the dimension of an index without one; the cursor of a scan is a slot number, which
-deletions do not change; the default namespace can be neither deleted nor renamed.
+order; a deletion affects queries immediately, even while other changes are pending; the first dense
+vector determines the dimension of an index without one; the cursor of a scan is a slot number,
+which deletions do not change; the default namespace can be neither deleted nor renamed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The properties of an index that a snapshot must share to be restored.
+    """The properties that an index must share with a snapshot to restore it.
 
     ``dimension`` is None if the first vector determines it.
     """
@@ -83,7 +84,8 @@ class VectorSnapshot:
 def merge_patch(target: Any, patch: Any) -> Any:
     """Return a target with a merge patch applied (RFC 7396); both arguments stay unchanged.
 
-    Objects are merged, null deletes, any other value replaces.
+    A null in the patch deletes a field, an object is merged into the field's value, and any other
+    value replaces it.
     """
     if not isinstance(patch, Mapping):
         return patch
@@ -146,11 +148,11 @@ class VectorEngine:
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, namespace: str, records: Sequence[VectorRecord]) -> None:
-        """Insert or replace records and create the namespace if necessary; store all records or
+        """Insert or replace records, and create the namespace if necessary; store all records or
         none. If an id occurs twice, the last record is stored.
 
         Raises ``VectorError`` 422 if a record lacks a vector that the index needs, or has one of
-        the wrong kind or dimension; 429 if the day's quota is used up.
+        the wrong kind or dimension; 429 if the daily quota is used up.
         """
         with self._lock:
             dimension = self._checks.records(records, self.dimension)
@@ -162,8 +164,9 @@ class VectorEngine:
                 self._put(namespace, home, records)
 
     def load(self, groups: Mapping[str, Sequence[VectorRecord]]) -> None:
-        """Insert or replace records by namespace, all or none. They are ready for queries
-        immediately and do not count against the quota.
+        """Insert or replace the records of each namespace; if any record is invalid, store none.
+
+        The records are ready for queries immediately and do not count against the quota.
         """
         with self._lock:
             dimension = self.dimension
@@ -176,11 +179,11 @@ class VectorEngine:
                     home.put(record)
 
     def update(self, namespace: str, change: Change) -> bool:
-        """Change parts of a record; return False if there is none with that id.
+        """Update a record; return False if no record has the id.
 
         Raises ``VectorError`` 422 for vectors that do not fit the index, or for only one of the two
         that a hybrid index needs; 400 for a patch that makes the metadata too large; 429 if the
-        day's quota is used up.
+        daily quota is used up.
         """
         with self._lock:
             self._checks.change(change, self.dimension)
@@ -203,19 +206,20 @@ class VectorEngine:
             return True
 
     def delete(self, namespace: str, ids: Sequence[str]) -> int:
-        """Remove records by id; return how many existed."""
+        """Remove records by id; return the number of removed records."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return 0 if home is None else sum(home.delete(id) for id in ids)
 
     def delete_prefix(self, namespace: str, prefix: str) -> int:
-        """Remove the records whose id starts with a prefix; return how many existed."""
+        """Remove the records whose id starts with a prefix; return the number of removed records."""
         with self._lock:
             home = self._namespaces.get(namespace)
             return 0 if home is None else self.delete(namespace, home.ids(prefix))
 
     def delete_matching(self, namespace: str, filter: str) -> int:
-        """Remove the records whose newest metadata matches a filter; return how many matched.
+        """Remove the records whose newest metadata matches a filter; return the number of removed
+        records.
 
         Raises ``VectorError`` 400 for an invalid filter and for an empty one, which would remove
         every record.
@@ -233,15 +237,15 @@ class VectorEngine:
             return self.delete(namespace, found)
 
     def reset(self, namespace: str) -> None:
-        """Empty a namespace without deleting it; queries see this immediately. Does nothing if the
-        namespace does not exist.
+        """Remove all records of a namespace but keep the namespace. This affects queries
+        immediately. If the namespace does not exist, do nothing.
         """
         with self._lock:
             if namespace in self._namespaces:
                 self._namespaces[namespace] = Namespace(self.dimension)
 
     def reset_all(self) -> None:
-        """Empty every namespace."""
+        """Remove all records of every namespace."""
         with self._lock:
             for namespace in self._namespaces:
                 self.reset(namespace)
@@ -302,14 +306,14 @@ class VectorEngine:
             return [None if home is None else home.get(id) for id in ids]
 
     def fetch_prefix(self, namespace: str, prefix: str) -> list[VectorRecord]:
-        """Return the records whose id starts with a prefix, in insertion order, at most
-        ``limits.prefix_fetch``.
+        """Return at most ``limits.prefix_fetch`` records whose id starts with a prefix, in
+        insertion order.
         """
         return self.range(namespace, 0, self.limits.prefix_fetch, prefix).records
 
     def range(self, namespace: str, cursor: int, limit: int | None, prefix: str = "") -> Page:
-        """Return a page of records in insertion order, starting at a slot; without a limit, return
-        all the remaining records.
+        """Return at most ``limit`` records in insertion order, starting at the slot ``cursor``. If
+        ``limit`` is None, return all remaining records.
         """
         with self._lock:
             home = self._namespaces.get(namespace)
@@ -338,15 +342,15 @@ class VectorEngine:
             return home.nth(self._picks.randrange(len(home)))
 
     def info(self) -> IndexInfo:
-        """Return the counts of the index and of each namespace. Counts as a read for
-        ``ready_after_reads``.
+        """Return the properties of the index and the counts of each namespace. This counts as a
+        read for ``ready_after_reads``.
         """
         with self._lock:
             self._readiness.count_read()
             return self.describe()
 
     def describe(self) -> IndexInfo:
-        """Return the same as ``info()``, without counting as a read."""
+        """Return the same as ``info()``, but do not count as a read."""
         with self._lock:
             homes = self._namespaces
             return IndexInfo(
@@ -368,8 +372,8 @@ class VectorEngine:
         return self._checks.filter(filter)
 
     def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
-        """Return the nearest records for each query, best first; no records if the namespace does
-        not exist.
+        """Return the nearest records for each query, best first. The lists are empty if the
+        namespace does not exist.
         """
         with self._lock:
             questions = [
@@ -387,7 +391,7 @@ class VectorEngine:
         """Open a resumable query; return its uuid and its first hits. If the namespace does not
         exist, both are empty.
 
-        ``context`` is returned with each batch.
+        ``context`` is kept with the query, and ``next_hits()`` returns it.
         """
         with self._lock:
             self._checks.query(query, self.dimension)
@@ -464,7 +468,7 @@ class VectorEngine:
 
     @property
     def holding(self) -> bool:
-        """Return whether ``hold_pending()`` is in effect."""
+        """Whether ``hold_pending()`` is in effect."""
         return self._readiness.held
 
     def pending(self) -> list[tuple[str, VectorRecord]]:
@@ -505,7 +509,7 @@ class VectorEngine:
             )
 
     def restore(self, snapshot: VectorSnapshot) -> None:
-        """Restore the data of a snapshot, which can be restored again later.
+        """Restore the data of a snapshot. The snapshot can be restored again later.
 
         Raises ``ContractError`` if the snapshot is of an index with different properties, because
         its vectors may not fit.
@@ -523,14 +527,18 @@ class VectorEngine:
             self._quota.restore(snapshot.quota)
 
     def close(self) -> None:
-        """Cancel all timers."""
+        """Cancel the timers of pending changes."""
         with self._lock:
             self._readiness.cancel()
 
     # -- namespaces by name ----------------------------------------------------------------------
 
     def _home(self, namespace: str) -> Namespace:
-        """Return the namespace, or a new one that has not been added to the index yet."""
+        """Return the namespace of this name or, if there is none, a new one that is not part of the
+        index yet.
+
+        Raises ``VectorError`` 400 if a new namespace would exceed the limit.
+        """
         home = self._namespaces.get(namespace)
         if home is not None:
             return home

@@ -1,9 +1,10 @@
 """Fusion of the dense and the sparse ranking of a hybrid query.
 
-RRF adds 1 / (60 + rank), where ranks start at 0. DBSF adds (s - (m - 3d)) / 6d, where m is the mean
-and d the sample standard deviation of the component's scores; if there is only one candidate or all
-scores are equal, it adds 0.5. Both add in float32: only then do the results equal the vendor's
-published numbers.
+A record's fused score is the sum of its contributions from both rankings. RRF contributes 1 / (60 +
+rank), where ranks start at 0. DBSF contributes (s - (m - 3d)) / 6d, where s is the record's score,
+m the mean and d the sample standard deviation of all scores of the ranking; it contributes 0.5 if
+there is only one candidate or if all scores are equal. The sums are float32, because only then do
+they equal the vendor's published numbers.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def reciprocal_ranks(ranking: Ranking) -> Floats:
 
 
 def normalised(ranking: Ranking) -> Floats:
-    """Return each score's position between three standard deviations below the mean (0) and three
-    above it (1).
+    """Scale the scores so that three standard deviations below their mean is 0 and three above it
+    is 1.
     """
     scores = ranking.scores
     if len(scores) < 2:
@@ -46,7 +47,10 @@ def fuse(
     depth: int,
     order: Callable[[Rows], Rows] | None = None,
 ) -> Ranking:
-    """Combine several rankings and return the ``depth`` best rows; equal scores are in row order."""
+    """Combine several rankings and return the ``depth`` best rows.
+
+    Rows with equal scores are sorted by row number or, if given, by ``order``.
+    """
     weigh = reciprocal_ranks if fusion is Fusion.RRF else normalised
     rows = np.unique(np.concatenate([ranking.rows for ranking in rankings]))
     total = np.zeros(len(rows), np.float32)

@@ -20,7 +20,8 @@ class Matrix:
 
     ``values`` has shape (count, dimension); ``norms`` (float64), ``inverse_norms`` (0 for the zero
     vector) and ``squares`` (of the norms) have shape (count,). ``largest_norm`` is at least as
-    large as every norm; ``tame`` is False if float32 products with some row may be imprecise.
+    large as every norm. ``tame`` is False if float32 products with some row may overflow or be
+    imprecise.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -93,7 +94,6 @@ class Matrix:
         self.tame = self.largest_norm <= LARGEST_TAME_NORM and smallest >= SMALLEST_TAME_NORM
 
     def copy(self) -> Matrix:
-        """Return an independent copy."""
         twin = Matrix.__new__(Matrix)
         twin.dimension = self.dimension
         twin.count = self.count

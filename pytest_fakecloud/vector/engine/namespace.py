@@ -1,8 +1,9 @@
-"""A namespace: its rows in insertion order, and the records that queries see.
+"""The storage of one namespace: rows in insertion order, and pending changes.
 
 A row keeps its position when its record is replaced, so records with equal scores stay in the order
 of first insertion. Every row has a slot, a number that is never reused; cursors are slots, so they
-stay valid after deletions. Deleted rows remain as holes until half of all rows are holes.
+stay valid after deletions. Deleted rows stay as holes until more than 64 rows and more than half of
+all rows are holes.
 
 A *pending* change is stored separately from its row. Fetch and scans return the pending record;
 queries return the record that was ready before, if any.
@@ -35,7 +36,7 @@ ENTRY_BYTES = 8
 class Namespace:
     """The records of one namespace. All methods expect values that have already been checked.
 
-    ``dimension`` is the length of its dense vectors, or None if it has none yet.
+    ``dimension`` is the length of the dense vectors, or None if no vector has determined it yet.
     """
 
     def __init__(self, dimension: int | None) -> None:
@@ -64,13 +65,18 @@ class Namespace:
 
     @property
     def hidden(self) -> Rows:
-        """Return the rows that queries do not see: holes, and new records that are still pending."""
+        """The rows that queries skip, in ascending order: holes, and new records that are still
+        pending.
+        """
         if self._hidden_rows is None:
             self._hidden_rows = np.fromiter(sorted(self._hidden), np.intp, len(self._hidden))
         return self._hidden_rows
 
     def info(self) -> NamespaceInfo:
-        """Return the numbers of ready and of pending records; a pending replacement counts in both."""
+        """Return the number of ready records and the number of pending changes.
+
+        A pending replacement of a ready record counts in both.
+        """
         return NamespaceInfo(len(self._ids) - len(self._hidden), len(self.staged))
 
     def size(self) -> int:
@@ -87,7 +93,7 @@ class Namespace:
         return None if row is None else self._newest(row)
 
     def record(self, row: int, *, with_vector: bool = True) -> VectorRecord:
-        """Return the record of a row as queries see it."""
+        """Return the version of a row's record that queries see."""
         vector: Floats | None = None
         if with_vector and self.matrix is not None:
             vector = self.matrix.values[row].copy()
@@ -100,11 +106,13 @@ class Namespace:
         return self._ids[row]
 
     def metadata(self, row: int) -> Metadata | None:
-        """Return the metadata of a row as queries see it."""
+        """Return the version of a row's metadata that queries see."""
         return self._metadata[row]
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
-        """Yield the slot and the newest record of each row in insertion order, starting at a slot."""
+        """Yield the slot and the newest record of each row from ``slot`` on, in insertion order, if
+        the record's id starts with ``prefix``.
+        """
         for row in self._live_rows(slot, prefix):
             yield self._slots[row], self._newest(row)
 
@@ -113,7 +121,9 @@ class Namespace:
         return [id for id in self._ids if id is not None and id.startswith(prefix)]
 
     def nth(self, position: int) -> VectorRecord:
-        """Return the newest record at a position in the insertion order, 0 <= position < len."""
+        """Return the newest record at a position in the insertion order, not counting deleted
+        records.
+        """
         if len(self._rows) == len(self._ids):
             return self._newest(position)
         live = [row for row, id in enumerate(self._ids) if id is not None]
@@ -131,8 +141,8 @@ class Namespace:
     # -- changing --------------------------------------------------------------------------------
 
     def put(self, record: VectorRecord, *, ready: bool = True) -> None:
-        """Insert a record, or replace the record with the same id. Unless ``ready``, keep the
-        change pending.
+        """Insert a record, or replace the record with the same id. If ``ready`` is False, the
+        change is pending.
         """
         row = self._rows.get(record.id)
         if row is None:
@@ -156,7 +166,7 @@ class Namespace:
             self.matrix = Matrix(dimension)
 
     def delete(self, id: str) -> bool:
-        """Remove a record, visible immediately; return False if it does not exist."""
+        """Remove a record, immediately for queries too; return False if it does not exist."""
         row = self._rows.pop(id, None)
         if row is None:
             return False
@@ -227,7 +237,7 @@ class Namespace:
                 self.sparse_index.add(row, sparse)
 
     def copy(self) -> Namespace:
-        """Return an independent copy; records are shared, because they never change in place."""
+        """Return an independent copy. Records are shared, because they are never modified in place."""
         twin = Namespace.__new__(Namespace)
         twin.matrix = None if self.matrix is None else self.matrix.copy()
         twin.sparse_index = self.sparse_index.copy()

@@ -1,6 +1,4 @@
-"""When queries see a change: immediately, on request, after some fake time, or after a number of
-reads.
-"""
+"""Pending changes, which queries see on request, after some fake time or after a number of reads."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from ..model import VectorRecord
 class Batch:
     """Changes of one namespace that become ready together.
 
-    ``due_us`` is the fake time at which they become ready, ``reads`` the number of reads that will
-    still not see them; None disables that condition.
+    ``due_us`` is the fake time at which they become ready. ``reads`` is the number of further reads
+    that do not see them. A condition that is None does not apply.
     """
 
     namespace: str
@@ -31,9 +29,9 @@ class Batch:
 class Readiness:
     """Decides when changes become ready, and calls ``release(batch)`` when they do.
 
-    ``delay_us`` and ``reads`` are the index's settings, None if unset; if both are set, whichever
-    comes first applies. While ``held`` is True, nothing becomes ready. ``lock`` is the engine's
-    lock; the engine holds it when it calls these methods.
+    ``delay_us`` and ``reads`` are the settings ``ready_after`` and ``ready_after_reads``, None if
+    unset; if both are set, the condition that is met first applies. While ``held`` is True, nothing
+    becomes ready. ``lock`` is the engine's lock; the engine holds it when it calls these methods.
     """
 
     def __init__(
@@ -58,14 +56,16 @@ class Readiness:
         return not self.held and self._delay_us is None and self._reads is None
 
     def wait_for(self, namespace: str, records: list[VectorRecord]) -> None:
-        """Add changes that are not ready yet."""
+        """Add changes that become ready later."""
         due_us = None if self._delay_us is None else self._clock.now_us() + self._delay_us
         batch = Batch(namespace, records, due_us, self._reads)
         self.batches.append(batch)
         self._plan(batch)
 
     def count_read(self) -> None:
-        """Count a query or info call, and release the batches that have waited for enough of them."""
+        """Count a query or info call, and release the batches that have been hidden from enough
+        calls.
+        """
         if self.held:
             return
         for batch in list(self.batches):
@@ -88,7 +88,7 @@ class Readiness:
                 batch.timer.cancel()
 
     def copy(self) -> list[Batch]:
-        """Return the waiting batches, without their timers."""
+        """Return copies of the pending batches, without their timers."""
         return [replace(batch, timer=None) for batch in self.batches]
 
     def restore(self, batches: list[Batch], held: bool) -> None:
@@ -110,8 +110,8 @@ class Readiness:
             )
 
     def _fall_due(self, batch: Batch) -> None:
-        # Takes the lock, because the clock calls this method from any thread. The engine already
-        # holds the lock when it calls the other methods.
+        # The clock calls this method from any thread, so it takes the lock. The engine, which calls
+        # the other methods, already holds the lock.
         with self._lock:
             if not self.held:
                 self._finish(batch)

@@ -1,9 +1,9 @@
-"""From queries to hits: rank the dense and sparse components, apply filters, fuse the rankings.
+"""Answers queries: ranks dense and sparse vectors, applies filters and fuses the rankings.
 
-Decided here: a hybrid query that is not resumable fuses the 1000 best rows of each component (or top_k,
-if that is more; the service is known to examine more than top_k). A dense score is clamped to 0..1
-when it is returned, after ranking by the unclamped score. Sparse and fused scores are returned
-unchanged.
+Decided here: a hybrid query that is not resumable fuses the 1000 best rows of each component, or
+the top_k best if top_k is larger, because the service is known to examine more than top_k rows. A
+dense score is clamped to 0..1 when it is returned, after ranking by the unclamped score. Sparse and
+fused scores are returned unchanged.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ SPARE = 32
 class Question(NamedTuple):
     """A query with its compiled filter.
 
-    ``exclude`` contains the ids that earlier batches returned; ``depth`` is the number of rows that
-    each component contributes to a fused query.
+    ``exclude`` contains the ids that earlier batches returned. ``depth`` is the number of rows that
+    each component contributes if the query has a dense and a sparse vector.
     """
 
     query: VectorQuery
@@ -58,7 +58,7 @@ class Question(NamedTuple):
 
     @property
     def fused(self) -> bool:
-        """Whether the dense and the sparse ranking are both used."""
+        """Whether the query combines a dense and a sparse ranking."""
         return self.query.vector is not None and self.query.sparse is not None
 
     @property
@@ -68,7 +68,7 @@ class Question(NamedTuple):
 
 
 class Ranker:
-    """Answers queries on a namespace, exactly or as approximately as the settings say."""
+    """Finds the hits of queries, exactly or as inexactly as the ``approximation`` settings specify."""
 
     def __init__(
         self, similarity: Similarity, approximation: Approximation, random: RandomStream
@@ -159,7 +159,7 @@ class Ranker:
         sparse = self._sparse(namespace, question)
         return fuse([dense, sparse], query.fusion, query.top_k, self._order)
 
-    # -- the approximate world -------------------------------------------------------------------
+    # -- approximation ----------------------------------------------------------------------------
 
     def _order(self, rows: Rows) -> Rows:
         if not self.approximation.shuffle_ties:
@@ -190,8 +190,8 @@ class Ranker:
         return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
-        """Return the positions of a ranking that ``recall`` keeps, out of ``count`` positions from
-        ``first`` on.
+        """Return the positions of a ranking that the ``recall`` setting keeps, out of ``count``
+        positions starting at ``first``.
         """
         safe = 0 if self.approximation.lose_first else 1
         return [

@@ -27,12 +27,12 @@ UNIT = 2.0**-24  # Half the distance from 1 to the next float32.
 BLOCK = 64  # Rows per block in `threshold()`; they are evenly spaced, not adjacent.
 EXACT_CHUNK = 1 << 20  # Numbers that exact scoring converts to float64 at a time.
 BATCH = 32  # Queries that share one matrix product.
-# Up to this many numbers, a single thread is as fast as several threads that wait for each other.
-# It is ten times as fast if other processes keep the cores busy, as in parallel test runs.
+# Up to this many numbers, one thread multiplies as fast as several threads, and ten times as fast
+# if other processes keep the cores busy, as in parallel test runs.
 ONE_THREAD = 1 << 22
 SMALL_PRODUCT = 1 << 13  # Up to this many numbers, no BLAS library splits a product among threads.
 LARGEST = float(np.finfo(np.float32).max)
-FIRST_LOOK = 256  # Rows that a filtered search tests against the filter first.
+FIRST_LOOK = 256  # Number of rows that a filtered search tests against the filter first.
 
 
 class Ranking(NamedTuple):
@@ -43,11 +43,11 @@ class Ranking(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A dense search: the vector, the number of rows to return, and a condition.
+    """A search by a dense vector: the vector, the number of rows to return, and a condition.
 
-    If ``accept`` is None, every row is accepted. ``order`` replaces the row number as the
-    tie-break, smallest first. ``budget`` limits how many of the best rows ``accept`` may be called
-    for.
+    If ``accept`` is None, every row is accepted. Rows with equal scores are sorted by row number
+    or, if given, by the numbers that ``order`` returns for them. ``budget`` is the maximum number
+    of rows, best first, that ``accept`` is called for.
     """
 
     vector: Floats
@@ -60,7 +60,7 @@ class Search(NamedTuple):
 def rank_dense(
     matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
 ) -> list[Ranking]:
-    """Return the best rows for each search, by score, then in row order.
+    """Return the best rows for each search, by descending score, then by row number.
 
     ``hidden`` rows are never returned.
     """
@@ -73,7 +73,7 @@ def rank_dense(
 
 
 def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
-    """Yield the float32 products of all rows with each search's vector."""
+    """Return the float32 products of all rows with the vector of each search."""
     # Ignore overflow: exact scoring replaces any row of infinities or NaN.
     with np.errstate(over="ignore", invalid="ignore"):
         if len(batch) == 1:
@@ -83,8 +83,8 @@ def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
 
 
 def _product(values: Floats, vector: Floats) -> Floats:
-    # Compute many small products, which numpy does one after the other: BLAS libraries split even a
-    # small matrix-vector product among threads.
+    # BLAS libraries split even a small matrix-vector product among threads. Compute many smaller
+    # products instead, which numpy computes one after the other.
     count, dimension = values.shape
     step = SMALL_PRODUCT // dimension
     if values.size > ONE_THREAD or not step:
@@ -122,8 +122,8 @@ def _rank(
 def best_first(
     rows: Rows, scores: Floats, depth: int, order: Callable[[Rows], Rows] | None = None
 ) -> Ranking:
-    """Return the ``depth`` best rows by descending score. Equal scores are in row order, or in the
-    given order.
+    """Return the ``depth`` best rows by descending score. Equal scores are sorted by row number or,
+    if given, by ``order``.
     """
     tiebreak = rows if order is None else order(rows)
     best = np.lexsort((tiebreak, -scores))[:depth]
@@ -148,8 +148,8 @@ def _keys(
 
 
 def _slack(similarity: Similarity, error: float, norm: float, least: float) -> float:
-    """Return how far below the threshold a row's key can be if its rounded score still equals that
-    of the last row.
+    """Return how far a row's key can be below the key ``least`` while the rounded scores of the two
+    rows are still equal.
     """
     if similarity is Similarity.COSINE:
         rounding = 8 * UNIT * norm
@@ -213,8 +213,8 @@ def threshold(keys: NDArray[np.floating], depth: int) -> float:
     if depth >= count:
         return -np.inf if depth > count or count == 0 else float(keys.min())
     if depth * BLOCK * 4 <= count:
-        # The depth-th largest block maximum cannot exceed the result, and few keys are as large as
-        # it.
+        # No more than ``depth`` blocks have a maximum above the result, so the ``depth``-th largest
+        # maximum does not exceed it. Only the few keys from that maximum on need to be compared.
         whole = count - count % BLOCK
         maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
         keys = keys[keys >= _largest(maxima, depth)]
@@ -264,8 +264,8 @@ def _score(
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
-    """Return the scores of the rows in float32 arithmetic, as the service uses them for the
-    components of a fused query.
+    """Return the scores of the rows, computed in float32 as the service does before it fuses
+    rankings.
     """
     vectors = matrix.values[rows]
     half, one = np.float32(0.5), np.float32(1)

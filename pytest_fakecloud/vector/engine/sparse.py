@@ -1,7 +1,8 @@
-"""Sparse vectors: an inverted index, inner products over shared dimensions, IDF weights.
+"""An inverted index of sparse vectors, scored by inner product with optional IDF weights.
 
-The vendor's published numbers are reproduced only by float32 arithmetic in this order: the IDF
-rounded to float32, then (query value x IDF) x stored value, summed in the order of the query.
+The scores equal the vendor's published numbers only if they are computed in float32 in this order:
+round the IDF to float32, multiply the query value by the IDF and then by the stored value, and add
+the products in the order of the query.
 
 Decided here: for scoring, the values of a repeated dimension are added up; a value of 0 does not
 count as an entry of its dimension, neither for matching nor for IDF.
@@ -22,7 +23,9 @@ from ..model import (
 
 
 def merged(vector: SparseVector) -> dict[int, float]:
-    """Return the non-zero values by dimension; values of a repeated dimension are added in float32."""
+    """Return a vector's non-zero values by dimension; values of a repeated dimension are added in
+    float32.
+    """
     entries: dict[int, float] = {}
     with np.errstate(over="ignore"):
         for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
@@ -32,7 +35,7 @@ def merged(vector: SparseVector) -> dict[int, float]:
 
 
 class Posting:
-    """The rows that have a value in one dimension, and those values."""
+    """The rows with a non-zero value in one dimension, and these values."""
 
     __slots__ = ("_arrays", "values")
 
@@ -41,24 +44,21 @@ class Posting:
         self._arrays: tuple[Rows, Floats] | None = None
 
     def put(self, row: int, value: float) -> None:
-        """Set the value of a row."""
         self.values[row] = value
         self._arrays = None
 
     def drop(self, row: int) -> None:
-        """Remove a row."""
         del self.values[row]
         self._arrays = None
 
     def copy(self) -> Posting:
-        """Return an independent copy."""
         twin = Posting()
         twin.values = dict(self.values)
         twin._arrays = self._arrays
         return twin
 
     def arrays(self) -> tuple[Rows, Floats]:
-        """Return rows and values as arrays of equal length. The arrays are cached until the next
+        """Return rows and values as two arrays of equal length, which are cached until the next
         change.
         """
         if self._arrays is None:
@@ -71,9 +71,9 @@ class Posting:
 
 
 class SparseIndex:
-    """An inverted index over rows.
+    """An inverted index from dimensions to rows.
 
-    ``count`` is the number of rows with a sparse vector, ``entries`` the total number of their
+    ``count`` is the number of rows with a sparse vector, ``entries`` the number of their non-zero
     values.
     """
 
@@ -83,7 +83,7 @@ class SparseIndex:
         self.entries = 0
 
     def add(self, row: int, vector: SparseVector) -> None:
-        """Index a row that is not indexed yet."""
+        """Add a row, which must not be in the index yet."""
         self.count += 1
         for dimension, value in merged(vector).items():
             posting = self.postings.get(dimension)
@@ -93,7 +93,7 @@ class SparseIndex:
             self.entries += 1
 
     def remove(self, row: int, vector: SparseVector) -> None:
-        """Remove a row; ``vector`` must be the vector that it was added with."""
+        """Remove a row; ``vector`` must be the vector that the row was added with."""
         self.count -= 1
         for dimension in merged(vector):
             posting = self.postings[dimension]
@@ -114,7 +114,7 @@ class SparseIndex:
         """Return the rows that share a dimension with the query, in ascending order, and their
         scores.
 
-        ``rows`` is the total number of rows.
+        ``rows`` is the number of rows of the namespace.
         """
         total = np.zeros(rows, np.float32)
         touched = np.zeros(rows, bool)
@@ -128,11 +128,10 @@ class SparseIndex:
                 total[having] += weight * values
                 touched[having] = True
         found = np.flatnonzero(touched)
-        # Sums beyond float32's range have no JSON form; the largest number replaces them.
+        # JSON has no form for sums beyond float32's range, so the largest float32 replaces them.
         return found, np.nan_to_num(total[found])
 
     def copy(self) -> SparseIndex:
-        """Return an independent copy."""
         twin = SparseIndex()
         twin.postings = {dimension: posting.copy() for dimension, posting in self.postings.items()}
         twin.count = self.count

@@ -1,4 +1,4 @@
-"""Explains why a filter rejects a record, by describing the first condition that is false."""
+"""Explains why a filter does not match a record, by describing the conditions that are false."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .syntax import And, Compare, Contains, Expression, Glob, HasField, In, Lite
 
 
 def why_not(text: str, metadata: Mapping[str, Any] | None) -> str | None:
-    """Return the reason why a filter rejects this metadata, or None if it matches.
+    """Return the reason why a filter does not match this metadata, or None if it matches.
 
     Raises ``VectorError`` 400 for a filter that cannot be parsed.
     """

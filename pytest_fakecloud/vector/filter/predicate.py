@@ -1,4 +1,4 @@
-"""Metadata filters compiled to predicates over a record's metadata.
+"""Compiles metadata filters to predicates over a record's metadata.
 
 A missing field never matches, not even ``!=`` or ``NOT IN``. ``HAS FIELD`` is true for a null, and
 ``HAS NOT FIELD`` is true if any parent is missing. ``<``, ``<=``, ``>`` and ``>=`` compare numbers
@@ -34,7 +34,7 @@ from .syntax import (
 )
 
 Predicate = Callable[[Any], bool]
-"""A predicate takes a record's metadata, or None if the record has none."""
+"""A function that takes a record's metadata, or None if the record has none."""
 Getter = Callable[[Any], Any]
 
 STEP = re.compile(r"\[(\d+)\]|\[#-(\d+)\]|(?:^|\.)([^.\[\]]+)")
@@ -49,12 +49,14 @@ COMPARISONS: Final = {
 
 
 class _Missing:
-    """The type of ``MISSING``, which stands for the value of a missing field."""
+    """Type of ``MISSING``, the value of a missing field."""
 
 
 MISSING: Final = _Missing()
 _STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
-"""Budget steps used by each test of a value, and by matching a pattern per character of the string."""
+"""Steps of the work budget: for each test of a value, and for each character matched with a
+pattern.
+"""
 
 
 @lru_cache(maxsize=256)
@@ -128,7 +130,7 @@ def _steps(path: str) -> list[str | int] | None:
         elif from_start is not None:
             steps.append(_index(from_start))
         else:
-            # "#-0" refers to the position after the last element, where nothing can be.
+            # "#-0" refers to the position after the last element, which never exists.
             steps.append(-_index(from_end) or HUGE_INDEX)
         at = match.end()
     return steps
@@ -153,7 +155,8 @@ def _test(expression: HasField | Compare | In | Glob | Contains) -> Predicate:
         present = not expression.negated
         return lambda value: (value is not MISSING) is present
     if isinstance(expression, In):
-        # Sets compare by value: 1 == 1.0 == True. So booleans equal 1 and 0, as they should.
+        # Sets compare by value (1 == 1.0 == True), so booleans equal 1 and 0, as the service
+        # requires.
         literals = frozenset(expression.literals)
         if expression.negated:
             return lambda value: _is_scalar(value) and value not in literals
@@ -223,9 +226,7 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _tokens(pattern: str) -> list[str]:
-    """Return a regular expression for each character or bracket of the pattern; ``*`` stays as it
-    is.
-    """
+    """Return the pattern as regular expressions for single characters; ``*`` is kept."""
     tokens = []
     at = 0
     while at < len(pattern):

@@ -1,4 +1,4 @@
-"""The grammar of the metadata filter: text in, tree out, errors with line and column.
+"""The grammar of metadata filters, and their parser, whose errors have a line and a column.
 
     filter  = or ;
     or      = and , { "OR" , and } ;
@@ -10,13 +10,14 @@
                      | [ "NOT" ] , "CONTAINS" , literal ) ;
     literal = string | number | "true" | "false" ;
 
-Keywords are case-insensitive; AND binds tighter than OR; there is no general NOT and no null. No name
-is reserved: a keyword in the place of a field is one (``in IN (1)``, ``HAS FIELD not``).
-Strings have single or double quotes; the other kind of quote needs no escape. Error texts start as
-the service's do (``Invalid filter. At line 1:24 token recognition error at: '['``, columns from 0).
+Keywords are case-insensitive; AND binds tighter than OR; there is no general NOT and no null. No
+name is reserved: a keyword in the position of a field is a field name (``in IN (1)``, ``HAS FIELD
+not``). Strings have single or double quotes; the other kind of quote needs no escape. Error
+messages start like the service's (``Invalid filter. At line 1:24 token recognition error at: '['``,
+columns from 0).
 
 Decided here: a backslash escapes the next character of a string; numbers may have an exponent;
-``==``, ``<>`` and the like are errors; parentheses nest at most 100 deep.
+operators such as ``==`` and ``<>`` are errors; parentheses nest at most 100 deep.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``path operator literal``."""
+    """A comparison ``path operator literal``."""
 
     path: str
     operator: str
@@ -60,7 +61,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """``path [NOT] IN (literals)``."""
+    """A test ``path [NOT] IN (literals)``."""
 
     path: str
     literals: tuple[Literal, ...]
@@ -69,7 +70,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """``path [NOT] GLOB pattern``."""
+    """A test ``path [NOT] GLOB pattern``."""
 
     path: str
     pattern: str
@@ -78,7 +79,7 @@ class Glob:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """``path [NOT] CONTAINS literal``."""
+    """A test ``path [NOT] CONTAINS literal``."""
 
     path: str
     literal: Literal
@@ -87,7 +88,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class HasField:
-    """``HAS [NOT] FIELD path``."""
+    """A test ``HAS [NOT] FIELD path``."""
 
     path: str
     negated: bool
@@ -95,14 +96,14 @@ class HasField:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Terms joined by AND."""
+    """Conditions that must all be true."""
 
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Terms joined by OR."""
+    """Conditions of which at least one must be true."""
 
     terms: tuple[Expression, ...]
 
