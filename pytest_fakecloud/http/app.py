@@ -1,5 +1,7 @@
-"""The pipeline of every request: record, authenticate, inject faults, route, call the endpoint,
-encode.
+"""The base class of all HTTP applications.
+
+Its pipeline records each request, authenticates the client, applies faults, calls the endpoint of
+the matching route and encodes the result.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _slim(body: bytes) -> bytes:
-    """Return the same bytes in as little memory as possible, because the journal keeps them."""
-    # Copy the result of orjson, which allocates 4 KB for each result, however short.
+    """Return the bytes in as little memory as possible, because the journal keeps them."""
+    # orjson allocates at least 4 KB for a result, so copy a short one.
     return b"%b" % body if len(body) < 4096 else body
 
 
@@ -39,13 +41,13 @@ class App:
     A subclass defines ``service``, ``routes()``, ``authenticate()``, and overrides
     ``render_error()``, ``unknown_path()``, ``wrong_method()``, ``facts()`` and ``dump()`` as
     needed. Endpoints take a ``Request`` and return an ``Answer``, a ``Stream``, or any object that
-    is sent as JSON. They raise ``ServiceError`` for requests that the service would reject, and
-    only the clock may make them wait.
+    is sent as JSON. They raise ``ServiceError`` for requests that the service would reject. They
+    may wait only for the clock.
     """
 
     service: ClassVar[str] = ""
     fact_fields: ClassVar[Mapping[str, Field]] = {}
-    """The facts that ``facts()`` can return, as fields to filter by."""
+    """The facts that ``facts()`` can return, and by which calls can be filtered."""
     event_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of events that the service records in its journal."""
 
@@ -95,11 +97,11 @@ class App:
         return Answer({"error": error.message}, error.status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """Return the service's response to an unknown path."""
+        """Return or raise the service's response to an unknown path."""
         raise ServiceError(404, f"Not Found: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Return the service's response to a method that the path does not accept."""
+        """Return or raise the service's response to a method that the path does not accept."""
         raise ServiceError(
             405, "Method Not Allowed", headers=[("Allow", ", ".join(sorted(allowed)))]
         )
@@ -113,7 +115,7 @@ class App:
         return {}
 
     def words(self) -> Iterable[str]:
-        """Yield the names that calls can be filtered by: those of routes and commands."""
+        """Yield the names of routes and commands, by which calls can be filtered."""
         return (route.name for route in self.table.routes)
 
     def dump(self, value: object) -> bytes:
@@ -155,16 +157,15 @@ class App:
         except ServiceError as error:
             response = self._finished(self.render_error(error))
             if error.status == 401 and request.principal is None:
-                # Without valid credentials, keep only the beginning of the request.
+                # The journal keeps only the beginning of a request without valid credentials.
                 self._record(call, response)
                 self.recorder.cut(call)
                 return response
         except Exception as error:
             response = self._failed(request, error)
         except BaseException:
-            call.outcome = (
-                "broken off"  # without an outcome, the call would count as in progress forever
-            )
+            # Without an outcome, the call would count as in progress forever.
+            call.outcome = "broken off"
             raise
         self._record(call, response)
         return response
@@ -219,9 +220,7 @@ class App:
         return answer
 
     def stream_failed(self, request: Request, error: Exception) -> None:
-        """Report an exception that interrupted a stream, whose client receives a truncated
-        response.
-        """
+        """Report an exception that interrupted a stream. The client receives a truncated response."""
         request.call.outcome = "broken off"
         self._report_bug(request, error)
 
@@ -293,9 +292,8 @@ class App:
             request.route = route.name
         try:
             return self.facts(request)
-        except (
-            Exception
-        ):  # A body that cannot be parsed has no facts; the endpoint reports the error.
+        except Exception:
+            # A body that cannot be parsed has no facts. The endpoint reports the error.
             return {}
 
     def _record(self, call: Call, response: Response) -> None:

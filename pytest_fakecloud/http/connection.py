@@ -1,4 +1,4 @@
-"""One accepted connection, and which threads may close it.
+"""Connections that a mount has accepted.
 
 Only the worker that serves a connection closes its socket. All other threads only shut it down, so
 that no file descriptor is reused while a thread still works with it.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .mount import Mount
 
 MOST_EARLY = 1024 * 1024
-"""Maximum bytes that a client may send while a response is being sent to it."""
+"""Maximum number of bytes that a client may send while a response is being sent to it."""
 RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 
 
@@ -68,23 +68,25 @@ class Connection:
         self.ended = False
         self.worker: threading.Thread | None = None
         self.early = b""
-        """Bytes that the client sent while a response was being sent: the beginning of its next
-        requests.
-        """
+        """The beginning of the client's next requests, received while a response was being sent."""
         self.received = self.handled = 0
-        """How many bytes were read from the client, and how many of them have been processed."""
+        """The number of bytes that were read from the client, and the number of those that were
+        processed.
+        """
         self.unsent: Callable[[], bool] | None = None
-        """Whether messages are waiting to be sent, in protocols that push messages."""
+        """A function that returns whether messages are waiting to be sent; only in protocols that
+        push messages.
+        """
 
     def enter(self, doing: object) -> bool:
         """Mark the beginning of a call into the engine; return False if the connection has been
         ended.
 
-        ``doing`` describes the call, for the warning if the handler does not return in time when
-        the mount is closed.
+        ``doing`` describes the call. It is shown in a warning if the call has not returned in time
+        when the mount is closed.
         """
-        # Set the flag before the check. Threads that end connections do the reverse, so one of the
-        # two always sees the other.
+        # Set ``inside`` before reading ``ended``. A thread that ends the connection sets ``ended``
+        # before it reads ``inside``, so at least one of the two notices the other.
         self.doing = doing
         self.inside = True
         if self.ended:
@@ -149,8 +151,8 @@ class Connection:
         except tls_error():
             pass
         except BaseException as error:
-            # Catch BaseException, because pytest.fail() in a handler of the test raises one: the
-            # thread belongs to the pool and must survive.
+            # pytest.fail() in a handler raises a BaseException. It must not end this thread, which
+            # belongs to a pool.
             mount.report(error)
         finally:
             mount.forget(self)
@@ -159,8 +161,7 @@ class Connection:
     def _prepare(self) -> bool:
         sock = self.sock
         try:
-            # Remove the timeout, because the test may have set a default one for sockets;
-            # connections must block.
+            # The test may have set a default timeout for sockets, but this socket must block.
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if sys.platform != "win32":
@@ -196,12 +197,12 @@ class Connection:
         The caller holds the mount's lock, so that no other thread closes the socket in the
         meantime.
         """
-        # Shut the raw socket down, because a TLS socket's shutdown changes state that its reader
-        # relies on.
         self.ended = True
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer notices
         # the end in either case.
         self.close_with_reset()
+        # Call the method of the plain socket: a TLS socket's shutdown() changes state that its
+        # reader relies on.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
@@ -224,9 +225,9 @@ class Watch:
                 return
             going = True
             try:
-                # A TLS connection cannot be inspected without reading, so treat any data as the
-                # end: a client that sends data while its response is being sent is probably closing
-                # the connection.
+                # A TLS connection cannot be inspected without reading it. Treat any data as the
+                # end, because a client that sends data while it receives a response is probably
+                # closing the connection.
                 if self._connection.mount.tls is not None:
                     pass
                 elif not self._reads:

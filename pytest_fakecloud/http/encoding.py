@@ -1,4 +1,4 @@
-"""Encode responses as HTTP/1.1."""
+"""Encodes responses as HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATUS_LINES = {
 
 
 def encode(message: Message, answer: Answer) -> bytes:
-    """Return the bytes of a whole response, framed for the request that it answers."""
+    """Return the bytes of a response to a request."""
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
@@ -77,8 +77,8 @@ def head_bytes(head: str) -> bytes:
         return head.encode("utf-8", "surrogateescape")
 
 
-# The current second of real or process time, its Date header, and by status the first lines of
-# responses in that second.
+# The current second of real or process time, its Date header, and the first two lines of responses
+# in that second, by status.
 _openings: tuple[int, str, dict[int, str]] = (-1, "", {})
 
 

@@ -1,5 +1,5 @@
-"""One acceptor thread for all listening sockets of the process, and the workers that serve
-connections.
+"""The thread that accepts connections on all listening sockets of the process, and the workers that
+serve them.
 
 Mounting an application creates, binds and registers a socket, but starts no thread of its own. One
 daemon thread waits on all listening sockets and passes accepted connections to idle workers. The
@@ -38,7 +38,9 @@ _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _gone_already = contextlib.suppress(KeyError, ValueError, OSError)
 SCARCE_SECONDS = 0.05
-"""Seconds to wait before accepting again after the system ran out of file descriptors or memory."""
+"""Real seconds to wait before accepting again after the system ran out of file descriptors or
+memory.
+"""
 
 
 class Hub:
@@ -83,10 +85,10 @@ class Hub:
         """Serve an application at its own address.
 
         ``app`` is an ``http.app.App`` or any WSGI callable. ``port`` 0 takes the next free port.
-        ``tls`` is the TLS context of a server for HTTPS or another protocol. ``protocol`` replaces
-        HTTP: it is called with each ``Connection`` in a separate thread, and the connection is
-        closed when it returns. With ``held=False`` the mount closes when the caller drops its last
-        reference. Raises ``ContractError`` if the given address is not available.
+        With ``tls``, a server's TLS context, connections use TLS. ``protocol`` replaces HTTP: it is
+        called with each ``Connection`` in a separate thread, and the connection is closed when it
+        returns. With ``held=False`` the mount closes when the caller drops its last reference.
+        Raises ``ContractError`` if the given address is not available.
         """
         if protocol is None:
             protocol = _http()
@@ -118,7 +120,7 @@ class Hub:
     # -- for mounts and connections --------------------------------------------------------------
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
-        """Return a listening socket and its port: the given one, or the next free one for 0."""
+        """Return a listening socket and its port. For port 0, use the next free port."""
         if (sock := kept(host, port)) is not None:
             return sock, port
         try:
@@ -145,15 +147,17 @@ class Hub:
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
 
     def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
-        """Call ``data.ready()`` in the hub's thread whenever the socket is readable."""
+        """Call ``data.ready()`` in the hub's thread whenever the socket is readable. Return False
+        if the hub is not running.
+        """
         selector = self._selector
         if selector is None:
             return False
         try:
             selector.register(sock, selectors.EVENT_READ, data)
         except KeyError:
-            # The selector still has an entry for this file descriptor: foreign code closed a socket
-            # of the hub, and the new socket received its descriptor.
+            # The selector still has this file descriptor: other code closed a socket of the hub,
+            # and the new socket received its descriptor.
             selector.unregister(sock.fileno())
             selector.register(sock, selectors.EVENT_READ, data)
         if self._wakes:
@@ -245,13 +249,13 @@ class Hub:
             if error.errno in _NO_SOCKET:
                 _drop(selector, key)
             else:
-                # Out of file descriptors or memory: clients in the backlog can be accepted after
-                # others disconnect.
+                # The system is out of file descriptors or memory. Clients stay in the backlog and
+                # can be accepted after others disconnect.
                 self._tell_scarce(key.data, error)
                 breath.wait(SCARCE_SECONDS)
         except Exception as error:
-            # Continue, because a failing socket must not affect the others. It may recover, e.g.
-            # when a tool that forbids creating sockets is switched off.
+            # Continue, because a failing socket must not affect the others. It may work again
+            # later, e.g. when a tool that forbids creating sockets is switched off.
             traceback.print_exception(error, file=sys.stderr)
             breath.wait(0.01)
         return True

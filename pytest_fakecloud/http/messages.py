@@ -1,4 +1,4 @@
-"""Requests as received, responses, streams, and effects of faults on connections."""
+"""Data types of requests, responses, streams, and the effects of faults on connections."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ JSON_TYPE = "application/json"
 class Request:
     """A request as received: nothing is decoded, and repeated headers are not merged.
 
-    ``target`` is the raw request target (its bytes as Latin-1), ``path`` and ``query_string`` are
-    its two parts, ``headers`` is a mapping with case-insensitive names, ``fields`` maps lower-case
-    names to first values (shared between requests, so read-only), ``client`` is the peer's address,
-    ``principal`` the result of authentication, ``params`` are the raw parameters of the route's
-    pattern, ``route`` is the endpoint's name, ``call`` the journal's entry. ``head_bytes`` is the
-    approximate size of target and headers of a request received over a socket.
+    ``target`` is the raw request target (its bytes as Latin-1); ``path`` and ``query_string`` are
+    its two parts. ``headers`` is a case-insensitive mapping. ``fields`` maps lower-case header
+    names to first values; it is shared between requests and must not be modified. ``client`` is the
+    peer's address, ``principal`` the result of authentication. ``route`` is the name of the matched
+    endpoint, ``params`` are the raw parameters in its path. ``call`` is the request's entry in the
+    journal. ``head_bytes`` is the approximate size of target and headers in bytes, for a request
+    received over a socket.
     """
 
     __slots__ = (
@@ -123,7 +124,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Effect:
-    """What an injected fault does to the connection instead of sending the response.
+    """The effect that an injected fault has on the connection, instead of a response.
 
     ``kind`` is ``"drop"`` (close without a response, before the engine), ``"lose"`` (close without
     sending ``answer``, after the engine), ``"refuse"`` (as if no server listened), ``"hang"`` (send

@@ -35,7 +35,7 @@ class Acceptor:
         self._mount = weakref.ref(mount)
 
     def ready(self) -> None:
-        """Accept waiting connections. The hub's thread calls this."""
+        """Accept waiting connections. Called by the hub's thread."""
         mount = self._mount()
         if mount is not None:
             mount.ready()
@@ -45,14 +45,14 @@ class Acceptor:
 
 
 class Mount:
-    """An application at an address, as ``Hub.mount()`` returns it.
+    """An application at an address. ``Hub.mount()`` returns it.
 
     ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
-    after its connections were shut down, so that an application can wake its waiting handlers;
-    those in ``on_reset`` are called in the same way by ``reset_connections()``. The functions in
-    ``on_error`` receive exceptions from an application that is not an ``App``. ``stuck`` describes
-    each handler that did not return when the mount was closed or reset. ``body_limit`` is the
-    maximum size of a request's body in bytes, if it differs from the server's limit.
+    after its connections were shut down, so that an application can wake its waiting handlers.
+    ``reset_connections()`` calls the functions in ``on_reset`` for the same reason. The functions
+    in ``on_error`` receive exceptions from an application that is not an ``App``. ``stuck``
+    describes each handler that did not return when the mount was closed or reset. ``body_limit`` is
+    the maximum size of a request's body in bytes, or None for the server's limit.
     """
 
     body_limit: int | None = None
@@ -120,11 +120,11 @@ class Mount:
         self.close()
 
     def close(self) -> None:
-        """Close the address and all connections. Returns immediately unless a handler is busy.
+        """Close the address and all connections. Return immediately unless a handler is busy.
 
-        Handlers inside the engine get one real second to return; for each one that does not, a
-        ``RuntimeWarning`` names it and shows its stack. Does not wait for idle connections. Can be
-        called repeatedly and from any thread, including a handler's.
+        Handlers that are in the engine get one real second to return; for each handler that does
+        not, a ``RuntimeWarning`` names it and shows its stack. Idle connections are closed without
+        waiting. Can be called repeatedly and from any thread, including a handler's.
         """
         with self.lock:
             if self.closed:
@@ -138,9 +138,9 @@ class Mount:
         self._let_go(live, self.on_close)
 
     def reset_connections(self) -> None:
-        """Close all connections and requests in progress, but keep the address.
+        """Close all connections, including those with a request in progress, but keep the address.
 
-        Waits like ``close()`` for handlers inside the engine.
+        Waits like ``close()`` for handlers that are in the engine.
         """
         with self.lock:
             live = self._shut_down()
@@ -169,8 +169,8 @@ class Mount:
                 self._listen_again()
                 return
             except ContractError:
-                # Windows releases the port when its last connection is closed, which needs the
-                # lock.
+                # On Windows, the port is free only after its last connection was closed, which
+                # needs the lock. So release the lock and try again.
                 if monotonic() > deadline:
                     raise
             breath.wait(0.01)
@@ -201,7 +201,7 @@ class Mount:
             take(error)
 
     def ready(self) -> None:
-        """Accept waiting connections. The hub's thread calls this."""
+        """Accept waiting connections. Called by the hub's thread."""
         for _ in range(_ACCEPTS):
             # Hold the lock: otherwise, between the check and the call, the listener could be closed
             # and its file descriptor reused by another mount.
@@ -217,7 +217,7 @@ class Mount:
             self.hub.workers.submit(connection.serve, connection.abandon)
 
     def forget(self, connection: Connection) -> None:
-        """Close a connection that a worker has finished serving. Called by that worker."""
+        """Close a connection after a worker has served it. Called by that worker."""
         with self.lock:
             self._live.discard(connection)
             with contextlib.suppress(OSError):
@@ -255,8 +255,8 @@ class Mount:
             busy = [c for c in busy if c.inside]
 
     def after_fork(self) -> None:
-        """Close this process's file descriptors without a shutdown, because the parent keeps
-        serving.
+        """Close the file descriptors of this child process without a shutdown, because the parent
+        process keeps serving.
         """
         self.lock = threading.Lock()
         self.closed = True

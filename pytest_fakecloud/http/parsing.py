@@ -1,4 +1,4 @@
-"""Parse bytes into complete HTTP/1.1 requests, without sockets.
+"""Parses bytes into complete HTTP/1.1 requests, without sockets.
 
 ``httptools`` parses strictly: a request that two servers could interpret differently is rejected.
 """
@@ -16,14 +16,14 @@ from ..core.calls import Headers
 from .messages import Request
 
 HEAD_LIMIT = 64 * 1024
-"""Maximum bytes of a request line with headers, and of trailers. Larger ones get the response 431."""
-HEADERS_LIMIT = 1000
-"""Maximum number of headers in a request, which is limited because each takes more memory than its
-bytes.
+"""Maximum size in bytes of a request line with headers, and of trailers. Larger ones get a 431
+response.
 """
+HEADERS_LIMIT = 1000
+"""Maximum number of headers in a request. Each header takes more memory than its bytes."""
 BODY_LIMIT = 64 * 1024 * 1024
-"""Maximum bytes of a request body. It exceeds every service's own limit, so that the service's
-applies.
+"""Maximum size of a request body in bytes. It is larger than the limit of any service, so that the
+service's own limit applies.
 """
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
@@ -41,7 +41,7 @@ _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
 class Refusal(Exception):
     """Raised for a request that the server itself rejects, with the status and the reason.
 
-    ``method`` and ``target`` are set if the request is rejected only because of its method.
+    ``method`` and ``target`` are set only if the reason is the method.
     """
 
     def __init__(self, status: int, reason: str, method: str = "", target: str = "") -> None:
@@ -199,8 +199,8 @@ class RequestReader:
             # is excluded, because the search would find the end of a head too early.
             whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
             self._learning = data[:end] if whole else None
-            # Look for the version in the data, because the parser takes as long to build it from
-            # two numbers as for all its other work.
+            # Read the version from the data: the parser would build it from two numbers, which
+            # takes as long as all its other work.
             self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
         self._behind_body += len(data)
         try:
@@ -233,7 +233,7 @@ class RequestReader:
             if self._head_fed > self.head_limit:
                 self.refusal = self._too_large_a_head()
         elif self._behind_body > self.head_limit and self.pending is not None:
-            # A trailer or chunk extension without an end, during which the parser calls no method.
+            # An endless trailer or chunk extension: the parser calls no method while it reads one.
             self.refusal = self._too_large_a_tail()
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
@@ -271,7 +271,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.pending is not None:
-            # Drop trailers: no service uses them.
+            # Ignore trailers, because no service uses them.
             self._trailers += len(name) + len(value) + 4
             if self._trailers > self.head_limit:
                 raise self._too_large_a_tail()
@@ -390,11 +390,11 @@ class RequestReader:
 
 
 def _no_method(data: bytes) -> Refusal | None:
-    """Return the refusal of an unknown method, or of TLS sent to a plain HTTP server; otherwise
-    None.
+    """Return the refusal of an unknown method or of TLS sent to a plain HTTP server; None for other
+    data.
     """
     if _METHOD.match(data) is not None:
-        # The parser knows only registered methods; any other token is still valid syntax.
+        # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return Refusal(501, f"the method {method!r} is not known", method, target)
     if data.startswith(_TLS_HELLO):
@@ -414,10 +414,10 @@ def _two_hosts() -> Refusal:
 
 
 def _escape(data: bytes) -> bytes | None:
-    """Return the request with raw non-ASCII bytes in its target percent-encoded; None without such
-    bytes.
+    """Percent-encode the raw non-ASCII bytes in the target of a request; return None if there are
+    none.
 
-    Other servers accept these targets (``curl http://…/set/key/é`` sends one), but the parser does
+    Other servers accept such targets (``curl http://…/set/key/é`` sends one), but the parser does
     not.
     """
     line, newline, rest = data.partition(b"\r\n")

@@ -1,4 +1,4 @@
-"""Choose the ports of fakes."""
+"""Chooses the ports of fakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 BACKLOG = 1024
 _kept: dict[tuple[str, int], socket.socket] = {}
-"""Listening sockets, by host and port, for servers that this process is about to start."""
+"""Listening sockets by host and port, reserved for servers that this process is about to start."""
 
 
 def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
@@ -64,12 +64,12 @@ def keep(host: str, port: int) -> bool:
 
 
 def kept(host: str, port: int) -> socket.socket | None:
-    """Return the socket that ``keep()`` opened for a port and give it up, or None."""
+    """Return and forget the socket that ``keep()`` opened for a port, or return None."""
     return _kept.pop((host, port), None)
 
 
 def release() -> None:
-    """Close the sockets that no server has taken."""
+    """Close the sockets of ``keep()`` that no server has taken."""
     while _kept:
         _kept.popitem()[1].close()
 

@@ -1,4 +1,4 @@
-"""Parse parts of requests: path segments, JSON, booleans, integers."""
+"""Parsers for parts of requests: path segments, query strings, JSON, booleans and integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def decode_segment(raw: str) -> str:
 
 
 def query_items(query_string: str) -> list[tuple[str, str]]:
-    """Return the decoded names and values of a raw query string in order, with empty values."""
+    """Return the decoded names and values of a raw query string in order, including empty values."""
     items = []
     for part in query_string.split("&"):
         if part:
@@ -32,9 +32,10 @@ def _unquote(raw: str) -> str:
 
 
 def json_value(body: bytes) -> Any:
-    """Parse a body as JSON, whatever its Content-Type; raise ``ValueError`` with line and column.
+    """Parse a body as JSON, whatever its Content-Type.
 
-    Also raises ``ValueError`` for values nested too deeply for the parser.
+    Raises ``ValueError`` with line and column for invalid JSON, and for values nested too deeply
+    for the parser.
     """
     try:
         return json.loads(body)
@@ -47,8 +48,8 @@ def json_value(body: bytes) -> Any:
 
 
 def flag(text: str | None, default: bool = False) -> bool:
-    """Parse a case-insensitive boolean (``true``/``false``, ``1``/``0``); raise ``ValueError``
-    otherwise.
+    """Parse a boolean: ``true``, ``false``, ``1`` or ``0``, ignoring case. Raises ``ValueError``
+    for any other string.
     """
     if text is None:
         return default

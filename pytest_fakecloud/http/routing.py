@@ -1,4 +1,4 @@
-"""Match raw request paths against routes, and find the most similar route."""
+"""Matches raw request paths against routes, and finds the routes most similar to an unknown path."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Route(NamedTuple):
 
     ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
     parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
-    the raw rest of the path including slashes (possibly empty). ``name`` is the route's name in
-    faults and in the journal. ``lingers`` marks an endpoint that may wait or stream: requests to it
+    the raw rest of the path including slashes (possibly empty). ``name`` identifies the route in
+    faults and in the journal. ``lingers`` marks an endpoint that may wait or stream; requests to it
     always use the socket.
     """
 
@@ -26,13 +26,13 @@ class Route(NamedTuple):
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The methods as a set."""
+        """The names of the methods as a set."""
         return frozenset(self.methods.split())
 
 
 RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
-"""The result of a search: a route with its raw parameters, the methods that the path accepts if the
-request's is not one of them, or None for an unknown path.
+"""The result of a search: a route with its raw parameters; the methods that the path accepts, if
+the request has another method; or None for an unknown path.
 """
 
 
@@ -51,13 +51,13 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        # Every fake has its own table of endpoints, because they are bound methods. Fakes of the
-        # same service share the index.
+        # Every fake has its own endpoints, because they are bound methods, but fakes of the same
+        # service share the compiled patterns.
         self._by_head, self._others = _index(tuple((r.methods, r.pattern) for r in self.routes))
 
     def find(self, method: str, path: str) -> RouteMatch:
-        """Return the route of a request; the methods that the path accepts if it accepts others; or
-        None.
+        """Return the route that matches a request, the methods that its path accepts if its method
+        is not one of them, or None.
         """
         entries = self._by_head.get(path.split("/", 2)[1], self._others)
         others: frozenset[str] = frozenset()
@@ -74,8 +74,8 @@ class RouteTable:
         import difflib
 
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
-        # Cut the path to more than any pattern's length, because a comparison takes time
-        # proportional to the product of both lengths.
+        # Compare only the beginning of a long path, which is longer than any pattern: a comparison
+        # takes time proportional to the product of both lengths.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
         return ", ".join(near or shapes[:3])
 

@@ -1,4 +1,5 @@
-"""Serve HTTP/1.1 on one connection: complete requests, complete responses, keep-alive.
+"""Serves HTTP/1.1 on one connection: reads complete requests, and writes complete responses or
+streams.
 
 A handler owns the connection. It serves the fakes' own apps, without a WSGI environment, and plain
 WSGI applications.
@@ -161,7 +162,8 @@ class HTTPHandler:
     # -- plain WSGI applications -----------------------------------------------------------------
 
     def run_wsgi_app(self, message: Message) -> bool:
-        # Import it here: most fakes have no WSGI application, and werkzeug takes 25 ms to import.
+        # Imported here because werkzeug takes 25 ms to import, and most fakes have no WSGI
+        # application.
         from .wsgi import run_wsgi_app
 
         if not self.held.enter(message):
@@ -174,7 +176,9 @@ class HTTPHandler:
     # -- ending ----------------------------------------------------------------------------------
 
     def refuse(self, refusal: Refusal) -> None:
-        """Send the reason for closing the connection, and give the client time to read it."""
+        """Send the reason for closing the connection, and give the client time to read the
+        response.
+        """
         status = refusal.status
         message = Message(refusal.method or "GET", refusal.target, client=self.client_address)
         message.version, message.keep_alive = "1.1", False

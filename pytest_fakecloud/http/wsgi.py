@@ -1,4 +1,4 @@
-"""Serve plain WSGI applications on a connection, with an environment made by werkzeug."""
+"""Serves plain WSGI applications on a connection, with an environment made by werkzeug."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_wsgi_app(held: Connection, message: Message) -> bool:
 
 
 class _Environ(WSGIRequestHandler):
-    """The attributes of one request from which werkzeug's server makes the environment."""
+    """The attributes of a request that werkzeug's ``make_environ()`` reads from its handler."""
 
     def __init__(self, held: Connection, message: Message) -> None:
         # Does not call the base class's constructor, which serves a connection and closes it.
@@ -63,7 +63,7 @@ def _environ(held: Connection, message: Message) -> dict[str, Any]:
 
 
 class _Origin:
-    """The attributes that werkzeug's ``make_environ`` reads from its server."""
+    """The attributes that werkzeug's ``make_environ()`` reads from its server."""
 
     multithread = True
     multiprocess = False
@@ -74,7 +74,7 @@ class _Origin:
         self.server_address = mount.address
 
     def log(self, kind: str, message: str, *args: object) -> None:
-        """Log nothing, because the journal has the requests."""
+        """Log nothing, because the journal records the requests."""
 
 
 class _WSGICall:
@@ -104,8 +104,8 @@ class _WSGICall:
         except BaseException as error:  # pytest.fail() raises a BaseException.
             held.mount.report(error)
             if self.head_sent:
-                # Omit the last chunk and close the connection: a partial response must not look
-                # complete.
+                # A partial response must not look complete, so omit the last chunk and close the
+                # connection.
                 return False
             self.status, self.headers = "500 Internal Server Error", []
             self.headers.append(("Content-Type", "text/plain"))
