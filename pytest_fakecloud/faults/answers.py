@@ -1,4 +1,4 @@
-"""Validate responses that a test defines before a client receives them."""
+"""Validates responses that a test defines, before a client receives them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def checked_status(status: object) -> int:
 
 
 def checked_headers(headers: object) -> HeaderPairs:
-    """Return names and values as strings, with numbers converted; raise ``ContractError`` if
-    invalid.
+    """Return headers as pairs of strings, with numbers converted; raise ``ContractError`` if a
+    header is invalid.
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):

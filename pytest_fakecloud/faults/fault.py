@@ -1,5 +1,5 @@
-"""What all faults share: matching requests, counting hits, and the line of the test that set the
-fault.
+"""The base of all faults: matches requests, counts hits, and records the line of the test that set
+the fault.
 
 Tests use a ``Fault``; ``FaultTable`` applies the ``Rule`` behind it to requests.
 """
@@ -24,7 +24,7 @@ from ..http.messages import Request, Response, Serve
 if TYPE_CHECKING:
     from .table import FaultTable
 
-# Levels of rules, in the order in which a request passes through them; see ``FaultTable``.
+# Levels of rules, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
 _COMMON = frozenset({"times", "skip", "route", "when"})
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -63,8 +63,8 @@ class Matchers(TypedDict, total=False):
 class Rule:
     """The rule behind a fault, which is applied to requests.
 
-    ``hits`` counts how often it fired. A strict test fails if a fault with ``must_fire`` never
-    fired.
+    ``hits`` is the number of times that it fired. If ``must_fire`` is True and the rule never
+    fired, a strict test fails.
     """
 
     order: ClassVar[int] = REPLACE
@@ -111,12 +111,12 @@ class Rule:
 
     @property
     def applied(self) -> dict[str, str]:
-        """The entry that a hit adds to a call's ``faults``."""
+        """The entry that is added to ``faults`` of a call when the rule fires on it."""
         return {"kind": self.kind, "description": self.description}
 
     @cached_property
     def fault(self) -> Fault:
-        """The ``Fault`` of this rule, as the test uses it."""
+        """The ``Fault`` that the test uses."""
         return Fault(self)
 
     @property
@@ -167,8 +167,8 @@ class Rule:
 class Fault:
     """One injected fault.
 
-    ``hits`` counts how often it fired; a strict test fails if it never did. ``remove()`` removes
-    it. Used as a context manager, it is removed at the end of the with-block.
+    A strict test fails if its fault never fired. Used as a context manager, the fault is removed at
+    the end of the with-block.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -229,7 +229,9 @@ def count(name: str, value: object, least: int) -> int | None:
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
-"""How the fault is being set if not by the test's code, e.g. by the control API; otherwise empty."""
+"""The interface through which a fault is being set, e.g. the control API; empty if it is the test's
+code.
+"""
 
 
 def _caller() -> str:

@@ -1,4 +1,4 @@
-"""The kinds of faults. Each is a rule that returns a response in place of ``serve()``."""
+"""The kinds of faults. Each kind is a rule that returns a response in place of ``serve()``."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ class CutRule(Rule):
 class DownRule(CutRule):
     """Makes the service unavailable."""
 
-    # Do not require a hit: a refused connection leaves no trace, so it is unknown whether the rule
-    # fired.
+    # A refused connection leaves no trace, so it is unknown whether the rule fired.
     must_fire = False
 
     @property
@@ -249,7 +248,7 @@ class CallRule(Rule):
 
 
 def lost(response: Response, reset: bool = False) -> Response:
-    """Return the effect that closes the connection without sending the response."""
+    """Return an effect that closes the connection without sending the response."""
     if isinstance(response, Stream):
         _close_stream(response)
         return Effect("lose", reset=reset)

@@ -1,6 +1,6 @@
 """The methods with which tests inject faults.
 
-``FaultTable`` defines the order in which requests pass through them.
+The module ``table`` defines the order in which requests pass through the faults.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .table import FaultTable, Step
 
 
 class FaultPlan:
-    """The faults of one fake.
+    """The faults of one fake, and the methods that inject them.
 
     Every method that injects a fault returns it as a ``Fault`` and accepts the keywords of
     ``Matchers``. A service with additional kinds of faults has a subclass with more methods.
@@ -72,7 +72,9 @@ class FaultPlan:
         return self._add(DelayRule(self._table, duration_us(seconds) / 1e6, matchers))
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Never respond: send nothing until the client or the fake closes (after a minute at most)."""
+        """Never respond: keep the connection open until the client or the fake closes it, for at
+        most a minute of real time.
+        """
         return self._add(CutRule(self._table, "hang", Effect("hang"), "hang", matchers))
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
@@ -96,7 +98,7 @@ class FaultPlan:
         return self._add(rule)
 
     def up(self) -> None:
-        """End every ``down()``."""
+        """Remove all faults that ``down()`` injected."""
         for fault in self:
             if fault.kind == "down":
                 fault.remove()
@@ -111,11 +113,12 @@ class FaultPlan:
         headers: HeaderPairs | Mapping[str, str] | None = None,
         **matchers: Unpack[Matchers],
     ) -> Fault:
-        """Accept ``requests`` matching requests in each period of the fake's clock and reject the
+        """Accept ``requests`` matching requests in each period of the fake's clock, and reject the
         others.
 
-        A period starts with the first request after the previous one ended. Without ``headers`` the
-        rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in seconds.
+        A period starts with the first request after the previous period ended. Without ``headers``
+        the rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in
+        seconds.
         """
         limit = count("requests", requests, 0) or 0
         per_us = duration_us(per)
@@ -148,8 +151,8 @@ class FaultPlan:
         return self._add(SequenceRule(self._table, taken, f"sequence [{told}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
-        """Apply the step to a share ``rate`` of the matching requests, which the test's seed
-        determines.
+        """Apply the step to matching requests with the probability ``rate``. The test's seed
+        determines which requests.
         """
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise ContractError(f"rate={shown(rate)} is not a share: pass a number from 0 to 1")
@@ -166,7 +169,7 @@ class FaultPlan:
         """Call the test's function before or after the endpoint, in the request's thread.
 
         The function receives the ``Request`` if it takes an argument. If it returns an ``Answer``,
-        that replaces the endpoint's response.
+        the client receives this instead of the endpoint's response.
         """
         if not callable(function):
             raise ContractError(f"call() needs a function, got {shown(function)}")
@@ -218,7 +221,7 @@ def table_of(plan: FaultPlan) -> FaultTable:
 
 
 def fault_words(kind: type[FaultPlan]) -> list[str]:
-    """Return the names of the methods that inject a fault."""
+    """Return the sorted names of the methods that inject a fault."""
     return sorted(
         name
         for name, method in inspect.getmembers(kind, inspect.isfunction)

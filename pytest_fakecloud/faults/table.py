@@ -1,10 +1,10 @@
 """The faults of one fake, in the order in which requests pass through them.
 
 The table is applied between authentication and the endpoint. A request passes through every
-matching rule, level by level: first the rules that delay it or call the test's code, then those
-that break the connection before the engine, then those that damage the response, and last those
-that respond instead of the endpoint. Rules of the same level apply in the order they were added, so
-``answer(503, times=1)`` followed by ``answer(429)`` gives one 503 and then 429s.
+matching rule, level by level: first the rules that delay it or call the test's code, then the rules
+that break the connection before the engine, then the rules that damage the response, and last the
+rules that respond instead of the endpoint. Rules of the same level apply in the order they were
+added, so ``answer(503, times=1)`` followed by ``answer(429)`` gives one 503 and then 429s.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ name.
 class FaultTable:
     """The rules of one fake.
 
-    ``fact_fields`` are the facts that rules can match, by default the app's. A service with its own
-    kinds of faults applies them with ``claim()``.
+    ``fact_fields`` are the facts that rules can match, by default the facts of the app. A service
+    with its own kinds of faults applies them with ``claim()``.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
@@ -50,8 +50,8 @@ class FaultTable:
     def __init__(self, stream: Callable[[], RandomStream], clock: Timekeeper) -> None:
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
-        """A function that makes the fake stop (True) or start (False) listening; None without its
-        own server.
+        """A function that makes the fake stop (True) or start (False) listening; None if the fake
+        has no server.
         """
         self._app: App | None = None
         self._new_stream = stream
@@ -64,7 +64,7 @@ class FaultTable:
     @cached_property
     def stream(self) -> RandomStream:
         """The random stream from which rules draw."""
-        # Created on first use, because most plans never need it. setdefault() gives two threads
+        # Created on first use, because most fakes never need it. setdefault() gives two threads
         # that arrive together the same stream.
         made: RandomStream = vars(self).setdefault("stream", self._new_stream())
         return made
@@ -80,8 +80,8 @@ class FaultTable:
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
-        """A function that returns the names of routes and commands; it returns nothing without an
-        app.
+        """A function that returns the names of routes and commands, or nothing if no app is
+        attached.
         """
         return tuple if self._app is None else self._app.words
 
@@ -105,7 +105,6 @@ class FaultTable:
             recorder.act(kind, caller, recorder.reserve(), **data)
 
     def add(self, rule: Rule) -> None:
-        """Add a rule."""
         with self._lock:
             self.active = tuple(sorted((*self.active, rule), key=lambda each: each.order))
             self._all.append(rule)
@@ -119,7 +118,7 @@ class FaultTable:
         self._look_at_gate()
 
     def clear(self) -> None:
-        """Remove all rules."""
+        """Remove all rules, including those that never fired."""
         with self._lock:
             gone, self.active = self.active, ()
             self._all.clear()
@@ -132,21 +131,21 @@ class FaultTable:
         return [rule for rule in self._all if rule.must_fire and not rule.hits]
 
     def __bool__(self) -> bool:
-        # True if any fault can fire. Such requests use the socket, and exploration includes them.
+        # True if any fault can fire. Requests then use the socket.
         return bool(self.active)
 
     def pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
         with self._lock:
             if self._closing is None:
-                # Wait for an event, because tools that freeze the process's time do not affect it.
+                # Tools that freeze the process's time do not affect an Event.
                 self._closing = threading.Event()
             if self._closed:
                 self._closing.set()
         self._closing.wait(seconds)
 
     def close(self) -> None:
-        """End the delays that are in progress."""
+        """End all delays that are in progress."""
         with self._lock:
             self._closed = True
             if self._closing is not None:
