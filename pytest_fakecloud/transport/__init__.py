@@ -1,1 +1,3 @@
-"""Send clients' requests to fakes without sockets, redirect them, and speed up client libraries."""
+"""Sends requests to fakes without sockets, redirects hard-coded origins, and speeds up client
+libraries.
+"""

@@ -1,8 +1,8 @@
-"""Find the line of the application that makes a call, while the call is recorded.
+"""Finds the line of the application that makes a call, while the call is recorded.
 
-A client in this process is on the stack of the thread that handles the call, or waits for the
-response in another thread or in a task of an event loop. If several threads or tasks wait, the line
-is unknown.
+A client in this process is on the stack of the thread that handles the call, or it waits for the
+response in another thread or in a task of an event loop. If several threads or tasks wait, it is
+unknown which of them made the call.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from types import FrameType
 
 _PACKAGE = str(Path(__file__).parents[1])
 _MOST = 300
-"""Maximum number of frames of a stack that are searched."""
+"""Maximum number of frames to search in a stack."""
 Site = dict[str, str | int]
 
 
 def call_site() -> Site | None:
-    """Return the file, line and function of the application code that makes the call, or None."""
+    """Return the file, line and function of the application code that makes the current call, or
+    None.
+    """
     mine = _outermost_calls(sys._getframe(1))
     here = _application(mine)
     if here is not None:
@@ -61,8 +63,8 @@ def _waits(frame: FrameType) -> bool:
 
 
 def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
-    """Find the event loops on a stack; yield the application's frames of their tasks that wait
-    inside a library.
+    """Yield a frame of the application for each task that waits inside a library, in all event
+    loops that run on a stack.
     """
     for frame in stack:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
@@ -82,7 +84,7 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
 
 
 def _innermost(task: asyncio.Task[object]) -> list[FrameType]:
-    """Return the frames of the coroutines that a task awaits, outermost first."""
+    """Return the frames of a task's coroutines, outermost first."""
     frames: list[FrameType] = []
     awaited: object = task.get_coro()
     while awaited is not None and len(frames) < _MOST:

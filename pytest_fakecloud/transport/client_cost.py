@@ -1,13 +1,15 @@
-"""Make clients cheap to construct: share one TLS context among clients while fakes are mounted.
+"""Makes HTTP clients cheaper to construct while fakes are mounted.
 
 httpx, which every official client uses, builds a TLS context and loads the certificate authorities
-for each client. That takes some 20 ms, many times the rest of a test. While a fake is mounted,
+for each client. This takes about 20 ms, many times the rest of a test. While a fake is mounted,
 clients with default settings share one context. Other ``verify`` settings and client certificates
 are not affected, and a context is never shared across a change of ``SSL_CERT_FILE`` or
 ``SSL_CERT_DIR`` or of the files they name. The context is kept for the next fake; httpx itself is
-restored when the last fake closes. The second largest cost is the search for proxies, which parses
-the whole environment; it is skipped if no environment variable names a proxy. The ini setting
-``fakecloud_share_tls_context = false`` turns both optimizations off.
+restored when the last fake closes.
+
+The second largest cost is the search for proxies, which parses the whole environment. It is skipped
+if no environment variable names a proxy. The ini setting ``fakecloud_share_tls_context = false``
+turns both optimizations off.
 """
 
 from __future__ import annotations
@@ -80,10 +82,8 @@ _hooks = [
         saves="sharing a TLS context between clients",
     )
 ]
-if sys.platform not in (
-    "win32",
-    "darwin",
-):  # on Windows and macOS, proxies can also be set in the system
+# On Windows and macOS, proxies can also be set in the system.
+if sys.platform not in ("win32", "darwin"):
     _hooks.append(
         Hook(
             "httpx._client",
@@ -95,7 +95,7 @@ if sys.platform not in (
 
 
 def enter() -> None:
-    """Start sharing the TLS context."""
+    """Start using the optimizations."""
     with _lock:
         for hook in _hooks:
             hook.enter()
@@ -108,7 +108,7 @@ def refresh() -> None:
 
 
 def leave() -> None:
-    """Stop sharing the TLS context. The last caller restores httpx."""
+    """Stop using the optimizations. The last caller restores httpx."""
     with _lock:
         for hook in _hooks:
             hook.leave()

@@ -1,4 +1,4 @@
-"""Redirect the requests for an origin to another address, for any client library."""
+"""Redirects the requests for an origin to another address, for each supported client library."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 class Detour:
     """Sends the requests for an intercepted origin to a fake, through the fake's socket.
 
-    It uses separate connections for each client library, which ignore the proxies and certificates
-    set for the client. A connection lasts for one request.
+    It opens its own connections, which ignore the proxies and certificates set for the client. A
+    connection lasts for one request.
     """
 
     def __init__(self, url: str, ca_file: str | None = None) -> None:
@@ -27,14 +27,14 @@ class Detour:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def httpx(self) -> Any:
-        """The transport for ``httpx``."""
+        """Return a transport of ``httpx`` that trusts the fake."""
         import httpx
 
         limits = httpx.Limits(max_keepalive_connections=0)
         return httpx.HTTPTransport(verify=self._context(), trust_env=False, limits=limits)
 
     def httpx_async(self) -> Any:
-        """The asynchronous transport for ``httpx``."""
+        """Return an asynchronous transport of ``httpx`` that trusts the fake."""
         import httpx
 
         limits = httpx.Limits(max_keepalive_connections=0)

@@ -1,4 +1,4 @@
-"""Set NO_PROXY while fakes are mounted, so that proxy settings do not divert their requests."""
+"""Sets NO_PROXY while fakes are mounted, so that proxy settings do not divert their requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _VARIABLES = ("NO_PROXY", "no_proxy")
 
 
 class _NoProxy:
-    """The NO_PROXY variables, with a count of users: the first sets them, the last restores them."""
+    """The NO_PROXY variables, with a count of users. The first user sets them, the last restores
+    them.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,8 +27,7 @@ class _NoProxy:
                 self._apply()
 
     def refresh(self) -> None:
-        # Check only one of the two variables, which is enough to notice that the environment was
-        # restored.
+        # Checking one of the two variables is enough to notice that the environment was restored.
         name = _VARIABLES[1]
         if os.environ.get(name) != self._set.get(name, ""):
             with self._lock:

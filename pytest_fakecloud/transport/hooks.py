@@ -1,4 +1,4 @@
-"""Replace one function of a client library, compatibly with other tools that replace it."""
+"""Replaces a function of a client library, compatibly with other tools that replace it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Hook:
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
     ``wrap`` makes the replacement from the original. The function is replaced once the library has
-    been imported. Other tools may replace it before or after, in any order: the replacement is only
-    removed while it is the current function. Otherwise it stays where the other tool keeps it, but
-    calls the original.
+    been imported. Other tools may replace it too, before or afterwards. If another tool's function
+    is in place when the last user leaves, it is not removed; the hook's replacement, which that
+    tool may call, then calls the original.
     """
 
     def __init__(
@@ -43,17 +43,19 @@ class Hook:
 
     @property
     def active(self) -> bool:
-        """Return whether the replacement has users."""
+        """Whether the hook has users."""
         return self._users > 0
 
     def enter(self) -> None:
-        """Add a user; install the replacement as soon as the library is imported."""
+        """Add a user. The function is replaced as soon as the library has been imported."""
         self._users += 1
         if self._users == 1:
             self.refresh()
 
     def refresh(self) -> None:
-        """Install the replacement if it is needed, missing, and the library is imported."""
+        """Replace the function if the hook has users, the library has been imported, and the
+        replacement is not in place.
+        """
         if not self._users:
             return
         if self._ours is not None and self._is_in_place():
@@ -74,7 +76,9 @@ class Hook:
         self._place = (sys.modules[self.module], holder, name)
 
     def leave(self) -> None:
-        """Remove a user; the last one restores the original if that is still possible."""
+        """Remove a user. The last user restores the original, unless another tool has replaced the
+        function.
+        """
         self._users = max(0, self._users - 1)
         if self._users or self._ours is None:
             return

@@ -1,4 +1,4 @@
-"""Send requests to a mounted fake without its socket: ``transport="inprocess"``.
+"""Sends requests to mounted fakes without their sockets (``transport="inprocess"``).
 
 Wraps the sending functions of ``httpx``, ``requests`` and ``urllib3`` while a cloud uses this
 transport. A request for the origin of a mounted fake goes directly into the fake's pipeline, with
@@ -39,7 +39,9 @@ _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNE
 
 
 class Origins:
-    """All origins of the process that can be reached without a socket or are redirected."""
+    """The origins of this process that clients reach without a socket, and those that are
+    redirected.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,13 +73,13 @@ class Origins:
         )
 
     def enter(self) -> None:
-        """Wrap the client libraries."""
+        """Wrap the functions of the client libraries."""
         with self._lock:
             for hook in self.hooks:
                 hook.enter()
 
     def leave(self) -> None:
-        """Stop wrapping. The last caller restores the original functions."""
+        """Stop wrapping the functions. The last caller restores the originals."""
         with self._lock:
             for hook in self.hooks:
                 hook.leave()
@@ -124,7 +126,9 @@ class Origins:
                     hook.leave()
 
     def refresh(self) -> None:
-        """Wrap libraries that were imported after ``enter()`` or restored by another tool."""
+        """Wrap libraries that were imported after ``enter()``, or whose functions another tool
+        restored.
+        """
         with self._lock:
             for hook in (*self.hooks, self.mocks):
                 hook.refresh()
@@ -135,7 +139,7 @@ class Origins:
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
         """Return the redirection of an origin, or None."""
-        # Remove a final dot, which only marks a host name as fully qualified.
+        # A final dot only marks a host name as fully qualified, so remove it.
         return self._detours.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     # -- httpx -----------------------------------------------------------------------------------
@@ -187,8 +191,8 @@ class Origins:
             exchange = functools.partial(_httpx_exchange, shortcut, request, target, headers, body)
             if shortcut.around is not None:
                 return await shortcut.around(exchange)
-            # Let other tasks run, as waiting for a socket would: without this, a client that polls
-            # would block the loop and could not be cancelled.
+            # Let other tasks run, as they would while a client waits for a socket. Otherwise a
+            # client that polls would block the loop and could not be cancelled.
             await checkpoint()
             return exchange()
 
@@ -208,7 +212,8 @@ class Origins:
             if detour is not None:
                 return detour.requests(original, request, *args, **kwargs)
             shortcut = self.find(parts.scheme, parts.hostname or "", parts.port)
-            # If requests sends the request itself, the hook of urllib3 sees it again.
+            # A request that is passed on reaches the hook of urllib3, which may still skip the
+            # socket.
             if shortcut is None or args or not _is_usual(adapter, request, kwargs):
                 return original(adapter, request, *args, **kwargs)
             body = request.body or b""
@@ -319,8 +324,8 @@ _READING = ("preload_content", "decode_content", "enforce_content_length")
 def _is_plain(transport: Any, request: Any) -> bool:
     """Return whether a transport of ``httpx`` would send a request in the usual way.
 
-    That is not the case with a separate proxy or socket, with a timeout of zero or less, or with a
-    trace extension.
+    It would not if it has its own proxy or Unix socket, or if the request has a timeout of zero or
+    less or an extension other than timeouts.
     """
     pool = getattr(transport, "_pool", None)
     if type(pool).__name__ not in _POOLS or getattr(pool, "_uds", None) is not None:
@@ -339,7 +344,7 @@ _BODIES = frozenset({bytes, str, type(None)})
 def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
     """Return whether ``requests`` would send a request in the usual way.
 
-    That is not the case with retries, a proxy, an unusual timeout, or a subclass of the adapter.
+    It would not with retries, a proxy, an unusual timeout, or a subclass of the adapter.
     """
     if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
         return False
@@ -356,9 +361,9 @@ def _is_usual(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
 def _urllib3_headers(
     pool: Any, method: str, given: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
-    """Return the headers that a connection of ``urllib3`` would send: the given ones and its own.
+    """Return the headers that ``urllib3`` would send: the given headers and its defaults.
 
-    None if ``urllib3`` would reject them.
+    Returns None if ``urllib3`` would reject the given headers.
     """
     from urllib3.util import SKIP_HEADER
 
@@ -426,8 +431,7 @@ def _httpx_answer(answer: tuple[int, list[tuple[str, str]], bytes]) -> Any:
         extensions={"http_version": b"HTTP/1.1", "reason_phrase": phrase(status).encode("ascii")},
     )
     if all(name.isascii() and value.isascii() for name, value in headers):
-        # Set the encoding, because httpx would otherwise try several, again for each copy of the
-        # headers.
+        # Without a known encoding, httpx would try several, again for each copy of the headers.
         response.headers.encoding = "ascii"
     return response
 
@@ -447,8 +451,8 @@ def _urllib3_answer(
         collected.add(name, value)
     whole = Whole(body)
     if "connection" in options:
-        # Set these only for a pooled connection, which must be returned: requests then searches
-        # them for cookies, which is slow.
+        # Only a pooled connection needs these attributes, to be returned to its pool. They are
+        # slow, because requests searches them for cookies.
         whole.headers = headers
         options["original_response"] = whole
     response = urllib3.HTTPResponse(
@@ -461,13 +465,13 @@ def _urllib3_answer(
         request_url=target,
         **{"preload_content": False, **options},
     )
-    # Set this attribute afterwards, because the constructor of the urllib3 fork in niquests does
-    # not accept it.
+    # Set after construction, because the constructor of the urllib3 fork in niquests does not
+    # accept it.
     response.version_string = "HTTP/1.1"
     return response
 
 
 origins = Origins()
-"""The origins of the process. There is only one table because client libraries are patched per
-process.
+"""The origins of this process. There is only one table, because client libraries are patched for
+the whole process.
 """

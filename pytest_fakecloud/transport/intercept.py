@@ -1,4 +1,4 @@
-"""Answer requests for an origin that is hard-coded in the application under test.
+"""Redirects requests for an origin that is hard-coded in the application under test.
 
 Requests sent by ``requests`` (also while ``responses`` is active), ``httpx`` and ``urllib3`` are
 redirected to the fake's own address, where all features of the fake work. A request that the
@@ -19,15 +19,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def parse_origin(text: str) -> Origin:
-    """Parse an origin into scheme, host and port; raise ``ContractError`` if it has a path."""
+    """Parse an origin into scheme, host and port; raise ``ContractError`` for any other string."""
     try:
         parts = urlsplit(text)
         port = parts.port
-    except (
-        AttributeError,
-        TypeError,
-        ValueError,
-    ):  # The text is not a string, or its port is invalid.
+    except (AttributeError, TypeError, ValueError):
+        # The text is not a string, or its port is invalid.
         parts = None
     if (
         parts is None
@@ -44,7 +41,7 @@ def parse_origin(text: str) -> Origin:
 
 
 class Fake(Protocol):
-    """A fake that answers requests for an origin."""
+    """The part of a fake that an interception needs."""
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""Changes to the process while clouds are open: NO_PROXY, client libraries, shortcuts."""
+"""Changes the process while clouds are open: NO_PROXY, client libraries, in-process requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import client_cost, environment
 
 
 class _Part(Protocol):
-    """One kind of change, with a count of its users."""
+    """One change of the process, with a count of its users."""
 
     def enter(self) -> None: ...
     def refresh(self) -> None: ...
@@ -18,7 +18,7 @@ class _Part(Protocol):
 
 
 class Changes:
-    """The changes for all clouds with the same settings, with a count of these clouds."""
+    """The changes for all clouds with the same settings, with a count of the open clouds."""
 
     def __init__(self, shares_tls_context: bool, in_process: bool) -> None:
         self._shares_tls_context = shares_tls_context
@@ -67,7 +67,7 @@ _all = {
 
 
 def changes(*, shares_tls_context: bool, in_process: bool) -> Changes:
-    """Make the changes that a cloud with these settings needs; call ``close()`` to undo them."""
+    """Apply the changes for a cloud with these settings; call ``close()`` to undo them."""
     found = _all[shares_tls_context, in_process]
     found.enter()
     return found

@@ -1,8 +1,8 @@
-"""Answer a client's request without a socket, if the request is simple enough.
+"""Answers a client's request without a socket, if the request is simple enough.
 
 Only requests that the server would certainly accept qualify. Requests that the server or a client
-library would reject, and those with connection options, use the socket, so that the results are the
-same as without a shortcut.
+library would reject, and requests with connection options, use the socket, so that the results are
+the same as without a shortcut.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _LONGEST_TARGET = 8 * 1024
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _LENGTH = re.compile(r"\d{1,12}")
-# Limits for headers: altogether they stay far below the server's limit for a head.
+# Limits for headers. Together, the headers stay far below the server's limit for a head.
 _MOST_HEADERS = 64
 _LONGEST_HEADER = 512
 _LONG_HEADERS = 16 * 1024
 _REMEMBERED = 1024
-# What a header contributes: nothing, the host, or the need for a socket; other numbers are body
-# lengths.
+# Effects of a header on a request: none, a host, or the need for a socket. Other values are the
+# announced length of the body.
 _NOTHING, _HOST, _SOCKET = -1, -2, -3
 
 
 class NoAnswer(ConnectionError):
-    """Raised if the connection ended without a response. Each client library turns it into its own
+    """Raised if the connection ended without a response. Each client library converts it to its own
     error.
     """
 
@@ -48,14 +48,14 @@ class NoAnswer(ConnectionError):
 class Shortcut:
     """Answers requests for one mount without its socket.
 
-    With ``lingers``, it also accepts requests to endpoints that may wait; callers use it if such
-    waits take no real time. ``around``, if set, is an asynchronous function that receives the
-    function that makes an asynchronous request, and returns that function's result.
+    With ``lingers``, it also accepts requests to endpoints that may wait; callers set it if these
+    waits take no real time. ``around``, if set, is an asynchronous function that is called for each
+    asynchronous request with a function that sends the request, and returns the response.
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
         self.around: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
-        # Hold only a weak reference, so that an unused fake can be garbage-collected.
+        # A weak reference, so that an unused fake can be garbage-collected.
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 
@@ -106,7 +106,7 @@ def _limit_of(mount: Mount) -> int:
 
 
 _LARGEST_BODY = 4 * 1024 * 1024
-# Results for recent headers, by name and value, because clients send the same headers repeatedly.
+# Effects of recent headers, because clients send the same headers repeatedly.
 _known: dict[tuple[str, str], int] = {}
 
 
@@ -175,10 +175,11 @@ def phrase(status: int) -> str:
 
 
 class Whole(io.BytesIO):
-    """The body of a response; counts as closed when it has been read to its end, as in http.client.
+    """The body of a response. It counts as closed when it has been read to its end, as in
+    ``http.client``.
 
-    It also replaces the standard library's response object, which ``urllib3`` checks before it
-    reuses a connection and ``requests`` searches for cookies.
+    It also replaces the standard library's response object: ``urllib3`` checks it before it reuses
+    a connection, and ``requests`` searches it for cookies.
     """
 
     headers: Sequence[tuple[str, str]] = ()
@@ -189,7 +190,7 @@ class Whole(io.BytesIO):
 
     @property
     def msg(self) -> HTTPMessage:
-        """The headers in the standard library's type."""
+        """The headers as the standard library's type."""
         message = HTTPMessage()
         for name, value in self.headers:
             message[name] = value

@@ -1,4 +1,4 @@
-"""HTTPS for fakes: a certificate authority for the test run (extra ``tls``, uses trustme)."""
+"""The certificate authority of a test run, for fakes with HTTPS (extra ``tls``, uses trustme)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Authority:
         return dict.fromkeys(names, self.ca_file)
 
     def client_context(self) -> ssl.SSLContext:
-        """A TLS context that trusts the authority, for clients that accept one."""
+        """Return a TLS context that trusts the authority, for clients that accept one."""
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
-        """Delete the files. Does nothing in a forked process, because the files belong to its
+        """Delete the files. In a forked process, do nothing, because the files belong to its
         parent.
         """
         self._remove()
