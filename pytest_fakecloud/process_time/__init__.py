@@ -1,4 +1,4 @@
-"""Make the process's time follow a cloud's clock (extra ``time``), and let sleeps move the clock."""
+"""Makes the process's time follow a cloud's clock (extra ``time``), and lets sleeps move the clock."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def check_process_time(value: object) -> None:
 class ProcessTime:
     """Makes ``time.time()`` and ``datetime.now()`` of this process follow a clock.
 
-    The clock is frozen between ``start()`` and ``stop()``: if each followed the other, nothing
-    would determine the time. Both move when the clock is moved, and with ``autojump`` also when the
+    The clock is frozen between ``start()`` and ``stop()``, because it cannot follow the process's
+    time at the same time. Both change only when the clock is moved or, with ``autojump``, when the
     process sleeps (see ``sleepers``). Raises ``ContractError`` without time-machine, or if the
     sleeps of this process already move another cloud's clock.
     """
@@ -83,7 +83,8 @@ class ProcessTime:
             return True
 
     def stop(self) -> None:
-        """Stop controlling the process's time. A clock that ran before runs from its current time.
+        """Stop controlling the process's time. If the clock ran before ``start()``, it continues
+        from its current time.
 
         Raises the exception of a handler that failed while the clock moved to a timeout of an event
         loop.

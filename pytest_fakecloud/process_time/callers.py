@@ -1,4 +1,4 @@
-"""Distinguish code under test from infrastructure, which always sees real time."""
+"""Distinguishes code under test from infrastructure, which always sees real time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ INFRASTRUCTURE = frozenset(
         "selenium", "time_machine", "trio", "uvicorn", "uvloop", "werkzeug", "xdist",
     }
 )  # fmt: skip
-"""Packages that must always see real time, besides the standard library: test runners, event loops
-of servers, debuggers.
+"""Packages that always see real time, besides the standard library: test runners, servers and their
+event loops, debuggers.
 """
 CARRIERS = frozenset({"asyncio", "concurrent", "contextvars", "functools", "threading", "trio"})
 """Packages that sleep on behalf of their callers, as in ``Thread(target=time.sleep)``."""
@@ -41,7 +41,9 @@ def is_infrastructure(frame: FrameType) -> bool:
 
 
 def times_out_really(frame: FrameType | None) -> bool:
-    """Return whether a timeout, set directly or through a library, belongs to infrastructure."""
+    """Return whether the code that sets a timeout, directly or through a library, is
+    infrastructure.
+    """
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] not in _LIBRARIES_OF_TIMEOUTS:
@@ -51,6 +53,6 @@ def times_out_really(frame: FrameType | None) -> bool:
 
 
 def sleeps_really(frame: FrameType) -> bool:
-    """Return whether a sleep called from a frame belongs to infrastructure."""
+    """Return whether a sleep that is called in a frame belongs to infrastructure."""
     name = str(frame.f_globals.get("__name__", ""))
     return is_infrastructure_module(name) and name.partition(".")[0] not in CARRIERS

@@ -1,4 +1,4 @@
-"""Sleeps in event loops: asyncio and trio, and anyio, which uses their sleeps.
+"""Sleeps in event loops of asyncio and trio; anyio uses the same sleeps.
 
 A loop's time follows the clock, so timeouts (``wait_for``, ``asyncio.timeout``, ``move_on_after``)
 end at the expected time. In each loop, the sleeper that wakes first waits until nothing else in the
@@ -30,13 +30,13 @@ PATIENCE = 0.05
 OUTSIDE = 2.0
 """Real seconds to wait before the clock moves to a timeout while no task sleeps.
 
-Longer than a blocking call waits in a fake, because the timeout may belong to that call.
+A blocking call waits in a fake for less than this, so a timeout around it does not end first.
 """
 SHORTEST = 0.05
 """Shortest timeout in seconds that the clock moves to; shorter ones take real time."""
 LONGEST = 3.2e9
-"""Longest timeout in seconds that the clock moves to (a century). trio and libraries use longer
-ones for waits without end.
+"""Longest timeout in seconds that the clock moves to (a century). trio and other libraries use
+longer timeouts for endless waits.
 """
 _CALM = 3  # consecutive turns of a loop in which nothing else ran, after which it counts as idle
 _NOISE = 0.25  # maximum real seconds to wait for a loop to become idle
@@ -56,8 +56,7 @@ class Loop(Protocol):
     async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
         """Return when nothing else in the loop can run.
 
-        If a response may arrive from outside, first waits up to ``patience`` real seconds for it.
-
+        If a response may arrive from outside, first wait up to ``patience`` real seconds for it.
         Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
         """
 
@@ -73,8 +72,8 @@ class Loop(Protocol):
         """Return the seconds until the loop's next timeout, in the loop's time; None without one."""
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a pair ``(set, wait)``: ``set()`` may be called from any thread and ends the wait
-        of ``wait()``.
+        """Return a pair of functions ``(set, wait)``. ``wait()`` returns after any thread has
+        called ``set()``.
         """
 
     async def nap(self, seconds: float) -> None:
@@ -82,7 +81,7 @@ class Loop(Protocol):
 
 
 async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
-    """Sleep in an event loop. If the patches end first, sleep the remaining time in real time."""
+    """Sleep in an event loop. If the patches end first, sleep for the remaining time in real time."""
     until_us = sleepers.until_us(seconds)
     with sleepers.asleep(until_us, loop.key) as sleeper:
         while not sleepers.over and sleepers.clock.now_us() < until_us:
@@ -178,7 +177,7 @@ _loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary(
 
 
 class AsyncioLoop:
-    """An asyncio event loop."""
+    """The ``Loop`` of an asyncio event loop."""
 
     cancelled: type[BaseException] = asyncio.CancelledError
 
@@ -226,7 +225,6 @@ class AsyncioLoop:
     async def rest(
         self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Return when nothing else in the loop can run (see ``Loop.rest()``)."""
         calm, began = 0, monotonic()
         patient_since = began
         while calm < _CALM:
@@ -245,7 +243,6 @@ class AsyncioLoop:
         return True
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine in a task of the loop."""
         task = self._loop.create_task(work(), name="fakecloud autojump")
         # Keep a reference to the task, because the loop itself has only weak references.
         self._tasks.add(task)
@@ -273,31 +270,23 @@ class AsyncioLoop:
         self._timeouts.add(handle)
 
     def has_timeouts(self) -> bool:
-        """Return whether the clock may move to one of the loop's pending timeouts while no task
-        sleeps.
-        """
         now = self._loop.time()
         return any(not one.cancelled() and one.when() > now for one in list(self._timeouts))
 
     def next_timeout(self) -> float | None:
-        """Return the seconds until the loop's next timeout, in the loop's time; None without one."""
         ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
         return min(ends) - self._loop.time() if ends else None
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a pair ``(set, wait)``: ``set()`` may be called from any thread and ends the wait
-        of ``wait()``.
-        """
         event = asyncio.Event()
         return (lambda: self._call(event.set)), event.wait
 
     async def nap(self, seconds: float) -> None:
-        """Sleep in real time."""
         await self._really(seconds)
 
 
 class TrioRun:
-    """A trio run, i.e. one call of ``trio.run()``."""
+    """The ``Loop`` of a trio run, i.e. of one call of ``trio.run()``."""
 
     def __init__(self, trio: Any, really: Callable[[float], Any]) -> None:
         self._trio = trio
@@ -346,7 +335,6 @@ class TrioRun:
     async def rest(
         self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Return when nothing else in the run can run (see ``Loop.rest()``)."""
         import trio.testing
 
         with self._trio.move_on_after(_NOISE) as scope:
@@ -362,36 +350,27 @@ class TrioRun:
         return not scope.cancelled_caught and not ends()
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine in a system task of the run."""
         self._trio.lowlevel.spawn_system_task(work)
 
     def _awaits_others(self) -> bool:
         io = self._trio.lowlevel.current_statistics().io_statistics
         waiting = getattr(io, "tasks_waiting_read", 1) + getattr(io, "tasks_waiting_write", 1)
-        # Do not count trio's own waiting task, which wakes the run from other threads.
+        # One waiting task is trio's own, which wakes the run from other threads.
         limiter = self._trio.to_thread.current_default_thread_limiter()
         return waiting > 1 or limiter.borrowed_tokens > 0
 
     def has_timeouts(self) -> bool:
-        """Return whether the clock may move to one of the run's pending timeouts while no task
-        sleeps.
-        """
         return self.next_timeout() is not None
 
     def next_timeout(self) -> float | None:
-        """Return the seconds until the run's next timeout, in the run's time; None without one."""
         left: float = self._trio.lowlevel.current_statistics().seconds_to_next_deadline
         return None if left == float("inf") else left
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a pair ``(set, wait)``: ``set()`` may be called from any thread and ends the wait
-        of ``wait()``.
-        """
         event = self._trio.Event()
         return (lambda: self._call(event.set)), event.wait
 
     async def nap(self, seconds: float) -> None:
-        """Sleep in real time."""
         await self._really(seconds)
 
 

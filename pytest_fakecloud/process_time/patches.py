@@ -1,10 +1,11 @@
-"""Replace the functions with which a process sleeps and measures time, while sleeps move the clock.
+"""Replaces the functions with which a process sleeps and measures time, while sleeps move the
+clock.
 
-These are ``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``, and
-``time.monotonic`` and ``time.perf_counter`` (with their ``_ns`` variants), which run ahead of the
-real ones by the time slept. Names imported with ``from time import sleep`` are replaced too. The
-standard library's own waits, test runners and event loops of servers keep using real time (see
-``callers``).
+They are ``time.sleep``, ``asyncio.sleep``, ``trio.sleep`` and ``trio.sleep_until``, and the clocks
+``time.monotonic`` and ``time.perf_counter`` (with their ``_ns`` variants). The replaced clocks run
+ahead of the real clocks by the time slept. Names imported with ``from time import sleep`` are
+replaced too. The standard library's own waits, test runners and event loops of servers keep using
+real time (see ``callers``).
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ _BaseLoop: Any = asyncio.BaseEventLoop
 class Patches:
     """The replaced functions of this process, between ``start()`` and ``stop()``.
 
-    ``stop()`` does not undo replacements by other code. After ``stop()``, a replacement that
-    another module still holds calls the original.
+    ``stop()`` does not undo replacements by other code. Such code may still call a replaced
+    function, which after ``stop()`` calls the original.
     """
 
     def __init__(self, sleepers: Sleepers) -> None:
@@ -59,7 +60,6 @@ class Patches:
         self._trio_moving: Callable[[float], Any] = lambda seconds: None
 
     def start(self) -> None:
-        """Replace the functions."""
         self._replace("time", {
             "sleep": self._sleep,
             **{name: partial(self._clock_of, 1) for name in ("monotonic", "perf_counter")},
@@ -251,8 +251,8 @@ async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:
 def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
     """Return whether a sleep must take real time.
 
-    That is so for a zero, infinite or invalid time, for a sleep beyond the year 9999, and after the
-    patches have ended.
+    This is so for a time that is zero, infinite or invalid, for a sleep that ends after the year
+    9999, and for every sleep after the patches have ended.
     """
     return (
         sleepers.over

@@ -1,13 +1,13 @@
-"""Track the sleeps of a process and decide which one moves the clock.
+"""Tracks the sleeps of a process, and decides which of them moves the clock.
 
 The rule, decided here: as soon as all known threads sleep, the clock moves to the time at which the
 next sleep ends. Known threads are the one that started the patches and every thread that has slept.
 A busy thread gets ``GRACE`` real seconds to sleep; after that the clock moves without it. So every
 sleep ends, whatever other threads do, and no two can wait for each other forever.
 
-Moving works like ``Clock.advance``: everything that is due on the way happens, in order. Inside an
-advance (a handler that sleeps), and while a background delivery does not end, only the time
-changes, and everything that is due happens afterwards.
+Moving works like ``Clock.advance``: timers that become due fire on the way, in order. During an
+advance (in a handler that sleeps), and while a background delivery does not end, only the time
+changes, and the timers fire afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Sleeper:
     """One sleep: its end, its thread and its loop.
 
     ``settled`` is True if the thread has nothing else to run (which is not certain for an event
-    loop), ``moving`` while the sleeper moves the clock. ``wake`` ends its wait in an event loop.
+    loop), ``moving`` is True while the sleeper moves the clock. ``wake()`` ends the sleeper's wait
+    in an event loop.
     """
 
     __slots__ = ("loop", "moving", "settled", "thread", "until_us", "wake")
@@ -52,12 +53,12 @@ class Yielding:
         return getattr(self._clock, name)
 
     def steps(self, target: Callable[[], int]) -> Any:
-        """``Timekeeper.steps()`` with ``yielding=True``."""
+        """Call ``Timekeeper.steps()`` with ``yielding=True``."""
         return self._clock.steps(target, yielding=True)
 
 
 class Sleepers:
-    """All sleeps of a process that move one clock, and how far they have moved it."""
+    """All sleeps of a process that move one clock."""
 
     def __init__(self, clock: Timekeeper) -> None:
         self.clock = clock
@@ -88,7 +89,7 @@ class Sleepers:
             sleeper.wake()
 
     def carry(self, key: object, move: Callable[[int], None]) -> None:
-        """Call ``move`` with the microseconds of each later move of the clock."""
+        """Call ``move`` with a number of microseconds each time the clock moves."""
         with self._lock:
             self._carried[key] = move
 
@@ -113,7 +114,7 @@ class Sleepers:
     # -- one sleep -------------------------------------------------------------------------------
 
     def until_us(self, seconds: float) -> int:
-        """Return the clock's time that is the given number of seconds from now, in microseconds."""
+        """Return the clock's time in microseconds, a number of seconds from now."""
         return self.clock.now_us() + max(1, round(seconds * 1_000_000))
 
     def left(self, until_us: int) -> float:
@@ -148,15 +149,15 @@ class Sleepers:
             self._signal.notify()
 
     def is_turn(self, sleeper: Sleeper) -> bool:
-        """Return whether a sleeper may move the clock now: it wakes first, and all other threads
-        sleep.
+        """Return whether a sleeper may move the clock now: no other sleep ends earlier, and all
+        other threads sleep.
         """
         now_us = self.clock.now_us()
         alive = {thread.ident for thread in threading.enumerate()}
         with self._lock:
             self._known &= alive
             asleep = {one.thread for one in self._sleeping if one.settled or one.moving}
-            # Threads whose sleep has ended and that are about to wake.
+            # Threads whose sleep has ended, and which are about to run.
             up = {one.thread for one in self._sleeping if one.until_us <= now_us}
             waiting = [one for one in self._sleeping if not one.moving and one.until_us > now_us]
             first = min((one.until_us for one in waiting), default=sleeper.until_us)
@@ -165,7 +166,7 @@ class Sleepers:
             )
 
     def next_us(self, sleeper: Sleeper) -> int:
-        """Return the time at which the next sleep ends, at the latest the end of this one."""
+        """Return the time in microseconds at which the next sleep ends."""
         now_us = self.clock.now_us()
         ends = [one.until_us for one in self._all() if not one.moving and one.until_us > now_us]
         return min(ends, default=sleeper.until_us)
@@ -173,7 +174,9 @@ class Sleepers:
     # -- sleeping in a thread --------------------------------------------------------------------
 
     def sleep(self, seconds: float, really: Callable[[float], object]) -> None:
-        """Sleep in this thread. If the patches end first, sleep the remaining time with ``really``."""
+        """Sleep in this thread. If the patches end first, sleep for the remaining time with
+        ``really``.
+        """
         until_us = self.until_us(seconds)
         with self.asleep(until_us) as sleeper:
             while not self.over and self.clock.now_us() < until_us:

@@ -1,4 +1,4 @@
-"""Control the wall clock of the process with time-machine, or with an active freezegun."""
+"""Controls the wall clock of the process with time-machine, or with an active freezegun."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..core.timeparse import monotonic
 from .callers import is_infrastructure
 
 POLLS = 20
-"""Number of consecutive reads of the same time at one line after which their duration is checked."""
+"""Number of consecutive reads of an unchanged time at one line before their duration is checked."""
 STANDING_SECONDS = 20.0
 """Real seconds of consecutive reads at one line after which a read raises an error."""
 _AS_IT_IS_US = 1_000_000
@@ -25,8 +25,8 @@ _AS_IT_IS_US = 1_000_000
 class Wall:
     """Makes ``time.time()``, ``datetime.now()`` and similar functions follow a clock.
 
-    A loop that does nothing but read a frozen time would never end. After some real time its next
-    read raises ``ContractError`` with the source line and the reason.
+    A loop that only reads a frozen time would never end. After some real time, its next read raises
+    ``ContractError`` with the source line and the reason.
     """
 
     def __init__(self, clock: Timekeeper) -> None:
@@ -41,7 +41,7 @@ class Wall:
         self._reads = 0
         self._since = 0.0
         self.on_read: Callable[[FrameType], None] | None = None
-        """A function that is called with the frame that reads the time."""
+        """A function that is called at each read of the time, with the frame that reads it."""
 
     def start(self) -> None:
         """Start controlling the wall clock. The cloud's clock must be frozen."""
@@ -102,7 +102,7 @@ class Wall:
             )
 
     def forget_reads(self) -> None:
-        """Reset the count of consecutive reads of the same time at one line."""
+        """Reset the count of consecutive reads at one line."""
         self._place = None
 
     def _follow(self) -> None:
@@ -127,8 +127,8 @@ class Wall:
             if stack[-1:] == [traveller]:
                 self._travel.stop()
             elif traveller in stack:
-                # A travel that was started later is still active. Its end must restore the time
-                # zone that was set before this one.
+                # A travel that was started later is still active. When it ends, it must restore the
+                # time zone that was set before this travel.
                 above = stack[stack.index(traveller) + 1]
                 if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
                     above._orig_tz = traveller._orig_tz
