@@ -1,6 +1,6 @@
-"""Compare a real service with the fake: run the same scenarios on both and list the differences.
+"""Compares a real service with the fake: runs the same scenarios on both and lists the differences.
 
-``command`` is the command ``pytest-fakecloud verify --kv URL --token TOKEN``, ``run.verify()`` the
-comparison, ``catalogue`` the scenarios. A run writes only under a random prefix, cleans up after
-itself and stays within the limits of a free plan.
+``command`` is the command ``pytest-fakecloud verify --kv URL --token TOKEN``, ``run.verify()``
+makes the comparison, and ``catalogue`` contains the scenarios. A run uses only names with a random
+prefix, deletes what it created, and stays within the limits of a free plan.
 """

@@ -1,4 +1,6 @@
-"""Limits of a run of ``verify``: its duration, the size of responses, and interruption by signals."""
+"""The limits of a run of ``verify``: its duration, the size of responses, and its end after a
+signal.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,7 @@ RUN_SECONDS = 900.0
 ANSWER_BYTES = 4 << 20
 """Maximum size of a response in bytes."""
 RUN_BYTES = 64 << 20
-"""Maximum total size of a run's responses in bytes, which is limited because a report keeps them
-all.
-"""
+"""Maximum total size of a run's responses in bytes. A report keeps all of them in memory."""
 GRACE_SECONDS = 0.4
 """Seconds that the current request may still take after an interruption."""
 CLEAN_SECONDS = 10.0
@@ -23,7 +23,7 @@ INTERRUPTED_CLEAN_SECONDS = 1.1
 
 
 class Unreachable(Exception):
-    """Raised if a service does not return a usable response; the message says what to do."""
+    """Raised if a service returns no usable response. The message says what to do."""
 
 
 class Interrupted(Exception):
@@ -31,7 +31,7 @@ class Interrupted(Exception):
 
 
 class Bounds:
-    """The limits of a run, shared by all of its requests."""
+    """The limits of a run, which all of its requests share."""
 
     def __init__(self, seconds: float = RUN_SECONDS) -> None:
         self._seconds = seconds
@@ -45,7 +45,9 @@ class Bounds:
         self._interrupted_at = time.monotonic()
 
     def begin_cleaning(self) -> None:
-        """Apply the time limit of a clean-up in place of the run's, which may be over before."""
+        """Apply the time limit of a clean-up instead of the limit of the run, which may have
+        passed.
+        """
         self._clean_until = time.monotonic() + CLEAN_SECONDS
 
     def end_cleaning(self) -> None:
@@ -64,7 +66,7 @@ class Bounds:
             raise Unreachable("the clean-up took too long")
 
     def until(self) -> float:
-        """Return the time by which the current request must end."""
+        """Return the time, on the monotonic clock, by which the current request must end."""
         ends = [self._until if self._clean_until is None else self._clean_until]
         if self._interrupted_at is not None:
             cleaning = self._clean_until is not None

@@ -1,4 +1,4 @@
-"""``pytest-fakecloud verify``: the command line of the comparison."""
+"""The command line of the comparison, ``pytest-fakecloud verify``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CREDENTIALS = {"kv": "TOKEN", "vector": "TOKEN", "queue": "TOKEN", "broker": "U
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to those of ``pytest-fakecloud``."""
+    """Add the command ``verify`` to the command line of ``pytest-fakecloud``."""
     parser = commands.add_parser(
         "verify",
         help="compare the fakes with real services of yours, reply by reply",
@@ -102,7 +102,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
-    # Import these here, so that the other commands do not load them.
+    # Imported here, so that the other commands do not load these modules.
     from ..reporting.bodies import CONTROLS, printable
     from ..reporting.private_files import write_private
     from .report import as_html, as_json, as_text

@@ -1,4 +1,4 @@
-"""Compare two replies."""
+"""Compares two replies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .sides import Reply
 
 MINUTE = 60
 SCORES = 1e-4
-"""Maximum difference of two scores of a vector query, because processors add products in different
-orders.
+"""Maximum difference of two numbers of which one is a float. Processors compute the scores of
+vector queries with different rounding.
 """
 
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
@@ -36,7 +36,9 @@ def _has_result(body: Any) -> bool:
 
 
 def _first(real: Any, fake: Any, step: Step, at: str) -> str | None:
-    """Return the path of the first difference between two values, with both values."""
+    """Return the path of the first difference between two values, with both values; None if they
+    agree.
+    """
     where = at or "the body"
     if isinstance(real, dict) and isinstance(fake, dict):
         for name in [*real, *(one for one in fake if one not in real)]:
@@ -105,7 +107,7 @@ def _short(value: Any) -> str:
 
 
 def _without_ids(value: Any) -> Any:
-    """Return the value with generated IDs and times replaced by placeholders."""
+    """Return the value with generated IDs replaced by placeholders."""
     if isinstance(value, str):
         return _ID.sub(lambda found: f"<{found[1] or 'entry'} id>", value)
     if isinstance(value, list):

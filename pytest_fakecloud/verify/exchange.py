@@ -1,4 +1,4 @@
-"""Send a request and read its response, within the limits of the run."""
+"""Sends a request and reads its response, within the limits of the run."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def exchange(
         finally:
             done.set()
 
-    # Send the request in another thread and wait for that thread with a time limit: a socket
-    # timeout limits each read, but not name resolution or a response that arrives byte by byte.
+    # Send the request in another thread and wait for that thread with a time limit. A socket
+    # timeout limits each read, but not name resolution, nor the total time of a response that
+    # arrives byte by byte.
     threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
     while not done.wait(_POLL):
         if time.monotonic() > min(began + SECONDS, bounds.until()):

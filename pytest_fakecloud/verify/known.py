@@ -29,7 +29,7 @@ def _same_but_for_the_script(step: Step, real: Reply, fake: Reply) -> bool:
 
 
 def _newer_word(step: Step, real: Reply, fake: Reply) -> bool:
-    """Return whether a server of another version rejected an option because it does not know it."""
+    """Return whether a server of another version rejected an option that it does not support."""
     return "IFEQ" in str(step).upper().split() and "syntax error" in str(real)
 
 

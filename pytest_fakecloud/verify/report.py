@@ -1,4 +1,4 @@
-"""Format the results of a comparison as text, JSON and an HTML page."""
+"""Formats the results of a comparison as text, JSON and an HTML page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from .run import Compared, Result
 
 WIDTH = 400
-"""Maximum number of characters of a response that are shown."""
+"""Maximum number of characters of a response to show."""
 
 
 def as_text(results: Sequence[Result]) -> str:
-    """Return one line per service, then the differing replies side by side."""
+    """Return one line per service, then each differing pair of replies."""
     lines = [_head(one) for one in results]
     for result in results:
         for each in result.differing:
@@ -30,12 +30,14 @@ def as_text(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """Return all comparisons as JSON; a difference has ``differs``, and ``reason`` if it is known."""
+    """Return all comparisons as JSON. A step that differs has ``differs``, and ``reason`` if it is
+    known.
+    """
     return json.dumps({"services": [_record(one) for one in results]}, indent=2, ensure_ascii=False)
 
 
 def as_html(results: Sequence[Result]) -> str:
-    """Return a self-contained page: differences first, all comparisons below."""
+    """Return a self-contained HTML page that lists differences first, then all comparisons."""
     body = "\n".join(_section(one) for one in results)
     return _PAGE.replace("BODY", body)
 

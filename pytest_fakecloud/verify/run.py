@@ -1,4 +1,4 @@
-"""Run all scenarios on both sides, compare the replies and clean up."""
+"""Runs all scenarios on a service and on a fake, compares the replies and cleans up."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Compared:
 
 @dataclass
 class Result:
-    """The comparison with one service."""
+    """The result of the comparison with one service."""
 
     target: Target
     scenarios: int = 0
@@ -66,8 +66,8 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
 
 
 def _offered(scenario: Scenario, target: Target) -> Scenario:
-    """Return the scenario without the steps that need REST if the service is addressed by its
-    database port.
+    """Return the scenario without steps for the REST API if the service's URL is that of a database
+    port.
     """
     if not target.is_redis:
         return scenario
@@ -80,7 +80,7 @@ def verify(
 ) -> Result:
     """Run every scenario on a service and on a fake with the same settings.
 
-    All names start with a random prefix. Each scenario cleans up after itself, even if it is
+    All names start with a random prefix. Each scenario deletes what it created, even if it is
     interrupted. ``tell`` receives the title of each scenario when it starts; ``bounds`` limits the
     run and interrupts it. Raises ``Unreachable`` if a service does not answer or does not fit the
     scenarios, and ``Interrupted`` if the run was interrupted and has cleaned up.
@@ -120,12 +120,11 @@ def _story(scenario: Scenario, real: Side, fake: Side) -> Iterable[Compared]:
                 and one.reason is None
                 and any(before.reason in _UNDONE for before in found)
             ):
-                # An earlier step was executed by only one side, so the sides are in different
-                # states.
+                # Only one of the two sides executed an earlier step, so their states differ.
                 one = replace(one, reason=FOLLOWS)
             found.append(one)
     except BaseException as error:
-        # Clean up only the real service: the fake ends with the run.
+        # Clean up only the real service, because the fake ends with the run.
         try:
             real.clean(scenario)
         except Unreachable as left:

@@ -1,4 +1,4 @@
-"""Define scenarios, their steps, and the ways to compare the replies to a step."""
+"""Scenarios, their steps, and the ways to compare the replies to a step."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COMPARISONS: Mapping[str, str] = {
     "shape": "by type, because the value is random or depends on the clock",
     "rest": "value by value, and only over REST",
 }
-"""The ways to compare two replies, each with the differences that it ignores."""
+"""The ways to compare two replies. Each value describes the way in a report."""
 
 _KEY = re.compile(r"@(\w+)")
 
 
 @dataclass(frozen=True)
 class Step:
-    """A request, and the differences that its replies may have.
+    """A request, and the way to compare the replies to it.
 
     In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` is replaced by the prefix of the run
     and ``{name}`` by a value that an earlier step stored.
@@ -38,13 +38,15 @@ class Step:
     body: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     token: str | None = "right"
-    """The credentials to send: ``"right"``, ``"wrong"``, or none."""
+    """The credentials to send: ``"right"``, ``"wrong"``, or None for no credentials."""
     compare: str = "exact"
     """How to compare the replies: a key of ``COMPARISONS``."""
     loose: frozenset[str] = frozenset()
-    """Names of JSON members that are only compared by type, anywhere in the reply."""
+    """Names of JSON members, at any depth of a reply, that are compared only by type."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """A value to store for later steps: its name, and the path of a member (``"0.messageId"``)."""
+    """Values of the reply to store for later steps, as a mapping from name to path
+    (``"0.messageId"``).
+    """
     settle: bool = False
     """Whether to wait until a vector index has processed the write."""
 
@@ -65,7 +67,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A sequence of steps that starts without data and leaves none behind."""
+    """A sequence of steps that needs no data before it and leaves none behind."""
 
     service: str
     title: str
@@ -83,7 +85,7 @@ class Scenario:
 
 
 def read_lines(text: str) -> Iterator[Scenario]:
-    """Parse scenarios of command lines: ``## title``, then one command per line."""
+    """Parse scenarios of the key-value service: ``## title``, then one command per line."""
     for block in text.split("## ")[1:]:
         title, *lines = block.strip().splitlines()
         keys = dict.fromkeys(_KEY.findall("\n".join(lines)))

@@ -41,12 +41,12 @@ class Target:
 
     @property
     def is_redis(self) -> bool:
-        """Whether the URL is that of a database port instead of the REST API."""
+        """Whether the URL is a database's (``redis://``), not a REST API's."""
         return urlsplit(self.url).scheme in ("redis", "rediss", "unix")
 
     @property
     def secrets(self) -> set[str]:
-        """The credentials, as a whole and in their parts."""
+        """The credentials in the URL and the token, also without their user names."""
         parts = urlsplit(self.url)
         found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
         if self.service != "broker" and not self.is_redis:
@@ -70,12 +70,12 @@ class Reply:
 
 
 def mask_of(*targets: Target) -> Mask:
-    """Return a mask for the credentials of some services."""
+    """Return a mask for the credentials of the given services."""
     return Mask(secrets=set().union(*(one.secrets for one in targets)))
 
 
 class Side:
-    """One side of a comparison: sends steps, and stores values for later steps.
+    """One side of a comparison, which sends steps and stores values for later steps.
 
     ``mask`` hides the credentials of both sides in everything that is compared and shown.
     """
@@ -91,7 +91,7 @@ class Side:
         self._kept: dict[str, str] = {}
         self._made: list[str] = []
         self._http = requests.Session()
-        # The machine's proxies and .netrc must not be used for the fake.
+        # Proxies and .netrc of the machine are for real services, not for the fake.
         self._http.trust_env = urlsplit(target.url).hostname not in (
             "127.0.0.1",
             "localhost",
@@ -119,7 +119,7 @@ class Side:
         self._kept.clear()
 
     def clean(self, scenario: Scenario) -> None:
-        """Delete a scenario's data, and every message and schedule that a response named.
+        """Delete a scenario's data, and every message and schedule whose ID was in a response.
 
         Raises ``Unreachable`` if this does not succeed in time.
         """
@@ -175,7 +175,7 @@ class Side:
             headers["Authorization"] = f"Bearer {token}"
 
     def _filled(self, value: Any) -> Any:
-        """Return a value with the prefix and stored values filled in."""
+        """Return a value in which placeholders are replaced by the prefix and by stored values."""
         texts = {"p": self._prefix, **self._kept}
         return _replaced(value, {f"{{{name}}}": text for name, text in texts.items()})
 
@@ -192,8 +192,8 @@ class Side:
             time.sleep(PAUSE)
 
     def shown(self, value: Any) -> Any:
-        """Return a value for comparison and display: without credentials, and with the prefix and
-        stored values replaced by their names.
+        """Return a value for comparison and display: without credentials, and with placeholders
+        instead of the prefix and stored values.
         """
         texts = {**self._kept, "p": self._prefix}
         hidden = self._mask.value(value)
@@ -201,7 +201,9 @@ class Side:
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
-    """Return a JSON value in which the given strings are replaced everywhere, one after the other."""
+    """Return a JSON value in which each given string is replaced everywhere, one string after
+    another.
+    """
     if isinstance(value, str):
         for before, after in texts.items():
             value = value.replace(before, after)
@@ -214,7 +216,7 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
 
 
 def _made(body: Any) -> Iterator[str]:
-    """Yield the paths of the requests that delete the messages and schedules named in a response."""
+    """Yield the request paths that delete the messages and schedules whose IDs are in a response."""
     for one in body if isinstance(body, list) else [body]:
         if isinstance(one, dict):
             for name, folder in (("messageId", "messages"), ("scheduleId", "schedules")):
@@ -258,9 +260,9 @@ def _member(value: Any, path: str) -> Any:
 def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, Target]]:
     """Yield two targets: the real service over REST, and a fake with the same settings.
 
-    For a Redis server (``redis://``), the first is a fake's REST interface with that server as its
-    engine. ``facts`` is the result of ``facts_of()``. Raises ``Unreachable`` for a service that
-    cannot be used, or whose settings no fake can have.
+    For a Redis server (``redis://``), the first target is the REST interface of a fake that uses
+    this server as its engine. ``facts`` is the result of ``facts_of()``. Raises ``Unreachable`` for
+    a service that cannot be used, or whose settings no fake supports.
     """
     with Cloud() as cloud:
         try:
@@ -294,9 +296,7 @@ def _both(cloud: Cloud, target: Target, facts: Mapping[str, Any]) -> tuple[Targe
 
 
 def _version_of(server: KVServer) -> str:
-    """Return the version of a real server, or the oldest version that a fake supports if that is
-    newer.
-    """
+    """Return the version of a real server, but at least the oldest version that a fake supports."""
     text = str(server.execute("INFO", "server"))
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     told = found.get("valkey_version") or found["redis_version"]
@@ -305,7 +305,7 @@ def _version_of(server: KVServer) -> str:
 
 
 def _modules_of(server: KVServer) -> list[str]:
-    """Return those modules of a real server that a fake supports."""
+    """Return the modules of a real server that a fake supports."""
     return ["ReJSON"] if server.execute("COMMAND", "INFO", "JSON.SET") != [None] else []
 
 
@@ -313,8 +313,7 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     """Return the settings that a fake needs: dimension and similarity of an index, topic of a
     broker.
 
-    Raises ``Unreachable`` for a service that does not report them or lacks something the scenarios
-    need.
+    Raises ``Unreachable`` for a service that does not return them or that the scenarios do not fit.
     """
     target = side.target
     if target.service == "vector":

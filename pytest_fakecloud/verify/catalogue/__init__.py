@@ -1,1 +1,1 @@
-"""The scenarios of each service, as data."""
+"""The scenarios of each service."""

@@ -1,4 +1,4 @@
-"""Scenarios of the broker. They use an existing topic of the user, and a consumer group of the run."""
+"""Scenarios of the broker, which use an existing topic of the user and a consumer group of the run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _WHERE = frozenset({"offset", "partition", "timestamp", "timestampType"})
 
 
 def scenarios(topic: str) -> Iterator[Scenario]:
-    """Yield scenarios that write a few records to the topic, where they stay until its retention
-    ends.
+    """Yield the scenarios. They write a few records to the topic, which keeps them until its
+    retention ends.
     """
     away = (Step("POST", "/delete-consumer/{p}group/one"),)
     yield Scenario(

@@ -1,7 +1,7 @@
-"""Scenarios of the key-value service: command lines by group, then those that need HTTP.
+"""Scenarios of the key-value service: command lines by group, then scenarios that need HTTP.
 
 In a line, ``@name`` is a key that belongs to the run. If two correct replies can differ, a word
-after ``~`` names the way to compare them: see ``scenario.COMPARISONS``.
+after ``~`` names the way to compare them (see ``scenario.COMPARISONS``).
 """
 
 from __future__ import annotations
@@ -494,8 +494,8 @@ _BY_HASH = Scenario(
     "kv",
     "scripting: by hash",
     (
-        # Load a different script in each run: the server keeps it, and a flush would remove other
-        # scripts too.
+        # The server keeps a script, and a flush would also remove other scripts. So load a
+        # different script in each run.
         Step("POST", "/", json=["SCRIPT", "LOAD", "return '{p}'"], keep={"sha": "result"}),
         Step("POST", "/", json=["EVALSHA", "{sha}", "0"]),
         Step("POST", "/", json=["EVALSHA_RO", "{sha}", "0"]),

@@ -1,7 +1,6 @@
-"""Scenarios of the queue: messages with a delay of an hour, which are cancelled before any
-delivery.
+"""Scenarios of the queue: messages with a delay of an hour, which are cancelled before delivery.
 
-Every message that a response names is cancelled and every schedule deleted: see ``Side.clean()``.
+``Side.clean()`` cancels every message and deletes every schedule whose ID was in a response.
 """
 
 from __future__ import annotations

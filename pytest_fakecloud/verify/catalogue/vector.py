@@ -1,6 +1,4 @@
-"""Scenarios of the vector index: dense vectors of the index's dimension, in one namespace of the
-run.
-"""
+"""Scenarios of the vector index, with dense vectors in a namespace of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ _AWAY = (Step("DELETE", "/delete-namespace/{p}ns"), Step("DELETE", "/delete-name
 
 
 def scenarios(dimension: int) -> Iterator[Scenario]:
-    """Yield scenarios for an index of dense vectors of this length."""
+    """Yield scenarios for an index whose dense vectors have this dimension."""
 
     def vector(*first: float) -> list[float]:
         return [*first[:dimension], *[0.25] * (dimension - len(first))]
