@@ -148,11 +148,13 @@ class ControlApp(App):
         ]
 
     def answer(self, request: Request) -> Response:
-        """Answer a request and add the headers that protect the response from pages of other sites."""
+        """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().answer(request))
 
     def foreign(self, request: Request) -> Answer:
-        """Answer a request whose method no path accepts, with the same protective headers."""
+        """Answer a request whose method no path accepts, and protect the response with the same
+        headers.
+        """
         answer = super().foreign(request)
         _guarded(answer)
         return answer
@@ -222,7 +224,7 @@ class ControlApp(App):
         return file(request, name)
 
     def icon(self, request: Request) -> Answer:
-        """Return 204, because browsers request an icon and there is none."""
+        """Return 204: browsers request an icon, and there is none."""
         return Answer(status=204, content_type=None)
 
     def live(self, request: Request) -> Live:
@@ -264,10 +266,12 @@ class ControlApp(App):
         return self.environment()
 
     def console_url(self) -> str:
-        """Return a URL with a new sign-in code, which signs one browser in to the console.
+        """Return a URL that signs one browser in to the console, because it contains a new sign-in
+        code.
 
-        The code is in the URL's fragment, which browsers do not send. It works once, and until the
-        server stops or 100 newer codes exist. A URL never contains the token itself.
+        The code is in the URL's fragment, which browsers do not send to servers. It works only
+        once, and expires when the server stops or when 100 newer codes exist. A URL never contains
+        the token itself.
         """
         code = new_token()
         self._codes.append(code)
@@ -312,11 +316,11 @@ class ControlApp(App):
         return clock_view(self.cloud)
 
     def end_streams(self) -> None:
-        """Close every journal stream; called before the server closes."""
+        """Close every journal stream. Called before the server closes."""
         self._journal.end_streams()
 
     def end_clouds(self) -> None:
-        """Close every isolated cloud; called before the server closes."""
+        """Close every isolated cloud. Called before the server closes."""
         if self._clouds is not None:
             self._clouds.close()
 

@@ -1,4 +1,4 @@
-"""Encoding of the control API's values: data is sent by value, other objects by reference.
+"""Encoding of values for the control API: data is sent by value, other objects by reference.
 
 Values are JSON with type tags, and each tag has its own decoder. Nothing is pickled, and received
 names are only looked up in the closed lists of ``wire``.
@@ -40,14 +40,14 @@ dropped.
 """
 _SHOWN = 500
 _TOLD = frozenset({"waiting"})
-"""Names of string attributes that a list may have besides its items."""
+"""Names of the attributes of a list that are sent along with its items; their values are strings."""
 
 Refer: TypeAlias = Callable[[int, str, str], Any]
 Reader: TypeAlias = Callable[[Mapping[str, Any], Refer], Any]
 
 
 class Unreadable(ValueError):
-    """JSON data that is not in the codec's form."""
+    """Raised for JSON data that is not in the codec's form."""
 
 
 class Objects:
@@ -60,7 +60,7 @@ class Objects:
         self._known: dict[int, int] = {}
 
     def keep(self, value: object) -> int:
-        """Keep an object and return its number, which is always the same for the same object."""
+        """Keep an object and return its number. The same object always has the same number."""
         with self._lock:
             number = self._known.get(id(value))
             if number is None:
@@ -98,9 +98,9 @@ class _ByReference(Exception):
 def encode(value: Any, objects: Objects | None = None, where: str = "the value") -> Any:
     """Return a value as JSON data.
 
-    With ``objects`` (on the server), an object that is not data is kept there and sent as a
-    reference. Without (on the client), such an object raises ``ContractError``, which names
-    ``where`` it was used.
+    The server passes ``objects``: an object that is not data is kept there and sent as a reference.
+    In a client, which passes no ``objects``, it raises ``ContractError``; the message begins with
+    ``where``.
     """
     try:
         return _copy(value)
@@ -183,7 +183,7 @@ def _copy(value: Any) -> Any:
 
 
 def _is_plain(value: list[Any]) -> bool:
-    """Return whether a list carries nothing but its items, the names of their fields, and strings.
+    """Return whether a list can be sent as its items, the names of their fields, and strings.
 
     The function that describes an empty list is not sent.
     """
@@ -265,7 +265,7 @@ def _read_pattern(value: Mapping[str, Any], _: Refer) -> LinearPattern:
 
 
 def _read_timedelta(value: Mapping[str, Any], _: Refer) -> dt.timedelta:
-    """Accept ``[days, seconds, microseconds]``, which is exact, or a number of seconds."""
+    """Read ``[days, seconds, microseconds]``, which is exact, or a number of seconds."""
     content = _content(value, list, int, float)
     if not isinstance(content, list):
         return dt.timedelta(seconds=content)
@@ -368,8 +368,8 @@ def _said(error: BaseException) -> str:
 
 
 def decode_error(data: Mapping[str, Any]) -> BaseException:
-    """Return the exception that JSON data describes, or a ``RuntimeError`` if its class is unknown
-    here.
+    """Return the exception that JSON data describes, or a ``RuntimeError`` if this process does not
+    know its class.
 
     Raises ``Unreadable`` for data that ``encode_error`` does not produce.
     """
@@ -395,7 +395,7 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
 
 
 def _may_be_field(name: str) -> bool:
-    """Return whether to send a field of an exception; attributes that every exception has are not
+    """Return whether to send a field of an exception. Attributes that every exception has are not
     sent.
     """
     return name == "__notes__" or not (name.startswith("_") or hasattr(Exception, name))

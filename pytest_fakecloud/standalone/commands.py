@@ -1,4 +1,4 @@
-"""Commands against a running server: ``pytest-fakecloud advance 24h`` and the like."""
+"""Commands that control a running server, such as ``pytest-fakecloud advance 24h``."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _kept_token(url: str) -> str | None:
-    """Return this user's stored token for a server on this machine, unless the environment sets
-    one.
+    """Return this user's stored token if the server is on this machine and the environment sets no
+    token; otherwise None.
     """
     if os.environ.get(TOKEN_VARIABLE):
         return None
@@ -112,7 +112,7 @@ def _value(text: str) -> Any:
 
 
 def _handle(cloud: RemoteCloud, name: str) -> Any:
-    """Return a fake by its name or by the name of its service."""
+    """Return the fake with this name, or the first fake of the service with this name."""
     known = [one.name for one in cloud.handles]
     service = named(name)
     for one in cloud.handles:
@@ -133,7 +133,7 @@ def _clock(action: str, field: str = "") -> Callable[[RemoteCloud, argparse.Name
         lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:SHOWN])]
         if len(fired) > SHOWN:
             lines.append(f"  ... and {len(fired) - SHOWN} more, all of them with --json:")
-            # Count events by label, which follows the time in each line.
+            # Count events by label. In each line, the label follows the time.
             counts = Counter(one.partition(" ")[2] for one in fired)
             lines += [f"  {count} x {label}" for label, count in counts.most_common(SHOWN)]
         return Answer(clock, "\n".join(lines))
@@ -198,7 +198,7 @@ def _health_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _health(url: str, given: argparse.Namespace) -> Answer:
-    """Return whether a server is ready. This needs no token."""
+    """Return whether a server is ready. The request needs no token."""
     import urllib3
 
     path = "live" if given.live else "ready"

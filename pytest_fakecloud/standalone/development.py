@@ -40,13 +40,13 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "database_password": ("database_password",),
     "dev_credentials": ("dev_credentials", "token"),
 }
-"""Settings that replace a default credential."""
+"""Settings that replace each default credential."""
 _TOKEN_FILE = "control-token"
 _MOST_TOKEN_BYTES = 4096
 
 
 def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
-    """Return the defaults for settings of a service that were not given.
+    """Return the default settings of a service, except those that ``settings`` replaces.
 
     With ``public``, for an address that other machines can reach, the credentials are left out.
     """

@@ -1,4 +1,4 @@
-"""Host names under which a server accepts requests, as a defence against pages of other sites.
+"""Host names under which a server accepts requests, as a defence against web pages of other sites.
 
 A page of another site can make its own name resolve to this machine (DNS rebinding). The browser
 then treats the page and the server as one origin, but ``Host`` still contains the page's name.
@@ -46,8 +46,8 @@ class Hosts:
             self._names.add(_plain(socket.gethostname()))
 
     def takes(self, header: str | None) -> bool:
-        """Return whether the server accepts a request with this ``Host`` header (None: without
-        one).
+        """Return whether the server accepts a request with this ``Host`` header; None means no
+        header.
         """
         if header is None:
             return True  # Only HTTP/1.0 requests have no Host, and no browser sends them.

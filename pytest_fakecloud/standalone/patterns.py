@@ -1,6 +1,6 @@
-"""Regular expressions from another process: Python's syntax, matched in linear time.
+"""Regular expressions from another process: patterns in Python's syntax, matched in linear time.
 
-``re`` backtracks: ``(a+)+$`` on thirty letters blocks all threads of a process for minutes. So the
+``re`` backtracks: ``(a+)+$`` on thirty letters blocks all threads of a process for minutes. So a
 pattern is parsed with Python's own parser, but matched by ``LinearRegex``.
 """
 
@@ -15,7 +15,9 @@ from ..core.wording import brief
 from ..kv.algorithms.linear_regex import Fragment, LinearRegex, RegexError, Test
 
 MOST_STEPS = 10_000_000
-"""Limit for the number of a pattern's states times the length of a text: a few seconds at worst."""
+"""Maximum product of a pattern's number of states and the length of a string. A match takes a few
+seconds at most.
+"""
 # The parser of ``re``, which has no public name.
 _parser: Any = re._parser  # type: ignore[attr-defined]
 _IN_LINES = {"^": "^ of a line", "$": "$ of a line"}
@@ -75,7 +77,7 @@ class LinearPattern(LinearRegex):
             )
         return super()._run(text, anywhere)
 
-    # -- states of what Python's parser read -----------------------------------------------------
+    # -- states from the nodes of Python's parser ------------------------------------------------
 
     def _all(self, nodes: Iterable[tuple[Any, Any]], flags: int) -> Fragment:
         start = end = self._state()
@@ -114,7 +116,7 @@ def _anchor(name: str, flags: int) -> str:
 
 
 def _character(kind: str, value: Any, flags: int) -> Test:
-    """Return a test for a single character, made from Python's own one-character pattern."""
+    """Return a function that tests a single character with ``re``."""
     if kind == "ANY":
         source = "."
     elif kind == "IN":

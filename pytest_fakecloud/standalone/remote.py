@@ -1,4 +1,4 @@
-"""Client of a stand-alone server, with the same handles as a local cloud: ``Cloud.connect(url)``."""
+"""Clouds in a stand-alone server, with the same handles as local clouds: ``Cloud.connect(url)``."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ _IN_PROCESS_ONLY = {
 CONNECTS_WITHIN = 10.0
 ANSWERS_WITHIN = 60.0
 CALLS_TAKE_AT_MOST = 600.0
-"""Real seconds after which an unresponsive server is assumed to hang. A call of a handle may move
-the clock through days of deliveries, so it has a longer limit, plus its own ``timeout=``.
+"""Time limits in real seconds, after which an unresponsive server is assumed to hang. A call of a
+handle may move the clock through days of deliveries, so it has a longer limit, plus its own
+``timeout=``.
 """
 
 
 class Connection:
-    """A connection to a control API: sends uses of remote objects and decodes the results."""
+    """A connection to a control API, through which remote objects are used."""
 
     def __init__(self, url: str, token: str) -> None:
         import urllib3
@@ -55,7 +56,7 @@ class Connection:
         self.url = url.rstrip("/")
         self.closed = False
         self.exits = ExitStack()
-        """Closes the clients that handles created, when this connection closes."""
+        """Closes the clients that handles created, when this connection is closed."""
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._pool = urllib3.PoolManager(retries=False, maxsize=8)
 
@@ -156,7 +157,7 @@ class Connection:
         return content
 
     def state(self) -> dict[str, Any]:
-        """The server's summary: ``seed``, and ``handles`` with name and fixture."""
+        """Return the server's summary: ``seed``, and ``handles`` with name and fixture."""
         state = self.request("GET", "/state")
         with self._understood():
             if not isinstance(state["seed"], int | str):
@@ -184,7 +185,7 @@ def _sent(value: Any, where: str) -> Any:
 
 
 class RemoteObject:
-    """Local proxy of an object that stays on the server; forwards field reads and method calls."""
+    """Local proxy of an object that stays on the server. It forwards field reads and method calls."""
 
     def __init__(
         self, connection: Connection, number: int | str | None, class_name: str, text: str
@@ -232,7 +233,8 @@ class RemoteObject:
         return self._follow("__getitem__", index)
 
     def __bool__(self) -> bool:
-        # Send a request only if the object can be false: most are only compared with None.
+        # Most objects are only compared with None, so send a request only if the object can be
+        # false.
         if self._surface is not None and "__bool__" in self._surface.protocols:
             return bool(self._follow("__bool__"))
         return True
@@ -265,8 +267,8 @@ def _member(
     name: str,
     owner: object,
 ) -> Any:
-    """Return a field's value or a method; raise ``AttributeError`` if remote clients may not use
-    it.
+    """Return a field's value, or a method; raise ``AttributeError`` for a name that remote clients
+    may not use.
     """
     if surface is not None:
         if name == "aio":
@@ -421,13 +423,13 @@ class RemoteCloud(AnyCloud):
 
     @property
     def authority(self) -> None:
-        """Always None: the certificate authority is on the server; ``env`` has its certificate's
-        path.
+        """Always None, because the certificate authority is on the server. ``env`` contains the
+        path of its certificate.
         """
 
     @property
     def _gone(self) -> Gone:
-        """Always empty: the server keeps what its reports need."""
+        """Always empty, because the server keeps the data that its reports need."""
         return self._nobody
 
     @property
@@ -493,15 +495,15 @@ class RemoteCloud(AnyCloud):
         self._connection.request("POST", "/reset", {})
 
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
-        """Start over for another test, with the server's settings until ``_adapt`` is called."""
+        """Start over for another test, with the server's own settings until ``_adapt()`` is called."""
         self._give_own_back()
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
         mode = _sent(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
         self._allowed.clear()
         self._listeners.clear()
-        # Forget fakes that another client or a restart of the server closed; their next use starts
-        # new ones.
+        # Forget fakes that another client or a restart of the server has closed. Their next use
+        # starts new fakes.
         known = {one["name"] for one in self._state()["handles"]}
         for fixture, handle in list(self._fixture_handles.items()):
             if handle.name not in known:
@@ -537,8 +539,8 @@ class RemoteCloud(AnyCloud):
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
-        """Raise ``ContractError``: it needs a function that watches each call, which cannot be
-        sent.
+        """Raise ``ContractError``, because a function that watches each call cannot be sent to the
+        server.
         """
         raise ContractError(
             "every_failure does not work over a stand-alone server: it watches each call with a "
@@ -556,8 +558,8 @@ class RemoteCloud(AnyCloud):
         check: Checks = None,
         **options: Unpack[ExploreOptions],
     ) -> Exploration:
-        """Raise ``ContractError``: it needs a function that decides on each call, which cannot be
-        sent.
+        """Raise ``ContractError``, because a function that decides on each call cannot be sent to
+        the server.
         """
         raise ContractError(
             "explore does not work over a stand-alone server: it decides at each call what becomes "

@@ -1,4 +1,4 @@
-"""Signal handling of commands: the first signal ends them within a deadline, the second
+"""Signal handling of commands: the first signal ends a command within a time limit, the second
 immediately.
 """
 
@@ -62,6 +62,7 @@ def ended_by_signals(
     finally:
         came.put(None)
         for number, handler in before.items():
-            # A second signal ends the process immediately.
+            # After a first signal, the default action stays, so that a second signal ends the
+            # process immediately.
             if signal.getsignal(number) is first:
                 signal.signal(number, handler)

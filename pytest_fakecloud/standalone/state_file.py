@@ -1,8 +1,8 @@
-"""State files: the initial data, destinations and faults of fakes as one JSON file.
+"""State files: JSON files with the initial data, destinations and faults of fakes.
 
 The format is ``SCHEMA`` (JSON Schema 2020-12, printed by ``python -m pytest_fakecloud.standalone
-state`` and stored in ``docs/reference/state.schema.json``). A file is validated as a whole before
-anything is changed. The values have the meaning that ``load()`` of the handle gives them.
+state`` and stored in ``docs/reference/state.schema.json``). A file is validated completely before
+any fake is changed. The data of each service is then passed to ``load()`` of its fake.
 """
 
 from __future__ import annotations
@@ -141,14 +141,14 @@ class Loadable(Protocol):
 
     @property
     def handles(self) -> Any:
-        """Its open handles."""
+        """The open fakes of the cloud."""
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """Return the content of a valid state file; raise ``ContractError`` that names the error's
-    location.
+    """Return the content of a state file; raise ``ContractError`` with the location of the first
+    error.
 
-    An ``.rdb`` file of a real server is treated as a state file that refers to it.
+    For an ``.rdb`` file of a real server, return the content of a state file that refers to it.
     """
     try:
         with open_file(file, DATA_BYTES) as opened:
@@ -243,7 +243,7 @@ def _a(name: str) -> str:
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with the service, the number of loaded items and the total number."""
+"""A function that receives the service, the number of items loaded so far, and their total number."""
 
 
 def load_state(
@@ -276,7 +276,7 @@ def load_state(
 
 
 def _with_place(place: str, do: Callable[[], T]) -> T:
-    """Return the result of ``do``; add the location in the file to errors that it raises."""
+    """Return the result of ``do()``, and add the location in the file to the message of an error."""
     try:
         return do()
     except (ContractError, ServiceError, TypeError) as error:
@@ -286,7 +286,7 @@ def _with_place(place: str, do: Callable[[], T]) -> T:
 
 
 def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
-    """Inject a fault that has the form of the control API."""
+    """Inject a fault, given in the form in which the control API accepts it."""
     fields = {name: value for name, value in fault.items() if name not in ("kind", "args")}
     kinds = [name for name in fault_words(FaultPlan) if name != "call"]
     kind = fault["kind"]
@@ -338,7 +338,9 @@ def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Loads:
 
 
 def _as_loaded(value: Any) -> Any:
-    """Return a value in the form of ``KVServer.load``: pairs are arrays in JSON and become tuples."""
+    """Return a value in the form that ``KVServer.load()`` accepts: pairs, which are arrays in JSON,
+    become tuples.
+    """
     if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
         return [tuple(one) for one in value]
     return value

@@ -16,7 +16,7 @@ from ..services import find, view_of
 from .control.shapes import Attempt, DeadLetter, HandleEntry, Message
 
 MOST = 500
-"""Maximum number of keys, vectors, records or messages in a view. Counts include all."""
+"""Maximum number of keys, vectors, records or messages in a view. The counts include all of them."""
 MOST_RUNS = 20
 """Maximum number of workflow runs in a view."""
 
@@ -99,7 +99,7 @@ def vector_view(handle: Any) -> dict[str, Any]:
         ]
         entry = {"name": namespace, "count": count, "vectors": shown}
         namespaces.append(entry | {"query": query and {"point": query, "found": found}})
-    # Do not use `info()`: it would make pending changes visible.
+    # `info()` would make pending changes visible.
     info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
     return {"info": _text(info), "namespaces": namespaces}
@@ -140,13 +140,13 @@ def projected(
     matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
     centre = matrix.mean(axis=0)
     centred = matrix - centre
-    # Decompose the Gram matrix, whose size does not depend on the dimension. The full decomposition
-    # takes a second for 500 rows.
+    # The size of the Gram matrix does not depend on the dimension. A full decomposition of the
+    # vectors would take a second for 500 rows.
     sizes, rotated = np.linalg.eigh(centred @ centred.T)
     axes = np.zeros((matrix.shape[1], 2))
     for axis in range(min(2, len(sizes))):
         size = sizes[-1 - axis]
-        # Skip a missing direction, whose components are only rounding errors.
+        # Skip a direction without extent, whose components are only rounding errors.
         if size > max(1e-300, 1e-12 * sizes[-1]):
             axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
     flat = centred @ axes
@@ -231,7 +231,7 @@ def queue_view(handle: Any) -> dict[str, Any]:
 
 
 def _workflows(handle: Any) -> list[dict[str, Any]]:
-    """Return the newest workflow runs, each with its steps in groups."""
+    """Return the newest workflow runs with their steps."""
     from ..queue.workflow.log import run_record
 
     engine = handle._engine

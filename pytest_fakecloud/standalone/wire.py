@@ -29,7 +29,10 @@ def name_of(kind: type) -> str:
 
 
 def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
-    """Return module and class name by wire name, from modules (``__`` for a dot) and class names."""
+    """Return the module and name of each class by wire name.
+
+    A keyword is the name of a module, with ``__`` for a dot; its value lists the names of classes.
+    """
     return {
         f"{_PACKAGE}.{path}:{name}": (f"{_PACKAGE}.{path}", name)
         for module, names in modules.items()
@@ -39,9 +42,7 @@ def _listed(**modules: str) -> Mapping[str, tuple[str, str]]:
 
 
 def _class(home: tuple[str, str]) -> Any:
-    """Return a class, or a table of fields, by module and name; the module is imported on first
-    use.
-    """
+    """Return a class or a table of fields by module and name, and import the module if necessary."""
     return vars(importlib.import_module(home[0]))[home[1]]
 
 
@@ -114,13 +115,13 @@ _ASKED: Mapping[str, tuple[str, str]] = {
     "problem": ("any_cloud", "PROBLEM_FIELDS"),
     "schedule": ("queue.views", "SCHEDULES"),
 }
-"""Module and name of the table of fields for each kind of item; both sides use the same tables."""
+"""Module and name of the table of fields for each kind of item. Server and client use the same
+tables.
+"""
 
 
 def item_field(kind: str, name: str) -> Field | None:
-    """Return a field of a kind of item, or None if that kind has no table or the table no such
-    field.
-    """
+    """Return a field of a kind of item, or None if there is no such kind or field."""
     home = _ASKED.get(kind)
     if home is None:
         return None
@@ -209,8 +210,9 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
     "kv.search.views:SearchIndexView": ("name", ""),
     "vector.handle:PendingChanges": (_LIST, ""),
 }
-"""Our own classes, whose public names are all offered. The first string has additional names, the
-second has names to withhold, because they are internal or need values that cannot be sent.
+"""Classes of this package whose public names are all offered. The first string has additional
+names, the second has names to withhold, because they are internal or need values that cannot be
+sent.
 """
 _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
@@ -252,7 +254,9 @@ def names() -> list[str]:
 
 
 def surface_named(name: object) -> Surface | None:
-    """Return the remote surface of a class, None if it has none."""
+    """Return the ``Surface`` of the class with a wire name, or None if remote clients may not use
+    it.
+    """
     home = _home(name) if isinstance(name, str) else None
     if home is None:
         return None
@@ -263,7 +267,7 @@ def surface_named(name: object) -> Surface | None:
 
 
 def surface_of(kind: type) -> tuple[str, Surface | None]:
-    """Return the wire name of an object's class, and its remote surface."""
+    """Return the wire name and the ``Surface`` of an object's class."""
     for owner in kind.__mro__:
         if _home(name_of(owner)) is not None:
             return name_of(owner), surface_named(name_of(owner))
@@ -291,7 +295,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
     if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
         # Its attributes are created on access.
         methods |= set(fault_words(FaultPlan))
-    # Only the owner of a cloud may use it in a with-block.
+    # A cloud has no protocols, because only its owner may use it in a with-block.
     protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}
     protocols |= {"__len__"} if hasattr(kind, "__len__") else set()
     if "__len__" in protocols or hasattr(kind, "__bool__"):
@@ -300,7 +304,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
 
 
 def _declared(kind: type) -> Iterable[str]:
-    """Yield the public names that our own classes declare."""
+    """Yield the public names that classes of this package declare."""
     for owner in kind.__mro__:
         if owner.__module__.startswith(f"{_PACKAGE}.") or issubclass(owner, Handle):
             yield from (name for name in vars(owner) if not name.startswith("_"))

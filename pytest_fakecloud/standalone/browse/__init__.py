@@ -1,1 +1,1 @@
-"""Paged lists of a fake's data for the console; the server searches, filters and counts."""
+"""Lists of a fake's data for the console, in pages that the server searches, filters and counts."""

@@ -35,7 +35,7 @@ class _Key(NamedTuple):
 def _keys(handle: Any) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
     """Yield the keyspace and a function that returns a key's value."""
     with handle._engine.reading() as keyspace:
-        # Use `find`, because `peek` of the in-memory engine counts hits and misses.
+        # `peek` of the in-memory engine counts hits and misses, `find` does not.
         yield keyspace, keyspace.find if isinstance(keyspace, Keyspace) else keyspace.peek
 
 
@@ -199,7 +199,7 @@ _ELEMENTS: dict[str, Callable[[Any], Sequence[Sequence[Any]]]] = {
     "zset": lambda value: [(_plain(one), str(score)) for one, score in _entries(value)],
     "stream": lambda value: [(_plain(one), _json(row)) for one, row in _entries(value)],
 }
-"""By type, how to turn the elements of a value into rows."""
+"""For each type, a function that returns a value's elements as rows."""
 
 
 # -- search indexes --------------------------------------------------------------------------------

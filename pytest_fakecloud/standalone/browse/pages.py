@@ -28,7 +28,7 @@ LARGEST_PAGE = 500
 
 
 class NotFound(ServiceError):
-    """Raised for an unknown item or list; answered with 404."""
+    """Raised for an unknown item or list. The response is a 404."""
 
     def __init__(self, message: str) -> None:
         super().__init__(404, message)
@@ -49,8 +49,8 @@ class Wanted(NamedTuple):
     filters: Mapping[str, str] = MappingProxyType({})
 
     def number(self, name: str) -> int | None:
-        """Return a filter as an integer, or None if it is absent; raise ``ContractError`` if
-        malformed.
+        """Return a filter as an integer, or None if it is absent; raise ``ContractError`` for any
+        other string.
         """
         text = self.filters.get(name, "")
         if not text:

@@ -164,7 +164,7 @@ def message(handle: Any, id: str, wanted: Wanted) -> View:
 
 
 def deliver_now(handle: Any, id: str) -> View:
-    """Make a pending message due now. Raises ``ContractError`` if it cannot be."""
+    """Make a pending message due now. Raises ``ContractError`` for any other message."""
     engine, name = handle._engine, unquote(id)
     with engine.lock:
         record = engine.messages.get(name)
@@ -204,7 +204,7 @@ def dead_letters(handle: Any, wanted: Wanted) -> View:
         )
 
 
-# -- what messages are published through -------------------------------------------------------------
+# -- schedules, queues, URL groups and flow control -------------------------------------------------
 
 
 def schedules(handle: Any, wanted: Wanted) -> View:

@@ -30,7 +30,6 @@ class BrowseRoutes:
         self._named = named
 
     def routes(self) -> list[Route]:
-        """Return all endpoints."""
         base = self._prefix
         return [
             Route("GET", f"{base}/lists", "lists", self.lists),
@@ -46,7 +45,7 @@ class BrowseRoutes:
         return module.counts(handle)
 
     def page(self, request: Request) -> object:
-        """Return a page of a list: ``items``, counts (``total`` and ``matching``), two cursors.
+        """Return a page of a list: ``items``, counts (``total`` and ``matching``) and two cursors.
 
         ``?search=`` finds text, ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the
         ``next`` and ``previous`` cursors of another page. Each list has its own filters.
@@ -75,7 +74,7 @@ class BrowseRoutes:
         handle = self._named(request)
         if handle.fixture not in _MODULES:
             raise NotFound(f"{handle.name} offers no lists; its `view` shows all of it")
-        # Import the module late: a server without a queue does not need the queue's engine.
+        # Imported late, because a server without a queue does not need the queue's engine.
         return handle, import_module(f".{_MODULES[handle.fixture]}", __package__)
 
     def _queue(self, request: Request) -> Any:

@@ -30,14 +30,13 @@ _PROTOCOLS: Mapping[str, Callable[..., Any]] = {
 
 
 class CallRoutes:
-    """Read fields and call methods of the objects that remote handles refer to."""
+    """Endpoint that reads fields and calls methods of the objects that remote handles refer to."""
 
     def __init__(self, cloud: Cloud, objects: Objects) -> None:
         self._cloud = cloud
         self._objects = objects
 
     def routes(self) -> list[Route]:
-        """Return the endpoint."""
         return [Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True)]
 
     def call(self, request: Request) -> Returned | Raised:
@@ -64,7 +63,7 @@ class CallRoutes:
             return {"raise": encode_error(ContractError(str(error)))}
         use = _use(target, name, get)
         try:
-            # Encode inside the block too: reading an object's attributes may raise.
+            # Encode the value here too, because reading an object's attributes may raise.
             return {"value": encode(use(*arguments, **keywords), self._objects)}
         except Exception as error:
             return {"raise": encode_error(error)}
@@ -100,7 +99,7 @@ def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
         if name in surface.fields and get:
             return lambda *_, **__: getattr(target, name)
         if name in surface.methods and not get:
-            # Look the method up when it is called, because the look-up may raise too.
+            # Look up the method only when it is called, because the look-up may raise too.
             return lambda *args, **kwargs: getattr(target, name)(*args, **kwargs)
     shown = kind.rpartition(":")[2]
     if surface is None or name not in surface.names:

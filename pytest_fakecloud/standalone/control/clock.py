@@ -39,13 +39,12 @@ def clock_view(cloud: Cloud) -> Clock:
 
 
 class ClockRoutes:
-    """Read, move, freeze and resume the clock; read and set the seed."""
+    """Endpoints that read, move, freeze and resume the clock, and read and set the seed."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         return [
             Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
             Route("POST", f"{PREFIX}/clock", "move_clock", self.move_clock),
@@ -83,7 +82,7 @@ class ClockRoutes:
         }
 
     def get_due(self, request: Request) -> Due:
-        """Return the number of planned events, and the next of them in order."""
+        """Return the number of planned events, and the next 200 of them."""
         count, soonest = timekeeper_of(self._cloud.clock).timers.planned(_MOST_DUE)
         return {
             "now": told(self._cloud.clock.now_us()),

@@ -26,7 +26,7 @@ class Isolated(Protocol):
 
     @property
     def cloud(self) -> Cloud:
-        """The cloud."""
+        """The served cloud."""
 
     @property
     def url(self) -> str:
@@ -38,13 +38,13 @@ class Isolated(Protocol):
 
 
 Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
-"""Context manager that serves a cloud with the given options; raises ``ContractError`` if they are
-invalid.
+"""A function that serves a cloud with the given options until its context manager ends. Raises
+``ContractError`` for invalid options.
 """
 
 
 class CloudRoutes:
-    """Start, list and close clouds that share nothing with each other."""
+    """Endpoints that start, list and close clouds that share nothing with each other."""
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener
@@ -53,7 +53,6 @@ class CloudRoutes:
         self._lock = threading.Lock()
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         return [
             Route("GET", f"{PREFIX}/clouds", "clouds", self.get_clouds),
             Route("POST", f"{PREFIX}/clouds", "new_cloud", self.new_cloud),
@@ -99,7 +98,7 @@ class CloudRoutes:
         return {"closed": True}
 
     def close(self) -> None:
-        """Close all isolated clouds; called before the server closes."""
+        """Close all isolated clouds. Called before the server closes."""
         with self._lock:
             stacks = [stack for _, stack in self._served.values()]
             self._served.clear()

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 
 class FaultRoutes:
-    """Add, list and remove the faults of a fake."""
+    """Endpoints that add, list and remove the faults of a fake."""
 
     def __init__(self, cloud: Cloud, objects: Objects) -> None:
         self._cloud = cloud
         self._objects = objects
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         faults = f"{PREFIX}/handles/{{name}}/faults"
         return [
             Route("GET", faults, "faults", self.get_faults),
@@ -90,7 +89,9 @@ class FaultRoutes:
 
 
 def _fault_kinds(plan: type[FaultPlan]) -> list[str]:
-    """Return the names of the methods that inject a fault, except the one that takes a function."""
+    """Return the names of the methods that inject a fault, except ``call()``, which takes a
+    function.
+    """
     return [name for name in fault_words(plan) if name != "call"]
 
 

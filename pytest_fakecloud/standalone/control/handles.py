@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 
 class HandleRoutes:
-    """Start, describe and close fakes, return their data, and send them requests."""
+    """Endpoints that start, describe and close fakes, return their data, and send them requests."""
 
     def __init__(self, cloud: Cloud, calls: CallRoutes) -> None:
         self._cloud = cloud
         self._calls = calls
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         handle = f"{PREFIX}/handles/{{name}}"
         return [
             Route("POST", f"{PREFIX}/handles", "start_handle", self.start_handle),

@@ -30,21 +30,20 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS = 15.0
 GRACE_SECONDS = 0.1
-"""How long the stream waits for a call to be answered before it sends the row without the response."""
+"""Real seconds that a stream waits for the response to a call before it sends a row without one."""
 LOOK_SECONDS = 0.002
 CONTEXT = 50
-"""How many entries before the first one are searched for a row's cause."""
+"""Number of entries before the first requested one that are searched for the causes of rows."""
 
 
 class JournalRoutes:
-    """Return the journal, as a list or as a stream, and the problems."""
+    """Endpoints that return the journal, as a list or as a stream, and the problems."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._streams: set[Signal] = set()
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         return [
             Route("GET", f"{PREFIX}/journal", "journal", self.journal_rows),
             Route("GET", f"{PREFIX}/journal/stream", "journal_stream", self.stream, lingers=True),
@@ -71,7 +70,7 @@ class JournalRoutes:
         after = max(
             whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))
         )
-        # The signal only wakes the stream, so nothing accumulates for a client that does not read.
+        # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
         unwatch = recorder_of(self._cloud.journal).watch(lambda entry: signal.notify())
@@ -94,8 +93,9 @@ class JournalRoutes:
             fresh = _entries(self._cloud, sent + 1)
             for entry in fresh:
                 sent = entry.number
-                # Most calls are answered a moment after they are recorded, so wait once for the
-                # response. A call that takes longer must not delay the calls after it.
+                # Most calls are answered a moment after they are recorded, so wait for the
+                # response. If another call is still open, do not wait, because a slow call must not
+                # delay the calls after it.
                 patience = monotonic() + (0 if under_way else GRACE_SECONDS)
                 while not (done := _is_done(entry)) and monotonic() < patience:
                     sleep(LOOK_SECONDS)
@@ -111,7 +111,7 @@ class JournalRoutes:
                 yield b": still here\n\n"
 
     def end_streams(self) -> None:
-        """Close every open journal stream; called before the server closes."""
+        """Close every open journal stream. Called before the server closes."""
         for signal in list(self._streams):
             signal.close()
 
@@ -134,9 +134,9 @@ def _entries(cloud: Cloud, first: int) -> list[Entry]:
 
 
 def _rows(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
-    """Return the rows from a number on, in causal order.
+    """Return the rows of the journal from a number on, in causal order.
 
-    ``limit`` counts entries, of which a delivery has two; 0 means no limit.
+    ``limit`` is the maximum number of entries, 0 for no limit. A delivery has two entries.
     """
     entries = _entries(cloud, first - CONTEXT)
     if limit:

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 
 class QueueRoutes:
-    """List attempts and dead letters, and retry dead letters."""
+    """Endpoints that list attempts and dead letters, and retry dead letters."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         handle = f"{PREFIX}/handles/{{name}}"
         return [
             Route("GET", f"{handle}/attempts", "attempts", self.get_attempts),

@@ -1,4 +1,4 @@
-"""Parse the requests of the control API."""
+"""Parses the requests of the control API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Resource(Protocol):
 
 
 def handle_named(cloud: Cloud, name: str) -> Handle:
-    """Return the open handle with that name; raise ``Refused`` with the valid names if there is
+    """Return the open handle with this name; raise ``Refused`` with the valid names if there is
     none.
     """
     for handle in cloud.handles:

@@ -111,7 +111,7 @@ class Exchange(TypedDict):
 
 
 class RowSubject(TypedDict):
-    """What a row is about, such as a key or a message."""
+    """A key, a message or another thing that a row refers to."""
 
     kind: str
     name: str
@@ -190,7 +190,7 @@ class Sent(TypedDict):
 
 
 class Broken(TypedDict):
-    """How an injected fault broke the connection."""
+    """The effect of an injected fault that broke the connection."""
 
     broken: str
 
@@ -273,10 +273,11 @@ class NewCloud(TypedDict):
 
 
 class Returned(TypedDict):
+    """The value that a remote object returned, encoded by the codec."""
+
     value: Any
 
 
-"""The value that a remote object returned, encoded by the codec."""
 Raised = TypedDict("Raised", {"raise": Any})
 """The exception that a remote object raised, encoded by the codec."""
 
@@ -316,7 +317,9 @@ class Reset(TypedDict, total=False):
 
 
 class Begin(TypedDict, total=False):
-    """The start time and the clock mode; by default those that the cloud was started with."""
+    """The start time and the clock mode. The defaults are the values that the cloud was started
+    with.
+    """
 
     now: str
     clock: Mode

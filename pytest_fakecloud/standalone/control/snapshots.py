@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotRoutes:
-    """Take, list, restore and delete snapshots of the data of all fakes."""
+    """Endpoints that take, list, restore and delete snapshots of the data of all fakes."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -24,7 +24,6 @@ class SnapshotRoutes:
         self._numbers = itertools.count(1)
 
     def routes(self) -> list[Route]:
-        """Return the endpoints."""
         snapshots = f"{PREFIX}/snapshots"
         return [
             Route("GET", snapshots, "snapshots", self.get_snapshots),
