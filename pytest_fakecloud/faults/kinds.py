@@ -58,7 +58,8 @@ class CutRule(Rule):
 class DownRule(CutRule):
     """Makes the service unavailable."""
 
-    # A refused connection leaves no trace, so it is unknown whether the rule fired.
+    # A refused connection leaves no trace. A test must not fail because the rule seems never to
+    # have fired.
     must_fire = False
 
     @property

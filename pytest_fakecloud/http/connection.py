@@ -70,7 +70,7 @@ class Connection:
         self.early = b""
         """The beginning of the client's next requests, received while a response was being sent."""
         self.received = self.handled = 0
-        """The number of bytes that were read from the client, and the number of those that were
+        """The number of bytes read from the client, and the number of these bytes that were
         processed.
         """
         self.unsent: Callable[[], bool] | None = None
@@ -187,7 +187,6 @@ class Connection:
         self.mount.forget(self)
 
     def close_with_reset(self) -> None:
-        """Make the connection close with a TCP reset."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 

@@ -141,7 +141,7 @@ class Hub:
                     sock.bind((host, port))
                     return port
                 except OSError as error:
-                    # The port is in use, or reserved by Windows: try the next one.
+                    # The port is in use, or reserved by Windows, so try the next port.
                     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is taken")
@@ -324,7 +324,7 @@ def _drop_closed(selector: selectors.BaseSelector) -> None:
 
 @functools.cache
 def _http() -> ConnectionHandler:
-    # Import it here, so that using the hub without HTTP does not import the HTTP server.
+    # Imported here, so that using the hub without HTTP does not import the HTTP server.
     from .server import serve_http
 
     return serve_http

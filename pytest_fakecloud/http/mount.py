@@ -91,7 +91,6 @@ class Mount:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and the port."""
         return self.host, self.port
 
     @property

@@ -28,8 +28,8 @@ service's own limit applies.
 
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
 _TLS_HELLO = b"\x16\x03"
-# Maximum number and length of headers cached per connection: most requests repeat those of the
-# previous one.
+# Maximum number and length of headers that are cached per connection. Most requests repeat the
+# headers of the previous request.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
 # Maximum number and length of whole heads cached: many requests differ only in their body.

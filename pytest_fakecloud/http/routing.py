@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 class RouteTable:
     """All routes of a service.
 
-    The first matching route wins, but routes with a literal first segment precede those that begin
+    The first matching route wins, but routes with a literal first segment precede routes that begin
     with a parameter.
     """
 

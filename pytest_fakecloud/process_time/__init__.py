@@ -20,7 +20,7 @@ ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
 AUTOJUMP: Literal["autojump"] = "autojump"
 _lock = threading.Lock()
 _sleeping: list[ProcessTime] = []
-"""The instance that controls the sleeps of this process; empty if there is none."""
+"""The instance that controls the sleeps of this process, if any."""
 
 
 def check_process_time(value: object) -> None:
@@ -48,7 +48,6 @@ class ProcessTime:
         self.wall = Wall(clock)
 
     def start(self) -> None:
-        """Start controlling the process's time."""
         try:
             if self._autojump and not self._claim():
                 return

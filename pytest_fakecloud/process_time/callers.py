@@ -36,7 +36,6 @@ def is_infrastructure_module(name: str) -> bool:
 
 
 def is_infrastructure(frame: FrameType) -> bool:
-    """Return whether a frame belongs to an infrastructure module."""
     return is_infrastructure_module(str(frame.f_globals.get("__name__", "")))
 
 

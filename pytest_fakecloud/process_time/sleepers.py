@@ -1,9 +1,9 @@
 """Tracks the sleeps of a process, and decides which of them moves the clock.
 
 The rule, decided here: as soon as all known threads sleep, the clock moves to the time at which the
-next sleep ends. Known threads are the one that started the patches and every thread that has slept.
-A busy thread gets ``GRACE`` real seconds to sleep; after that the clock moves without it. So every
-sleep ends, whatever other threads do, and no two can wait for each other forever.
+next sleep ends. Known threads are the thread that started the patches and every thread that has
+slept. A busy thread gets ``GRACE`` real seconds to sleep; after that the clock moves without it. So
+every sleep ends, whatever other threads do, and no two threads wait for each other forever.
 
 Moving works like ``Clock.advance``: timers that become due fire on the way, in order. During an
 advance (in a handler that sleeps), and while a background delivery does not end, only the time

@@ -224,7 +224,7 @@ class ControlApp(App):
         return file(request, name)
 
     def icon(self, request: Request) -> Answer:
-        """Return 204: browsers request an icon, and there is none."""
+        """Return 204, because browsers request an icon and the console has none."""
         return Answer(status=204, content_type=None)
 
     def live(self, request: Request) -> Live:

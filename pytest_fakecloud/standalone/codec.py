@@ -85,7 +85,6 @@ class Objects:
         raise ContractError(f"the server has no object {number}: it was reset or restarted since")
 
     def forget(self) -> None:
-        """Drop all objects."""
         with self._lock:
             self._objects.clear()
             self._known.clear()

@@ -65,7 +65,6 @@ def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[st
 
 
 def _state_folder() -> Path:
-    """Return the folder in which programs of this user keep their state."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":

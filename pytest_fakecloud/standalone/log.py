@@ -28,7 +28,6 @@ class Log:
         self._lock = threading.Lock()
 
     def say(self, event: str, text: str, *, level: str = "info", **fields: Any) -> None:
-        """Write one event."""
         if self._form == "text" and event in _ASIDE:
             return
         line = f"pytest-fakecloud: {'warning: ' if level == 'warning' else ''}{text}"
@@ -46,5 +45,4 @@ class Log:
             file.flush()
 
     def bug(self, text: str) -> None:
-        """Log a bug in the server."""
         self.say("bug", text, level="error")

@@ -465,7 +465,9 @@ class RemoteCloud(AnyCloud):
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:
-        """Return the test's own fake of that kind, else the server's first one, else a new one."""
+        """Return the test's own fake of this kind. Without one, return the server's first fake of
+        this kind or start a new fake.
+        """
         fixture = find(fixture).fixture
         handle = self._own.get(fixture) or self._fixture_handles.get(fixture)
         if handle is None or handle.closed:

@@ -99,7 +99,7 @@ def vector_view(handle: Any) -> dict[str, Any]:
         ]
         entry = {"name": namespace, "count": count, "vectors": shown}
         namespaces.append(entry | {"query": query and {"point": query, "found": found}})
-    # `info()` would make pending changes visible.
+    # Use `describe()`, because `info()` would make pending changes visible.
     info = dataclasses.asdict(handle._engine.describe())
     del info["namespaces"]
     return {"info": _text(info), "namespaces": namespaces}

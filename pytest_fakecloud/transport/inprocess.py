@@ -39,9 +39,7 @@ _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNE
 
 
 class Origins:
-    """The origins of this process that clients reach without a socket, and those that are
-    redirected.
-    """
+    """The origins of this process that are reached without a socket or redirected."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

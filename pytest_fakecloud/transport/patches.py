@@ -42,7 +42,7 @@ class Changes:
             part.refresh()
 
     def enter(self) -> None:
-        """Add a cloud; the first one makes the changes."""
+        """Add a cloud. The first cloud applies the changes."""
         with _lock:
             self._users += 1
             if self._users == 1:
@@ -50,7 +50,7 @@ class Changes:
                     part.enter()
 
     def close(self) -> None:
-        """Remove a cloud; the last one undoes the changes."""
+        """Remove a cloud. The last cloud undoes the changes."""
         with _lock:
             self._users -= 1
             if not self._users:

@@ -76,7 +76,6 @@ def _why_refused(call: Call) -> str:
 
 
 def namespace_of(call: Call) -> str:
-    """Return the namespace in a call's path."""
     return unquote(call.path.removeprefix("/").partition("/")[2])
 
 

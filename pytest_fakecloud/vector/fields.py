@@ -185,7 +185,6 @@ class FieldReader:
     # -- bodies ----------------------------------------------------------------------------------
 
     def json(self, body: bytes) -> Any:
-        """Return the parsed JSON of a body."""
         if not body.strip():
             raise errors.bad_request("The request body is empty, JSON was expected")
         try:
@@ -273,7 +272,6 @@ class FieldReader:
         return value
 
     def ids(self, value: Any) -> list[str]:
-        """Return a list of ids."""
         if not isinstance(value, list):
             raise wrong("ids", "an array of strings", value)
         limit = self.limits.ids_per_call

@@ -139,7 +139,7 @@ def _listed(value: object) -> object:
 
 
 def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
-    """Return the path of a NaN or infinity, which orjson writes as null, or None if there is none."""
+    """Return the path of a NaN or an infinity in a value, or None. orjson writes both as null."""
     if plain is None:
         number = isinstance(value, float | np.floating) and not math.isfinite(value)
         return (place.lstrip(".") or "it") if number else None
@@ -253,8 +253,7 @@ def _json(text: bytes, where: str) -> Any:
 
 def _arrays(path: Path) -> dict[str, Any]:
     try:
-        # Open the file here: if numpy gets a path, it leaves the file open when the file is not an
-        # archive.
+        # If numpy opened the file, it would not close a file that is not an archive.
         with open_file(path, DATA_BYTES) as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:

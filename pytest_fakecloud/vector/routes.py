@@ -291,7 +291,6 @@ class VectorApp(App):
         return _hits_json(hits, include if isinstance(include, Include) else Include())
 
     def resumable_query_end(self, request: Request) -> object:
-        """Close a resumable query."""
         self.engine.end_query(self.reader.required_text(self._fields(request), "uuid"))
         return SUCCESS
 
@@ -346,12 +345,10 @@ class VectorApp(App):
         return self.engine.namespaces()
 
     def delete_namespace(self, request: Request) -> object:
-        """Delete the namespace named in the path."""
         self.engine.delete_namespace(_namespace(request))
         return SUCCESS
 
     def rename_namespace(self, request: Request) -> object:
-        """Rename a namespace."""
         fields = self._fields(request)
         renamed = self.engine.rename_namespace(
             self.reader.required_text(fields, "namespace"),

@@ -161,7 +161,7 @@ class VectorConfig(Approximation, HandleConfig):
     sparse vector.
     """
     embedding: Any = setting(False, _EMBEDDING)
-    """How text is embedded: True for the built-in hashing of words, the name of a model, a
+    """The embedding of text: True for the built-in hashing of words, the name of a model, a
     function, or a mapping from text to vector.
     """
     namespaces: Iterable[str] | Mapping[str, Loadable] = setting((), _NAMESPACES)

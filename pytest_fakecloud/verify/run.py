@@ -66,8 +66,8 @@ def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
 
 
 def _offered(scenario: Scenario, target: Target) -> Scenario:
-    """Return the scenario without steps for the REST API if the service's URL is that of a database
-    port.
+    """Return the scenario without the steps that need the REST API if the service is a Redis
+    server.
     """
     if not target.is_redis:
         return scenario

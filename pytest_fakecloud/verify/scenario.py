@@ -40,7 +40,7 @@ class Step:
     token: str | None = "right"
     """The credentials to send: ``"right"``, ``"wrong"``, or None for no credentials."""
     compare: str = "exact"
-    """How to compare the replies: a key of ``COMPARISONS``."""
+    """The way to compare the replies: a key of ``COMPARISONS``."""
     loose: frozenset[str] = frozenset()
     """Names of JSON members, at any depth of a reply, that are compared only by type."""
     keep: Mapping[str, str] = field(default_factory=dict)

@@ -41,7 +41,7 @@ class Target:
 
     @property
     def is_redis(self) -> bool:
-        """Whether the URL is a database's (``redis://``), not a REST API's."""
+        """Whether the URL belongs to a Redis server, not to a REST API."""
         return urlsplit(self.url).scheme in ("redis", "rediss", "unix")
 
     @property
@@ -136,7 +136,6 @@ class Side:
             self._bounds.end_cleaning()
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def _exchange(self, step: Step) -> Reply:

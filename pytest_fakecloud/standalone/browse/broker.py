@@ -131,7 +131,6 @@ def groups(handle: Any, wanted: Wanted) -> View:
 
 
 def group(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one consumer group."""
     name = unquote(id)
     if name not in handle.groups():
         raise NotFound(f"there is no consumer group {name!r:.200}")

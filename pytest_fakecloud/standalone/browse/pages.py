@@ -97,12 +97,12 @@ def page_of(
 ) -> View:
     """Return a page as plain JSON.
 
-    ``total`` counts all items, ``matching`` those that match the search and the filters, and
-    ``first`` is the position of the page's first item among the matching ones. ``next`` and
-    ``previous`` are cursors, or None at either end of the list. ``text`` returns the searchable
-    text of an item. A ``facet`` is a filter by a property with few values; ``facets`` then counts
-    the items of each value. Raises ``ContractError`` for a cursor that does not belong to this
-    list.
+    ``total`` is the number of all items, ``matching`` the number of items that match the search and
+    the filters, and ``first`` the position of the page's first item among the matching items.
+    ``next`` and ``previous`` are cursors, or None at either end of the list. ``text`` returns the
+    searchable text of an item. A ``facet`` is a filter by a property with few values; ``facets``
+    then counts the items of each value. Raises ``ContractError`` for a cursor that does not belong
+    to this list.
     """
     every = list(items)
     found = every

@@ -18,7 +18,7 @@ from ...http.routing import Route
 from .pages import LARGEST_PAGE, Listing, NotFound, Wanted
 
 _MODULES = {"kv_server": "kv", "vector_index": "vector", "broker": "broker", "queue": "queue"}
-"""By fixture, the module of this package that lists the fake's data."""
+"""For each fixture, the module of this package that lists the data of its fake."""
 _PAGING = ("search", "after", "before", "limit")
 
 

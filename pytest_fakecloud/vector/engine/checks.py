@@ -156,9 +156,7 @@ class VectorQuota:
         self._used[what] = used
 
     def state(self) -> tuple[int, dict[str, int]]:
-        """Return the counters, in a form that ``restore()`` accepts."""
         return self._day, dict(self._used)
 
     def restore(self, state: tuple[int, dict[str, int]]) -> None:
-        """Restore the counters from what ``state()`` returned."""
         self._day, self._used = state[0], dict(state[1])

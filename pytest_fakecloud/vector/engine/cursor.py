@@ -59,12 +59,11 @@ class Cursors:
                 cursor.namespace = None
 
     def end(self, uuid: str, now_us: int) -> bool:
-        """Close a cursor; return False if there is none."""
+        """Close a cursor; return False if it does not exist."""
         self.expire(now_us)
         return self._cursors.pop(uuid, None) is not None
 
     def expire(self, now_us: int) -> None:
-        """Close all cursors that have been idle for too long."""
         for uuid in [u for u, c in self._cursors.items() if now_us - c.used_us > c.max_idle_us]:
             del self._cursors[uuid]
 

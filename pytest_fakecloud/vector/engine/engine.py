@@ -245,7 +245,6 @@ class VectorEngine:
                 self._namespaces[namespace] = Namespace(self.dimension)
 
     def reset_all(self) -> None:
-        """Remove all records of every namespace."""
         with self._lock:
             for namespace in self._namespaces:
                 self.reset(namespace)
@@ -534,8 +533,8 @@ class VectorEngine:
     # -- namespaces by name ----------------------------------------------------------------------
 
     def _home(self, namespace: str) -> Namespace:
-        """Return the namespace of this name or, if there is none, a new one that is not part of the
-        index yet.
+        """Return the namespace with this name. If it does not exist, return a new namespace without
+        adding it to the index.
 
         Raises ``VectorError`` 400 if a new namespace would exceed the limit.
         """
