@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import itertools
@@ -216,6 +217,10 @@ class Explorer:
     tally: Tally = field(default_factory=Tally)
     _known: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
+    @functools.cached_property
+    def _check_takes_history(self) -> bool:
+        return self.check is not None and takes_argument(self.check)
+
     # -- one schedule ----------------------------------------------------------------------------
 
     def play(
@@ -284,7 +289,7 @@ class Explorer:
         return run
 
     def _call(self, function: Callable[..., object], *given: object) -> object:
-        result = function(*given) if given and takes_argument(function) else function()
+        result = function(*given) if given and self._check_takes_history else function()
         if inspect.iscoroutine(result):
             coroutine = result
 

@@ -197,9 +197,9 @@ class Simulation:
         if len(self.run.steps) > MOST_STEPS:
             raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
         while True:
-            dying = next((s for s in self._strands if self._is_dying(s)), None)
-            if dying is not None:
-                return dying
+            for strand in self._strands:
+                if strand.root.crashed and self._is_dying(strand):
+                    return strand
             options = self._options()
             moment = self._moment(options) if self._may_move else None
             if moment is not None:
@@ -215,7 +215,7 @@ class Simulation:
                 return None
 
     def _is_dying(self, strand: Strand) -> bool:
-        if not strand.root.crashed or strand.carried:
+        if strand.carried:
             return False
         if strand.role == "task" and not (strand.host.state == "waiting" and strand.host.is_idle):
             return False
@@ -887,7 +887,8 @@ class Simulation:
                 for _ in self._approach(strand, handle, request):
                     self._take_turn(strand, own)
             response = self._serve(strand, handle, request, serve)
-            if not (strand.role == "task" and own and strand.turn_is_async):
+            may_yield = self._late or self._schedule.at(strand.name, strand.points)
+            if may_yield and not (strand.role == "task" and own and strand.turn_is_async):
                 for _ in self._receive(strand):
                     self._take_turn(strand, own)
             return response
@@ -931,12 +932,26 @@ class Simulation:
             self._check_alive(strand)
             strand.state = "running"
             return
+        if strand.role != "task" and self._is_alone(strand):
+            strand.state, strand.last = "running", False
+            self._turns.progress += 1
+            self._check_always()
+            self._check_alive(strand)
+            return
         strand.inline = strand.role == "task"
         try:
             self._turns.give_way(strand)
         finally:
             strand.inline = False
         self._check_alive(strand)
+
+    def _is_alone(self, strand: Strand) -> bool:
+        """Return whether a strand would be the only option, so that its turn is not given away."""
+        if self._records or self._may_move or strand.carried or strand.state != "parked":
+            return False
+        if strand.held_until_us > self._world.now_us() or self._world.has_messages():
+            return False
+        return all(one is strand or one.state == "ended" for one in self._strands)
 
     async def _take_turn_async(self, strand: Strand) -> None:
         assert strand.host.loop is not None

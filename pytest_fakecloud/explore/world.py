@@ -34,8 +34,6 @@ from .runtime.wires import Stage as WireStage
 from .runtime.wires import Wires
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from ..any_cloud import AnyCloud
     from ..core.timers import Signal, Timer
     from ..handle import Handle
@@ -49,8 +47,6 @@ HOLD_US = 60_000_000
 """How long vectors stay pending after a ``hold_pending`` event, in microseconds."""
 ROTATED_US = 10_000_000
 """How long the code uses a rotated token before it has the new one, in microseconds."""
-_TIMESTAMPING = frozenset({"logging", "http.cookiejar", "pytest_fakecloud.http.encoding"})
-"""Modules that read the time for a header or a log only, so that no step depends on it."""
 MOST_TIMERS = 1_000
 """The most timers that are inspected."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
@@ -185,13 +181,10 @@ class World:
             self._wall = steering.wall
             exits.callback(steering.stop)
 
-    def _read_clock(self, frame: FrameType) -> None:
-        """Record that the code has read the time, except for timestamps of logs and caches."""
+    def _read_clock(self) -> None:
+        """Record that the code has read the time."""
         if self.recording and self.stage is not None and self.stage.is_here():
-            while frame.f_back is not None and "time_machine" in frame.f_code.co_filename:
-                frame = frame.f_back
-            if frame.f_globals.get("__name__") not in _TIMESTAMPING:
-                self.stage.touch([READS_CLOCK])
+            self.stage.touch([READS_CLOCK])
 
     def _watch(self, handle: Handle, exits: contextlib.ExitStack) -> None:
         app: Any = handle._app
@@ -411,6 +404,10 @@ class World:
         """Return whether an engine has a timer until a time."""
         _, timers = self.clock.timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
+
+    def has_messages(self) -> bool:
+        """Return whether a queue has a message to deliver, now or later."""
+        return any(queue._engine.timers for queue in self.queues)
 
     def next_delivery_us(self, after_us: int = -1) -> int | None:
         """Return the time of the next delivery, or None."""

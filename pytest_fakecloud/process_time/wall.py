@@ -20,6 +20,8 @@ POLLS = 20
 STANDING_SECONDS = 20.0
 """Real seconds of consecutive reads at one line after which a read raises an error."""
 _AS_IT_IS_US = 1_000_000
+_OF_REQUESTS = frozenset({"http.cookiejar", "pytest_fakecloud.http.encoding"})
+"""Modules that read the time for each HTTP request, which no code waits for."""
 
 
 class Wall:
@@ -40,8 +42,8 @@ class Wall:
         self._place: tuple[object, int] | None = None
         self._reads = 0
         self._since = 0.0
-        self.on_read: Callable[[FrameType], None] | None = None
-        """A function that is called at each read of the time, with the frame that reads it."""
+        self.on_read: Callable[[], None] | None = None
+        """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
     def start(self) -> None:
         """Start controlling the wall clock. The cloud's clock must be frozen."""
@@ -73,10 +75,13 @@ class Wall:
         read = traveller.time_ns
 
         def time_ns() -> int:
-            reader = sys._getframe(1)
-            if self.on_read is not None:
-                self.on_read(reader)
-            self._seen(reader)
+            reader: FrameType | None = sys._getframe(1)
+            while reader is not None and (name := _module(reader)) == "time_machine":
+                reader = reader.f_back
+            if reader is not None and name not in _OF_REQUESTS:
+                if self.on_read is not None and name != "logging":
+                    self.on_read()
+                self._seen(reader)
             instant: int = read()
             return instant
 
@@ -113,7 +118,8 @@ class Wall:
             if not moved:
                 return
             if self._traveller is not None:
-                self._traveller.move_to(self._clock.now(), tick=False)
+                # Unlike move_to(), shift() does not set the time zone again.
+                self._traveller.shift(moved)
             _move_others(self._traveller, moved)
 
     def stop(self) -> None:
@@ -135,6 +141,10 @@ class Wall:
                 elif hasattr(traveller, "_orig_tz"):
                     _set_zone(traveller._orig_tz)
                 stack.remove(traveller)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _set_zone(name: str | None) -> None:

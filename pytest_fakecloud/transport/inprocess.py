@@ -394,7 +394,23 @@ def _text(value: object) -> str:
 
 
 def _httpx_headers(request: Any) -> list[tuple[str, str]]:
-    return [(n.decode("latin-1"), v.decode("latin-1")) for n, v in request.headers.raw]
+    return [_decoded.get(pair) or _decode(pair) for pair in request.headers.raw]
+
+
+_decoded: dict[tuple[bytes, bytes], tuple[str, str]] = {}
+# Recent headers, because clients send the same ones repeatedly.
+_MOST_DECODED = 1024
+_LONGEST_DECODED = 512
+
+
+def _decode(pair: tuple[bytes, bytes]) -> tuple[str, str]:
+    name, value = pair
+    decoded = name.decode("latin-1"), value.decode("latin-1")
+    if len(value) <= _LONGEST_DECODED:
+        if len(_decoded) >= _MOST_DECODED:
+            _decoded.clear()
+        _decoded[pair] = decoded
+    return decoded
 
 
 def _httpx_exchange(
