@@ -6,23 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.errors import ContractError, check_function, shown
-from .core.found import Found, found_of
-from .core.matching import (
-    FLAG,
-    MAPPING,
-    MESSAGE_ID,
-    METHOD,
-    PATH,
-    TEXT,
-    URL,
-    Field,
-    Query,
-    nearest,
-    one_of,
-)
+from .core.allowed import Allowances, ProblemFields
+from .core.clock import timekeeper_of
+from .core.errors import check_function
+from .explore.cloud_promises import CloudPromises
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,12 +19,12 @@ if TYPE_CHECKING:
     from .broker.handle import Broker
     from .broker.settings import BrokerSettings
     from .core.clock import Clock
+    from .core.found import Found
     from .core.journal import Journal
     from .core.problems import Problem
     from .core.timekeeper import Mode
-    from .core.timeparse import Duration, Instant
+    from .core.timeparse import Instant
     from .explore.explore import Checks, Exploration, ExploreOptions, Runs
-    from .explore.promises import Check
     from .failures import FailureOptions, Failures
     from .handle import Gone, Handle
     from .kv.handle import KVServer
@@ -51,53 +40,7 @@ if TYPE_CHECKING:
     from .vector.settings import VectorSettings
 
 
-class ProblemFields(TypedDict, total=False):
-    """The facts that ``allow()`` can match. Which of them a violation has depends on its kind."""
-
-    handle: object
-    method: object
-    path: object
-    url: object
-    message_id: object
-    run_id: object
-
-
-PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
-    "unrouted": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
-    "unstubbed": {"url": Field(URL), "message_id": Field(MESSAGE_ID), "handle": Field(TEXT)},
-    "bug": {"path": Field(PATH), "handle": Field(TEXT)},
-    "unused_fault": {"handle": Field(TEXT)},
-    "unmet": {"handle": Field(TEXT)},
-    "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
-    "assertion": {"handle": Field(TEXT)},
-}
-"""The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
-NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
-"""Kinds that only cause a warning, unless a test names them in ``strict=``; they then fail the
-test.
-"""
-ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
-    **PROBLEM_KINDS,
-    **NAMED_KINDS,
-    "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
-}
-"""The kinds that ``allow()`` accepts: the kinds above and ``refused``, a client that received only
-401 responses, which causes a warning.
-"""
-PROBLEM_FIELDS: Mapping[str, Field] = {
-    "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
-    "text": Field(TEXT),
-    "facts": Field(MAPPING),
-    "exception": Field(),
-}
-HANDLE_FIELDS: Mapping[str, Field] = {
-    **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
-    "url": Field(URL),
-    "closed": Field(FLAG),
-}
-
-
-class AnyCloud(ABC):
+class AnyCloud(CloudPromises, ABC):
     """Fakes of cloud services that share one clock and one seed, in this process or a server.
 
     A context manager that closes what was started through it.
@@ -110,7 +53,7 @@ class AnyCloud(ABC):
         self.closed = False
         self._fixture_handles: dict[str, Handle] = {}
         self._listeners: list[Callable[[Handle], None]] = []
-        self._allowed: list[tuple[str, Query]] = []
+        self._allowed = Allowances()
 
     # -- clock, seed and environment -------------------------------------------------------------
 
@@ -242,19 +185,6 @@ class AnyCloud(ABC):
         """
         return []
 
-    def _remember_allowed(self, kind: str, where: Mapping[str, object]) -> None:
-        if not isinstance(kind, str) or kind not in ALLOWABLE:
-            near = nearest(kind, ALLOWABLE) if isinstance(kind, str) else ""
-            raise ContractError(
-                f"{shown(kind)} is not a kind of problem{near}; the kinds are: {', '.join(ALLOWABLE)}"
-            )
-        query = Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")
-        self._allowed.append((kind, query))
-
-    def _allows(self, kind: str, facts: Mapping[str, Any]) -> bool:
-        """Return whether ``allow()`` covers a violation."""
-        return any(kind == allowed and query(facts) for allowed, query in self._allowed)
-
     # -- data ------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -279,7 +209,13 @@ class AnyCloud(ABC):
 
     # -- running code ----------------------------------------------------------------------------
 
-    @abstractmethod
+    def _require_local(self, method: str) -> Self:
+        """Return this cloud, for a method that needs fakes in the test's own process.
+
+        Raises ``ContractError``, which names the method, for a stand-alone server.
+        """
+        return self
+
     def autojump(self) -> AbstractContextManager[None]:
         """Return a context manager in which sleeping moves the clock instead of taking real time.
 
@@ -294,23 +230,25 @@ class AnyCloud(ABC):
         Raises ``ContractError`` without time-machine, inside another cloud's ``autojump()``, and
         for a stand-alone server, which is another process.
         """
+        from .process_time import AUTOJUMP, ProcessTime
 
-    @abstractmethod
+        clock = self._require_local("autojump").clock
+        return ProcessTime(timekeeper_of(clock), AUTOJUMP)
+
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
     ) -> Failures:
         """Run code once per call it makes, with a fault in a different call each time.
 
         See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
-        ``check``, and for what counts as a broken promise.
+        ``check``, and for what counts as a broken promise. Raises ``ContractError`` for a
+        stand-alone server.
         """
+        __tracebackhide__ = True
+        from .failures import every_failure
 
-    @abstractmethod
-    async def _every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures: ...
+        return every_failure(self._require_local("every_failure"), run, **options)
 
-    @abstractmethod
     def explore(
         self,
         run: Runs,
@@ -320,100 +258,15 @@ class AnyCloud(ABC):
         """Run code under many schedules of faults, orders, time and deliveries, and check a
         promise.
 
-        Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise. See
-        ``explore.explore`` for the options ``workers``, ``setup``, ``budget``, ``seed``,
-        ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
+        Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise, and
+        ``ContractError`` for a stand-alone server. See ``explore.explore`` for the options
+        ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``, ``kinds``, ``services``,
+        ``patience``, ``horizon`` and ``process_time``.
         """
+        __tracebackhide__ = True
+        from .explore.explore import explore
 
-    @staticmethod
-    def linearizable(
-        model: Callable[[], Any], *, final: Callable[[Any], object] | None = None
-    ) -> Check:
-        """Return the promise that clients are linearizable; see ``promises.linearizable``."""
-        from .explore.promises import linearizable
-
-        return linearizable(model, final=final)
-
-    @staticmethod
-    def once(key: str) -> Check:
-        """Return the promise that an effect stored under a key happens exactly once; see
-        ``promises.once``.
-        """
-        from .explore.promises import once
-
-        return once(key)
-
-    @staticmethod
-    def nothing_lost(
-        sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
-    ) -> Check:
-        """Return the promise that everything sent is handled; see ``promises.nothing_lost``."""
-        from .explore.promises import nothing_lost
-
-        return nothing_lost(sent, handled)
-
-    @staticmethod
-    def monotonic_reads(name: str) -> Check:
-        """Return the promise that no client sees a value decrease; see
-        ``promises.monotonic_reads``.
-        """
-        from .explore.promises import monotonic_reads
-
-        return monotonic_reads(name)
-
-    @staticmethod
-    def always(predicate: Callable[..., object]) -> Check:
-        """Return the promise that a predicate holds after every step; see ``promises.always``."""
-        from .explore.promises import always
-
-        return always(predicate)
-
-    @staticmethod
-    def never(predicate: Callable[..., object]) -> Check:
-        """Return the promise that a predicate never holds; see ``promises.never``."""
-        from .explore.promises import never
-
-        return never(predicate)
-
-    @staticmethod
-    def at_most_one(found: Callable[..., object]) -> Check:
-        """Return the promise that a function returns at most one item; see
-        ``promises.at_most_one``.
-        """
-        from .explore.promises import at_most_one
-
-        return at_most_one(found)
-
-    @staticmethod
-    def sometimes(predicate: Callable[..., object]) -> Check:
-        """Return the promise that a predicate holds in some schedule; see ``promises.sometimes``."""
-        from .explore.promises import sometimes
-
-        return sometimes(predicate)
-
-    @staticmethod
-    def follows(model: Callable[[], Any]) -> Check:
-        """Return the promise that every response agrees with a model; see ``promises.follows``."""
-        from .explore.promises import follows
-
-        return follows(model)
-
-    @staticmethod
-    def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-        """Return the promise that a predicate holds within a time limit after the run; see
-        ``promises.eventually``.
-        """
-        from .explore.promises import eventually
-
-        return eventually(predicate, within=within)
-
-    @abstractmethod
-    async def _explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
-    ) -> Exploration: ...
+        return explore(self._require_local("explore"), run, check, **options)
 
     def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
         """Send a recorded session (HAR) to the fakes and compare the responses.
@@ -454,7 +307,11 @@ class AioCloud:
     ) -> Failures:
         """Run ``Cloud.every_failure()`` for asynchronous code."""
         __tracebackhide__ = True
-        return await self._cloud._every_failure(run, **options)
+        from .failures import every_failure_async
+
+        return await every_failure_async(
+            self._cloud._require_local("every_failure"), run, **options
+        )
 
     async def explore(
         self,
@@ -466,29 +323,13 @@ class AioCloud:
         asynchronous.
         """
         __tracebackhide__ = True
-        return await self._cloud._explore(run, check, **options)
+        from .core.concurrency.aio import in_thread
+
+        return await in_thread(self._cloud.explore, run, check, **options)
 
     async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
         """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
-        from .core.aio import in_thread
+        from .core.concurrency.aio import in_thread
 
         return await in_thread(self._cloud.replay, file, **options)
-
-
-def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
-    """Return a list of violations that can be filtered by field."""
-    return found_of(problems, PROBLEM_FIELDS, "problem")
-
-
-def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
-    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
-    found = list(handles)
-    names = {
-        name: Field(
-            one_of(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
-        )
-        for name in ("name", "fixture", "service")
-        if found
-    }
-    return found_of(found, {**HANDLE_FIELDS, **names}, "handle")

@@ -8,15 +8,16 @@ import secrets
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from .any_cloud import AnyCloud, ProblemFields, found_handles, found_problems
+from .any_cloud import AnyCloud
+from .core.allowed import ProblemFields, found_problems
 from .core.clock import Clock
-from .core.dispatch import Dispatcher
+from .core.concurrency.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
@@ -25,14 +26,12 @@ from .core.problems import Problem, Problems
 from .core.settings import SWITCH, reject_unknown
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
-from .handle import Context, Delivery, Gone, Handle, Snapshot
+from .handle import Context, Delivery, Gone, Handle, Snapshot, found_handles
 from .marker import DELIVERY, TRANSPORT
 from .services import find, handle_class
 from .transport.patches import changes
 
 if TYPE_CHECKING:
-    from .explore.explore import Checks, Exploration, ExploreOptions, Runs
-    from .failures import FailureOptions, Failures
     from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
     from .transport.intercept import Interception
@@ -132,17 +131,6 @@ class Cloud(AnyCloud):
             self.closed = True
             raise
 
-    @contextmanager
-    def autojump(self) -> Iterator[None]:
-        from .process_time import AUTOJUMP, ProcessTime
-
-        steering = ProcessTime(self._time, AUTOJUMP)
-        steering.start()
-        try:
-            yield
-        finally:
-            steering.stop()
-
     def _give_back(self) -> None:
         exits, self._exits = self._exits, []
         _call_all(reversed(exits))
@@ -188,22 +176,18 @@ class Cloud(AnyCloud):
 
     @property
     def seed(self) -> int | str:
-        """The seed of all randomness."""
         return self._seed
 
     def reseed(self, seed: int | str) -> None:
-        """Restart all randomness from another seed; raise ``ContractError`` for an invalid one."""
         self._context.ids.reseed(seed)
         self._seed = seed
 
     @property
     def clock(self) -> Clock:
-        """The clock of all fakes."""
         return self._clock
 
     @property
     def journal(self) -> Journal:
-        """The recorded calls and events of all fakes."""
         return self._journal
 
     @property
@@ -270,19 +254,14 @@ class Cloud(AnyCloud):
 
     @property
     def handles(self) -> Found[Handle]:
-        """The open fakes, in the order they were started."""
         return found_handles(self._context.handles)
 
     @property
     def _gone(self) -> Gone:
-        """The closed fakes, for reports."""
         return self._context.gone
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables of all fakes. If a service has several fakes, those of the
-        first one.
-        """
         merged: dict[str, str] = {}
         for handle in self._context.handles:
             for name, value in handle.env.items():
@@ -295,21 +274,22 @@ class Cloud(AnyCloud):
 
     @property
     def problems(self) -> Found[Problem]:
-        """The strict-mode violations so far, except those that ``allow()`` covers."""
         found = list(self._recorded)
         for handle in (*self._context.handles, *self._gone.last):
             found += handle._left_behind()
-        return found_problems(problem for problem in found if not self._covers(problem))
+        return found_problems(
+            problem for problem in found if not self._allowed.covers(problem.kind, problem.facts)
+        )
 
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
         __tracebackhide__ = True
-        self._remember_allowed(kind, where)
+        self._allowed.add(kind, where)
 
     def _undelivered(self, strict: Container[str]) -> list[str]:
         found = []
         for handle in self._context.handles:
             text = handle._undelivered()
-            if text is None or self._allows("undelivered", {"handle": handle.name}):
+            if text is None or self._allowed.covers("undelivered", {"handle": handle.name}):
                 continue
             if "undelivered" in strict:
                 self._recorded.report("undelivered", text, handle=handle.name)
@@ -317,13 +297,9 @@ class Cloud(AnyCloud):
                 found.append(text)
         return found
 
-    def _covers(self, problem: Problem) -> bool:
-        return self._allows(problem.kind, problem.facts)
-
     # -- data ------------------------------------------------------------------------------------
 
     def snapshot(self) -> CloudSnapshot:
-        """Return the current data of all fakes."""
         return CloudSnapshot({h.name: h.snapshot() for h in self._context.handles})
 
     def restore(self, snapshot: CloudSnapshot) -> None:
@@ -359,43 +335,6 @@ class Cloud(AnyCloud):
             handle.end_connections()
         self._time.rewind(now, clock)
         self.reset()
-
-    def every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures:
-        __tracebackhide__ = True
-        from .failures import every_failure
-
-        return every_failure(self, run, **options)
-
-    async def _every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures:
-        from .failures import every_failure_async
-
-        return await every_failure_async(self, run, **options)
-
-    def explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
-    ) -> Exploration:
-        __tracebackhide__ = True
-        from .explore.explore import explore
-
-        return explore(self, run, check, **options)
-
-    async def _explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
-    ) -> Exploration:
-        __tracebackhide__ = True
-        from .explore.explore import explore_async
-
-        return await explore_async(self, run, check, **options)
 
     # -- closing ---------------------------------------------------------------------------------
 

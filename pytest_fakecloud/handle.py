@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +19,10 @@ from .core.auth import new_token
 from .core.calls import Call, CallFields
 from .core.clock import Clock, timekeeper_of
 from .core.errors import ContractError, check_function, shown
-from .core.found import Found
+from .core.found import Found, found_of
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, is_own, recorder_of
+from .core.matching import FLAG, TEXT, URL, Field, one_of
 from .core.problems import Problem, Problems, ends_the_test
 from .core.settings import HandleConfig, read_some
 from .core.timekeeper import Mode, Timekeeper
@@ -558,3 +559,23 @@ def _close_client(client: Any) -> None:
         # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
         if close is not None and not hasattr(connections, "aclose"):
             close()
+
+
+HANDLE_FIELDS: Mapping[str, Field] = {
+    **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
+    "url": Field(URL),
+    "closed": Field(FLAG),
+}
+
+
+def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
+    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
+    found = list(handles)
+    names = {
+        name: Field(
+            one_of(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
+        )
+        for name in ("name", "fixture", "service")
+        if found
+    }
+    return found_of(found, {**HANDLE_FIELDS, **names}, "handle")

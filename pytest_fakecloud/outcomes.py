@@ -161,7 +161,7 @@ def _warn_of_refused_clients(cloud: AnyCloud) -> None:
 
 
 def _is_meant(cloud: AnyCloud, call: Call) -> bool:
-    return cloud._allows(
+    return cloud._allowed.covers(
         "refused", {"path": call.path, "method": call.method, "handle": call.handle}
     )
 

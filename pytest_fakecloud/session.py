@@ -718,7 +718,7 @@ def _kinds_of_text(text: str) -> tuple[str, ...]:
 
 def _kinds(value: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean or names."""
-    from .any_cloud import NAMED_KINDS, PROBLEM_KINDS
+    from .core.allowed import NAMED_KINDS, PROBLEM_KINDS
 
     if isinstance(value, bool):
         return tuple(PROBLEM_KINDS) if value else ()

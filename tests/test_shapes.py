@@ -12,10 +12,10 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.any_cloud import ALLOWABLE, ProblemFields
 from pytest_fakecloud.broker.loading import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
+from pytest_fakecloud.core.allowed import ALLOWABLE, ProblemFields
 from pytest_fakecloud.core.calls import EVENT_KINDS, CallFields, EventFields
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of

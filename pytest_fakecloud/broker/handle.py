@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast, overload
 
-from ..core.aio import Twin
+from ..core.concurrency.aio import Twin
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timeparse import Duration, duration_us

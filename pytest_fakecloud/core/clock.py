@@ -9,7 +9,7 @@ from .timekeeper import Fired, Mode, Timekeeper
 from .timeparse import Duration, Instant, to_datetime
 
 if TYPE_CHECKING:
-    from .aio import AioClock
+    from .concurrency.aio import AioClock
 
 
 class Clock:
@@ -99,7 +99,7 @@ class Clock:
     @property
     def aio(self) -> AioClock:
         """Awaitable versions of the methods that move the clock, for asyncio and trio."""
-        from .aio import AioClock
+        from .concurrency.aio import AioClock
 
         return AioClock(self._time)
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
-from ..core.aio import in_thread
 from ..core.errors import ContractError, shown
 from ..core.matching import nearest
 from ..core.problems import broken_promise
@@ -379,14 +378,6 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
                     f"{shown(str(event))}: there is no client {shown(name)}"
                     f"{nearest(root, known)}; there are: {', '.join(known)}"
                 )
-
-
-async def explore_async(
-    cloud: AnyCloud, run: Runs, check: Checks = None, **options: Any
-) -> Exploration:
-    """Run ``explore`` in a thread, for tests in which an event loop is running."""
-    __tracebackhide__ = True
-    return await in_thread(explore, cloud, run, check, **options)
 
 
 def replay_schedule(text: str) -> Callable[[F], F]:

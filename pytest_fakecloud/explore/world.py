@@ -15,8 +15,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..core.aio import checkpoint, in_thread
 from ..core.clock import timekeeper_of
+from ..core.concurrency.aio import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import recorder_of
 from ..core.timeparse import to_datetime

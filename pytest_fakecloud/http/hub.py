@@ -23,8 +23,8 @@ import traceback
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..core.concurrency.workers import WorkerPool
 from ..core.errors import ContractError
-from ..core.workers import WorkerPool
 from .mount import Acceptor, Mount
 from .ports import PortAllocator, kept, listen
 

@@ -47,6 +47,12 @@ class ProcessTime:
         self._sleepers: Sleepers | None = None
         self.wall = Wall(clock)
 
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         try:
             if self._autojump and not self._claim():

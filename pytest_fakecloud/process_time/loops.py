@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from ..core.aio import drive
+from ..core.concurrency.aio import drive
 from ..core.errors import ContractError, shown
 from ..core.timekeeper import Occupied
 from ..core.timeparse import monotonic

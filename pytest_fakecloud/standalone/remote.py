@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
-from ..any_cloud import AnyCloud, ProblemFields, found_handles
-from ..core.aio import Twin
+from ..any_cloud import AnyCloud
+from ..core.allowed import ProblemFields
 from ..core.clock import Clock
+from ..core.concurrency.aio import Twin
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timekeeper import Mode
 from ..core.timeparse import Instant, instant_us, to_datetime
-from ..handle import Gone, Handle
+from ..handle import Gone, Handle, found_handles
 from ..services import SERVICES, find, handle_class
 from .codec import decode, decode_error, encode
 from .control.requests import PREFIX
@@ -26,8 +27,6 @@ from .wire import Surface, surface_named, surface_of
 if TYPE_CHECKING:
     from ..core.journal import Journal
     from ..core.problems import Problem
-    from ..explore.explore import Checks, Exploration, ExploreOptions, Runs
-    from ..failures import FailureOptions, Failures
 
 # Attributes of a remote handle that run in this process, with data from the server.
 _LOCAL = frozenset({"client", "async_client"})
@@ -403,22 +402,18 @@ class RemoteCloud(AnyCloud):
 
     @property
     def seed(self) -> int | str:
-        """The server's seed."""
         seed: int | str = self._state()["seed"]
         return seed
 
     def reseed(self, seed: int | str) -> None:
-        """Restart the server's random number generators from another seed."""
         self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
 
     @property
     def clock(self) -> Clock:
-        """The server's clock."""
         return cast("Clock", self._connection.use(None, "clock", get=True))
 
     @property
     def journal(self) -> Journal:
-        """The server's journal."""
         return cast("Journal", self._connection.use(None, "journal", get=True))
 
     @property
@@ -444,17 +439,14 @@ class RemoteCloud(AnyCloud):
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment variables of all handles."""
         found: dict[str, str] = self._connection.use(None, "env", get=True)
         return found
 
     @property
     def problems(self) -> Found[Problem]:
-        """The strict-mode violations of all fakes on the server."""
         return cast("Found[Problem]", self._connection.use(None, "problems", get=True))
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
-        """Start another fake on the server."""
         fixture = find(fixture).fixture
         sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
@@ -477,10 +469,9 @@ class RemoteCloud(AnyCloud):
         return handle
 
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
-        """Do not count problems of a kind."""
         if kind == "refused":
             # This process, not the server, warns about rejected credentials.
-            self._remember_allowed(kind, where)
+            self._allowed.add(kind, where)
         else:
             self._connection.use(None, "allow", (kind,), where)
 
@@ -489,11 +480,9 @@ class RemoteCloud(AnyCloud):
         return self._connection.use(None, "snapshot")
 
     def restore(self, snapshot: Any) -> None:
-        """Restore the data of a snapshot."""
         self._connection.use(None, "restore", (snapshot,))
 
     def reset(self) -> None:
-        """Return every handle of the server to its baseline."""
         self._connection.request("POST", "/reset", {})
 
     def begin(self, now: Instant | None = None, clock: Mode | None = None) -> None:
@@ -531,50 +520,11 @@ class RemoteCloud(AnyCloud):
             self._started.remove(handle)
             handle.close()
 
-    def autojump(self) -> AbstractContextManager[None]:
-        """Raise ``ContractError``: this process sleeps, but the clock is in another process."""
+    def _require_local(self, method: str) -> NoReturn:
         raise ContractError(
-            "autojump does not work over a stand-alone server, whose clock is another process's. Use "
-            "fakes in the test's own process for it"
+            f"{method} does not work over a stand-alone server, because it controls the fakes' calls "
+            "and clock from this process. Use fakes in the test's own process for it"
         )
-
-    def every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures:
-        """Raise ``ContractError``, because a function that watches each call cannot be sent to the
-        server.
-        """
-        raise ContractError(
-            "every_failure does not work over a stand-alone server: it watches each call with a "
-            "function. Use fakes in the test's own process for it"
-        )
-
-    async def _every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
-    ) -> Failures:
-        return self.every_failure(run, **options)
-
-    def explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
-    ) -> Exploration:
-        """Raise ``ContractError``, because a function that decides on each call cannot be sent to
-        the server.
-        """
-        raise ContractError(
-            "explore does not work over a stand-alone server: it decides at each call what becomes "
-            "of it. Use fakes in the test's own process for it"
-        )
-
-    async def _explore(
-        self,
-        run: Runs,
-        check: Checks = None,
-        **options: Unpack[ExploreOptions],
-    ) -> Exploration:
-        return self.explore(run, check, **options)
 
     def _keep_only(self, known: Any) -> None:
         """Close the fakes that were started through this connection, except those in ``known``."""

@@ -109,10 +109,10 @@ _ASKED: Mapping[str, tuple[str, str]] = {
     "dead letter": ("queue.views", "DEAD_LETTERS"),
     "delivery": ("queue.delivery.replies", "DELIVERIES"),
     "failure callback": ("queue.capture.callbacks", "FIELDS"),
-    "handle": ("any_cloud", "HANDLE_FIELDS"),
+    "handle": ("handle", "HANDLE_FIELDS"),
     "member": ("broker.model", "MEMBER_FIELDS"),
     "message": ("queue.views", "MESSAGES"),
-    "problem": ("any_cloud", "PROBLEM_FIELDS"),
+    "problem": ("core.allowed", "PROBLEM_FIELDS"),
     "schedule": ("queue.views", "SCHEDULES"),
 }
 """Module and name of the table of fields for each kind of item. Server and client use the same

@@ -168,7 +168,7 @@ class Origins:
     def _httpx_async(
         self, original: Callable[..., Any], active: Callable[[], bool]
     ) -> Callable[..., Any]:
-        from ..core.aio import checkpoint
+        from ..core.concurrency.aio import checkpoint
 
         @functools.wraps(original)
         async def handle_async_request(transport: Any, request: Any) -> Any:

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.concurrency.workers import WorkerPool
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.core.workers import WorkerPool
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http import mount as mount_module
 from pytest_fakecloud.http.connection import RESET_ON_CLOSE, Connection

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Unpack
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...core.aio import drive, in_thread
+from ...core.concurrency.aio import drive, in_thread
 from ...core.errors import ContractError
 from ...core.matching import Query
 from ...core.timekeeper import Occupied

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from ...core.aio import in_thread
+from ...core.concurrency.aio import in_thread
 from ...core.found import Found, found_of
 from ...core.problems import broken_promise
 from ...core.wording import brief

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 
-from ...core.aio import drive
+from ...core.concurrency.aio import drive
 from ...core.found import Found
 from ...core.timekeeper import Fired, Timekeeper
 from ...core.timeparse import (

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ...core.aio import in_thread
+from ...core.concurrency.aio import in_thread
 from ...core.problems import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import SignatureClock, Unstubbed

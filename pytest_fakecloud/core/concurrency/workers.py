@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ..core.timeparse import monotonic
+from ..timeparse import monotonic
 
 
 class WorkerPool:

@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
-from .timekeeper import Timekeeper
-from .timeparse import monotonic
-from .timers import Lane
+from ..timekeeper import Timekeeper
+from ..timeparse import monotonic
+from ..timers import Lane
 from .workers import WorkerPool
 
 AT_ONCE = 64

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from pytest_fakecloud.core.aio import Twin, checkpoint, drive, in_thread
 from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.concurrency.aio import Twin, checkpoint, drive, in_thread
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Fired, Timekeeper
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import time_machine
 
-from pytest_fakecloud.core.dispatch import Dispatcher
+from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_fakecloud.core.workers import WorkerPool
+from pytest_fakecloud.core.concurrency.workers import WorkerPool
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from .timekeeper import Fired, Timekeeper
-from .timeparse import Duration, Instant
-from .timers import Timer
+from ..timekeeper import Fired, Timekeeper
+from ..timeparse import Duration, Instant
+from ..timers import Timer
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""Worker threads, background deliveries, and awaitable versions of blocking calls."""
