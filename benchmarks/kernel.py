@@ -42,7 +42,7 @@ class NoEngine:
     """An engine without data: what remains is the kernel."""
 
     def __init__(self, context: Context) -> None:
-        self.signal = context.time.signal()
+        self.signal = context.clock.signal()
         self.parked = threading.Semaphore(0)
 
     def snapshot(self) -> None:
@@ -71,7 +71,7 @@ class BareApp(App):
         return {"result": "OK"}
 
     def wait(self, request: Request) -> object:
-        clock = self.context.time
+        clock = self.context.clock
         self.engine.parked.release()
         return clock.wait(self.engine.signal, lambda: None, clock.now_us() + 60_000_000)
 

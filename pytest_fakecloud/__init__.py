@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from .core.found import Found as Found
     from .core.journal import Journal as Journal
     from .core.problems import Problem as Problem
-    from .core.timekeeper import Fired as Fired
+    from .core.timers import Fired as Fired
     from .core.timeparse import Duration as Duration, Instant as Instant
     from .explore.explore import (
         BrokenSchedule as BrokenSchedule,

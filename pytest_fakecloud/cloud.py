@@ -95,11 +95,10 @@ class Cloud(AnyCloud):
         super().__init__()
         self._seed = secrets.randbits(32) if seed is None else seed
         self._time = Timekeeper(now, clock)
-        self._clock = Clock(self._time)
         self._journal = Journal(Recorder(self._time.now_us))
         self._recorded = Problems()
         self._context = Context(
-            self._clock, Ids(self._seed), self._journal, self._recorded, delivery
+            self._time, Ids(self._seed), self._journal, self._recorded, delivery
         )
         self._starting = threading.RLock()
         self._time.on_background = self._deliver
@@ -184,7 +183,7 @@ class Cloud(AnyCloud):
 
     @property
     def clock(self) -> Clock:
-        return self._clock
+        return self._time
 
     @property
     def journal(self) -> Journal:
@@ -381,7 +380,9 @@ class Cloud(AnyCloud):
 
     def __repr__(self) -> str:
         names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
-        return f"<Cloud seed={self._seed!r} {self._clock.mode} {self._clock.now().isoformat()}: {names}>"
+        return (
+            f"<Cloud seed={self._seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
+        )
 
 
 _dropped: queue.SimpleQueue[Cloud] = queue.SimpleQueue()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack,
 
 from .core.auth import new_token
 from .core.calls import Call, CallFields
-from .core.clock import Clock, timekeeper_of
+from .core.clock import Clock
 from .core.errors import ContractError, check_function, shown
 from .core.found import Found, found_of
 from .core.ids import Ids
@@ -164,14 +164,13 @@ class Context:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: Timekeeper,
         ids: Ids,
         journal: Journal,
         problems: Problems | None = None,
         delivery: Delivery = "driven",
     ) -> None:
         self.clock = clock
-        self.time = timekeeper_of(clock)
         self.ids = ids
         self.journal = journal
         self.problems = Problems() if problems is None else problems
@@ -194,7 +193,7 @@ class Context:
     ) -> Context:
         """Return a context without a cloud, for a single fake."""
         time = Timekeeper(now, clock)
-        return cls(Clock(time), Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
+        return cls(time, Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
 
     def enter(self, handle: Handle) -> None:
         """Add an open fake."""
@@ -265,8 +264,8 @@ class Handle:
         config = config or HandleConfig()
         self._context = context
         self.name = config.name or context.name_for(self.fixture, None)
-        self.clock = context.clock
-        self._time = context.time
+        self.clock: Clock = context.clock
+        self._time = context.clock
         self._app = app
         self.token = config.token or self._new_token()
         _GIVEN.append(self.token)

@@ -43,7 +43,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "FakecloudWarning": "outcomes",
     "Fault": "faults.fault",
     "FaultPlan": "faults.plan",
-    "Fired": "core.timekeeper",
+    "Fired": "core.timers",
     "FlowControl": "queue.arguments",
     "Found": "core.found",
     "GroupView": "broker.model",

@@ -141,7 +141,7 @@ class Demo(Handle):
 
     def __init__(self, context: Context | None = None, *, name: str | None = None) -> None:
         self.context = context = context or Context.alone()
-        self._engine = Engine(context.time)
+        self._engine = Engine(context.clock)
         self.app: DemoApp = DemoApp(self._engine)
         super().__init__(context, self.app, HandleConfig(name=name))
         self._mount.on_close.append(self._engine.signal.close)

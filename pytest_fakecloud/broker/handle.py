@@ -78,7 +78,7 @@ class Broker(BrokerAssertions, Handle):
     ) -> None:
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
-        self._engine = make_engine(context.time, context.ids, config)
+        self._engine = make_engine(context.clock, context.ids, config)
         for topic, options in (config.topics or {}).items():
             self._add_topic(topic, **_topic_options(topic, options))
         super().__init__(

@@ -1,6 +1,6 @@
 """The clock's implementation: running or frozen time, timers in order of due time, bounded waits.
 
-The fakes use the ``Timekeeper``; tests use the ``Clock`` that wraps it.
+Tests see a ``Timekeeper`` as a ``Clock``, which has fewer methods.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime
-from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
+from .clock import Clock
+from .concurrency.turns import Turns
 from .errors import ContractError, shown
 from .timeparse import (
     LAST_US,
@@ -29,7 +27,7 @@ from .timeparse import (
     monotonic,
     to_datetime,
 )
-from .timers import LANES, Begin, Lane, Signal, Timer, Timers
+from .timers import LANES, Begin, Fired, Lane, Signal, Timer, Timers
 
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
@@ -42,29 +40,9 @@ STANDS = (
     "moves them. Use advance() or move_to(), or leave out process_time"
 )
 _STANDS = 0.02  # real seconds in which a running clock must move; otherwise it is treated as frozen
-_PATIENCE = 10.0  # real seconds that an advance waits for another to finish
-_COURTESY = 0.01  # the same limit for a sleeping caller, which can do without the advance
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
-    """A timer that fired: its time, its label, and what its callback returned."""
-
-    at_us: int
-    label: str
-    result: Any
-
-    @property
-    def at(self) -> datetime:
-        """The time at which it fired, as an aware UTC datetime."""
-        return to_datetime(self.at_us)
-
-
-class Occupied(Exception):
-    """Raised when another thread is advancing this clock and does not finish in time."""
-
-
-class Timekeeper:
+class Timekeeper(Clock):
     """The time that all fakes of a cloud share.
 
     A *running* clock is the process's ``time.time()`` plus an offset, so it follows tools that
@@ -88,22 +66,17 @@ class Timekeeper:
     """
     was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
-    _carrying: frozenset[object] = frozenset()
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
         self._settling = threading.RLock()
         self.timers = Timers()
+        self._turns = Turns()
         self._frozen_us: int | None
         self._held_us: int | None = None
         self._offset_us: int
         self._live_us: int | None
-        self._driver: int | None = None
-        self._dispatching = False
-        self._wanted = 0
-        self._idle: threading.Condition | None = None
         self._anchored = False
-        self._breach: ContractError | None = None
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._ties: tuple[str, ...] = ()
@@ -116,7 +89,6 @@ class Timekeeper:
 
     @property
     def wait_cap(self) -> float:
-        """Maximum real seconds of a wait while the clock is frozen or held. Can be set."""
         return self._wait_cap
 
     @wait_cap.setter
@@ -126,7 +98,6 @@ class Timekeeper:
 
     @property
     def mode(self) -> Mode:
-        """``"running"`` or ``"frozen"``."""
         return "running" if self._frozen_us is None else "frozen"
 
     @property
@@ -137,14 +108,12 @@ class Timekeeper:
     @property
     def driving(self) -> bool:
         """Whether an advance is in progress."""
-        return self._driver is not None and not self._dispatching
+        return self._turns.moving
 
     def now(self) -> datetime:
-        """Return the current time as an aware UTC datetime."""
         return to_datetime(self.now_us())
 
     def now_us(self) -> int:
-        """Return the current time in microseconds since the Unix epoch."""
         # Read without the lock, because every request does. A running clock's value is used only if
         # the clock still runs afterwards; otherwise it could be later than the time at which
         # another thread stopped the clock.
@@ -165,7 +134,6 @@ class Timekeeper:
             return self._there_us()
 
     def now_ms(self) -> int:
-        """Return the current time in milliseconds since the Unix epoch."""
         return self.now_us() // 1000
 
     # -- moving ----------------------------------------------------------------------------------
@@ -232,7 +200,6 @@ class Timekeeper:
             raise ContractError(f"this clock cannot run: {STANDS}")
 
     def freeze(self) -> None:
-        """Stop the clock at its current time."""
         self._check_free()
         with self._lock:
             if self._frozen_us is None:
@@ -262,10 +229,6 @@ class Timekeeper:
         return weigh
 
     def resume(self) -> None:
-        """Let the clock run from its current time.
-
-        Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
-        """
         self._check_can_run()
         with self._lock:
             if self._frozen_us is not None:
@@ -276,18 +239,9 @@ class Timekeeper:
         self._moved()
 
     def advance(self, duration: Duration) -> list[Fired]:
-        """Move forward by a duration and fire the timers due on the way; return those that fired.
-
-        If another move is in progress (this call comes from a handler or a second thread), both
-        calls raise ``ContractError``.
-        """
         return self.fire(self.after(duration))
 
     def move_to(self, instant: Instant) -> list[Fired]:
-        """Move forward to a time and fire the timers due on the way; return those that fired.
-
-        Raises ``ContractError`` for a time earlier than the clock's.
-        """
         return self.fire(self.until(instant))
 
     def spend_until(self, instant_us: int) -> None:
@@ -344,16 +298,19 @@ class Timekeeper:
             start_us, frozen = _start(now, mode)
             if not frozen:
                 self._check_can_run()
-        with self._drive(), self._lock:
+        with self._turns.move(), self._lock:
             self._begin_at(start_us, frozen)
         self._moved()
+
+    def next_due(self) -> datetime | None:
+        due = self.next_due_us()
+        return None if due is None else to_datetime(due)
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
         """Return when the next timer is due, or None if none is planned."""
         return self.timers.next_due_us(lanes)
 
     def advance_to_next(self) -> list[Fired]:
-        """Move to the next due time and fire its timers; return ``[]`` if nothing is planned."""
         target = self.onward()
         return [] if target is None else self.fire(target)
 
@@ -378,41 +335,22 @@ class Timekeeper:
         while (
             not stopped() and (due := self.next_due_us(lanes)) is not None and due <= self.now_us()
         ):
-            with self._lock:
-                if not self._wait_until(lambda: self._driver is None and not self._wanted):
-                    return fired
-                self._driver = threading.get_ident()
-                self._dispatching = True
             rest: Callable[[], object] | None = None
-            try:
+            with self._turns.dispatch() as free:
+                if not free:
+                    return fired
                 timer = self.timers.pop(lanes, self.now_us())
                 if timer is not None:
                     fired += 1
                     if hand_over is None or timer.begin is None:
                         timer.callback(timer.due_us)
-                    else:
-                        rest = timer.begin(timer.due_us)
-            finally:
-                with self._lock:
-                    if rest is not None:
-                        # Register the function now, so that no advance starts before another thread
-                        # runs it.
-                        self._carrying |= {rest}
-                    self._dispatching = False
-                    self._go_idle()
+                    elif (rest := timer.begin(timer.due_us)) is not None:
+                        # Register the function before the turn ends, so that no advance starts
+                        # before another thread runs it.
+                        rest = self._turns.hand_over(rest)
             if rest is not None and hand_over is not None:
-                hand_over(partial(self._carry, rest))
+                hand_over(rest)
         return fired
-
-    def _carry(self, rest: Callable[[], object]) -> None:
-        token = _delivering.set(rest)
-        try:
-            rest()
-        finally:
-            _delivering.reset(token)
-            with self._lock:
-                self._carrying -= {rest}
-                self._wake_idle()
 
     def settle(self) -> int:
         """Fire the due timers of lane ``"state"``, before an engine is read; return the current
@@ -523,7 +461,7 @@ class Timekeeper:
         ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
         Also raises ``ContractError`` for a later time if the clock cannot be moved.
         """
-        with self._drive(yielding):
+        with self._turns.move(yielding) as turn:
             self.was_driven = True
             try:
                 with self._lock:
@@ -536,15 +474,15 @@ class Timekeeper:
                     if timer.due_us > self._held_us:
                         self._hold(timer.due_us)
                     yield timer
-                    if self._breach is not None:
+                    if turn.breach is not None:
                         break
                 else:
                     if moved and target_us > self._held_us:
                         self._hold(target_us)
             finally:
                 self._release()
-            if self._breach is not None:
-                raise self._breach
+            if turn.breach is not None:
+                raise turn.breach
 
     def fire(self, target: Callable[[], int], lanes: tuple[Lane, ...] = LANES) -> list[Fired]:
         """Fire the timers due on the way to a target time in this thread; return those that fired."""
@@ -558,59 +496,6 @@ class Timekeeper:
         finally:
             steps.close()
         return fired
-
-    @contextmanager
-    def _drive(self, yielding: bool = False) -> Iterator[None]:
-        me = threading.get_ident()
-        with self._lock:
-            delivering = _delivering.get() in self._carrying
-            in_background = self._dispatching and self._driver != me
-            if not delivering and (in_background or self._carrying):
-                self._wanted += 1
-                try:
-                    self._wait_until(
-                        lambda: self._driver is None and not self._carrying,
-                        _COURTESY if yielding else _PATIENCE,
-                    )
-                finally:
-                    self._wanted -= 1
-                    self._wake_idle()
-            if yielding and (self._driver is not None or delivering or self._carrying):
-                raise Occupied
-            if self._driver is not None or delivering:
-                self._breach = ContractError(
-                    "the clock is already being advanced: it cannot be advanced again from inside "
-                    "a handler or from a second thread. Let the outer call return first; to make "
-                    "an answer take time, give the destination a duration instead"
-                )
-                raise self._breach
-            if self._carrying:
-                raise ContractError(
-                    f"the clock cannot be moved: {len(self._carrying)} attempt(s) in the background"
-                    f" have not ended within {_PATIENCE:g} s of real time, and their effects"
-                    " belong before the move. Let their destinations answer, or end them sooner"
-                    " with a lower attempt_cap="
-                )
-            self._driver = me
-            self._breach = None
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._go_idle()
-
-    def _wait_until(self, free: Callable[[], bool], patience_s: float = _PATIENCE) -> bool:
-        if self._idle is None:
-            self._idle = threading.Condition(self._lock)
-        return self._idle.wait_for(free, patience_s)
-
-    def _wake_idle(self) -> None:
-        if self._idle is not None:
-            self._idle.notify_all()
-
-    def _go_idle(self) -> None:
-        self._driver = None
-        self._wake_idle()
 
     def _forward(self, target_us: int) -> int:
         now = self.now_us()
@@ -653,10 +538,6 @@ class Timekeeper:
             signal.notify()
         for listener in self._listeners:
             listener()
-
-
-# The handed-over function that this thread or task is running.
-_delivering: ContextVar[object] = ContextVar("delivering", default=None)
 
 
 def _nap() -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
 
 from .timeparse import LAST_US, to_datetime
 
@@ -180,3 +182,17 @@ class Signal:
                     self._condition.wait(seconds)
                 finally:
                     self._sleeping -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """A timer that fired: its time, its label, and what its callback returned."""
+
+    at_us: int
+    label: str
+    result: Any
+
+    @property
+    def at(self) -> datetime:
+        """The time at which it fired, as an aware UTC datetime."""
+        return to_datetime(self.at_us)

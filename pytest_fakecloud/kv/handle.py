@@ -77,11 +77,11 @@ class KVServer(Handle):
         if config.engine is None:
             self._new_engine = partial(
                 Engine,
-                context.time,
+                context.clock,
                 context.ids,
                 config.dialect,
                 config,
-                context.time.now_us(),
+                context.clock.now_us(),
                 documented_only=config.documented_only,
                 debug_command=config.debug_command,
                 version=config.version,
@@ -97,7 +97,7 @@ class KVServer(Handle):
             derived = sha256(f"read-only {config.token}".encode()).hexdigest()
             self._credentials.read_only = derived
         self._port: DatabasePort | None = None
-        app = KVApp(self._find_engine, context.time, self._credentials, config, config.int_text)
+        app = KVApp(self._find_engine, context.clock, self._credentials, config, config.int_text)
         super().__init__(context, app, config)
         self._credentials.standard = self.token
         if real is not None:
@@ -588,7 +588,7 @@ def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:
             "pip install 'pytest-fakecloud[redis]'"
         ) from error
     return RedisEngine(
-        context.time,
+        context.clock,
         context.ids,
         url,
         isolation=config.isolation,

@@ -20,8 +20,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from ..core.concurrency.aio import drive
+from ..core.concurrency.turns import Occupied
 from ..core.errors import ContractError, shown
-from ..core.timekeeper import Occupied
 from ..core.timeparse import monotonic
 from .sleepers import GRACE, Sleeper, Sleepers
 

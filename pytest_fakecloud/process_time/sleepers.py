@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..core.timekeeper import Occupied, Timekeeper
+from ..core.concurrency.turns import Occupied
+from ..core.timekeeper import Timekeeper
 from ..core.timeparse import monotonic
 
 GRACE = 0.01

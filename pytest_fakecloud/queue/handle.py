@@ -116,14 +116,14 @@ class Queue(QueueAssertions, QueueActions, Handle):
         )
         signer = Signer(
             keys,
-            clock_of_signatures(config.signature_clock, context.time.now_us),
+            clock_of_signatures(config.signature_clock, context.clock.now_us),
             context.ids.stream(name, "token ids"),
             header=f"{config.header_prefix}-Signature",
         )
         self._details = AttemptDetails(keys, signer.now, alone=self.delivery == "driven")
         workflow = WorkflowRuns()
         self._engine = Engine(
-            context.time,
+            context.clock,
             context.ids,
             perform=self._details.watched(self._sender.send),
             perform_async=self._details.awatched(self._sender.asend),
@@ -141,7 +141,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine.on_loop = self._report_loop
         self._engine.on_rejected_step = self._report_rejected_step
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
-        table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.time)
+        table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self._engine.mishaps = table
         runs = WorkflowRoutes(self._engine, workflow).routes
         letters = WorkflowHistoryRoutes(self._engine, workflow).routes

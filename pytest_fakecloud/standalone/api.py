@@ -101,9 +101,9 @@ class ControlApp(App):
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(
-            clock=cloud._context.time,
+            clock=cloud._context.clock,
             recorder=recorder,
-            faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._context.time),
+            faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._context.clock),
             problems=_Bugs(cloud, tell),
             name="control",
         )

@@ -83,7 +83,7 @@ class VectorIndex(Handle):
             embedder = Embedder(config.embedding, kind, dimension)
             dimension = embedder.dimension
         self._engine = VectorEngine(
-            context.time,
+            context.clock,
             context.ids,
             name=config.name or self.fixture,
             kind=kind,

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import time_machine
 
-from pytest_fakecloud.core import timekeeper
+from pytest_fakecloud.core.concurrency import turns
+from pytest_fakecloud.core.concurrency.turns import Occupied
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import STANDS, Fired, Occupied, Timekeeper
+from pytest_fakecloud.core.timekeeper import STANDS, Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
-from pytest_fakecloud.core.timers import Signal
+from pytest_fakecloud.core.timers import Fired, Signal
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -352,7 +353,7 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
 def test_an_advance_that_waits_in_vain_says_for_what(
     clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timekeeper, "_PATIENCE", 0.01)
+    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
     kept: list[Callable[[], object]] = []
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
     clock.dispatch(hand_over=kept.append)
@@ -457,7 +458,7 @@ def test_a_wait_sleeps_no_longer_than_it_may(
     mode: Any, cap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a tool that moves the process's time, waits wake rarely.
-    monkeypatch.setattr(timekeeper, "_nap", lambda: 10.0)
+    monkeypatch.setattr("pytest_fakecloud.core.timekeeper._nap", lambda: 10.0)
     clock = Timekeeper(NOON, mode)
     clock.wait_cap = cap
     left_us = DAY if mode == "frozen" else SECOND // 20

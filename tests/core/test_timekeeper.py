@@ -19,7 +19,6 @@ import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import LAST_US, instant_us, monotonic, to_datetime
@@ -785,9 +784,9 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
         lambda: clock.move_to("2100-01-01T00:00:00Z"),
         clock.advance_to_next,
         clock.freeze,
-        lambda: asyncio.run(Clock(clock).aio.advance(1)),
-        lambda: asyncio.run(Clock(clock).aio.move_to("2100-01-01T00:00:00Z")),
-        lambda: asyncio.run(Clock(clock).aio.advance_to_next()),
+        lambda: asyncio.run(clock.aio.advance(1)),
+        lambda: asyncio.run(clock.aio.move_to("2100-01-01T00:00:00Z")),
+        lambda: asyncio.run(clock.aio.advance_to_next()),
         lambda: list(clock.steps(lambda: clock.now_us() + 60_000_000)),
     ):
         with pytest.raises(ContractError, match="because of another"):

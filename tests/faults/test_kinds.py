@@ -157,7 +157,7 @@ def test_a_delay_lasts_as_long_as_it_was_set_to(
 @pytest.fixture
 def clock(table: FaultTable) -> Clock:
     table.clock.freeze()
-    return Clock(table.clock)
+    return table.clock
 
 
 def test_a_refusal_says_how_long_the_span_lasts_in_whole_seconds_rounded_up(

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.concurrency.workers import WorkerPool
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -905,9 +904,7 @@ def test_a_forked_child_does_not_keep_the_port() -> None:
 
 def test_long_polls_share_a_context(demo: Demo) -> None:
     # Fakes of one cloud share its clock: an advance ends the waits of all of them.
-    context = Context(
-        Clock(Timekeeper("2026-01-01T00:00:00Z")), demo.context.ids, demo.context.journal
-    )
+    context = Context(Timekeeper("2026-01-01T00:00:00Z"), demo.context.ids, demo.context.journal)
     with Demo(context) as one, Demo(context) as two:
         context.clock.wait_cap = 30.0
         with Raw(one.mount.address) as a, Raw(two.mount.address) as b:

@@ -109,7 +109,7 @@ def test_time_is_the_clocks_too(connect: Any, context: Context) -> None:
     one, other = client(), client()
     one.send("EVAL", FOR_EVER, 0)
     runs(other)
-    context.time.advance("5s")
+    context.clock.advance("5s")
     assert other("GET", "k").text.startswith(b"BUSY Redis is busy running a script.")
     assert other("SCRIPT", "KILL") == OK
     assert one.read().text.startswith(KILLED)

@@ -9,11 +9,13 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from ..timekeeper import Fired, Timekeeper
 from ..timeparse import Duration, Instant
-from ..timers import Timer
+from ..timers import Fired, Timer
+
+if TYPE_CHECKING:
+    from ..timekeeper import Timekeeper
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,9 +18,9 @@ from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...core.concurrency.aio import drive, in_thread
+from ...core.concurrency.turns import Occupied
 from ...core.errors import ContractError
 from ...core.matching import Query
-from ...core.timekeeper import Occupied
 from ...core.timeparse import monotonic, to_datetime
 from ...handle import Context, Snapshot
 from ..arguments import number
@@ -68,7 +68,7 @@ class CallbackCapture(Destination):
         self._keys = config.keys or None
         self.callbacks = self._captured("/callback", failure=False)
         self.failures = self._captured("/failure", failure=True)
-        self._came = context.time.signal()
+        self._came = context.clock.signal()
         self._start(context, config)
 
     def _captured(self, path: str, *, failure: bool) -> Captured:

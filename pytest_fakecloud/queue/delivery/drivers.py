@@ -7,13 +7,14 @@ from functools import partial
 
 from ...core.concurrency.aio import drive
 from ...core.found import Found
-from ...core.timekeeper import Fired, Timekeeper
+from ...core.timekeeper import Timekeeper
 from ...core.timeparse import (
     Duration,
     Instant,
     duration_us,
     to_datetime,
 )
+from ...core.timers import Fired
 from ..engine.engine import Engine
 from ..fields import ATTEMPTS
 from ..model import Attempt

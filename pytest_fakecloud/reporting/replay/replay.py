@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Event, faults_ended
-from ...core.clock import Clock, timekeeper_of
+from ...core.clock import timekeeper_of
 from ...core.errors import telling
 from ...core.ids import Ids
 from ...core.journal import Journal, Recorder, recorder_of
@@ -150,7 +150,7 @@ class _Replay:
         self.time = _Time(start)
         self.times = _times(cloud)
         recorder = Recorder(self.time.now_us)
-        self.context = Context(Clock(self.time), Ids(cloud.seed), Journal(recorder))
+        self.context = Context(self.time, Ids(cloud.seed), Journal(recorder))
         # Nothing waits: what a call waited for is not there when it is replayed.
         self.context.clock.wait_cap = 0.0
         self.fresh: dict[str, Handle] = {}

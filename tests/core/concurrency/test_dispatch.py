@@ -342,7 +342,7 @@ def test_what_was_handed_over_cannot_move_the_clock(
 def test_an_advance_says_that_a_delivery_does_not_end(
     clock: Timekeeper, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_fakecloud.core.timekeeper._PATIENCE", 0.01)
+    monkeypatch.setattr("pytest_fakecloud.core.concurrency.turns._PATIENCE", 0.01)
     begun, go_on = threading.Event(), threading.Event()
 
     def rest() -> None:

@@ -72,7 +72,7 @@ class StubQueue:
 @pytest.fixture
 def context() -> Context:
     context = Context.alone(now=NOW)
-    context.handles.append(StubQueue(context.time))  # type: ignore[arg-type]
+    context.handles.append(StubQueue(context.clock))  # type: ignore[arg-type]
     return context
 
 
@@ -263,7 +263,7 @@ def test_keys_of_a_queue_elsewhere() -> None:
 
 
 def test_two_queues_and_the_header_of_the_seed(context: Context, capture: CallbackCapture) -> None:
-    other: Any = StubQueue(context.time)
+    other: Any = StubQueue(context.clock)
     other.name, other.current_signing_key = "queue_2", "sig_" + "z" * 28
     context.handles.append(other)
     token = Signer(KEYS, time.time, Ids(1).stream("x"))
@@ -436,7 +436,7 @@ def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQu
 
 
 def test_a_driven_and_a_background_queue_side_by_side(context: Context, stub: StubQueue) -> None:
-    other: Any = StubQueue(context.time)
+    other: Any = StubQueue(context.clock)
     other.delivery = "background"
     context.handles.append(other)
     with CallbackCapture(context) as capture:

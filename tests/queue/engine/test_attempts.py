@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.queue.engine.lifecycle import causing
 from pytest_fakecloud.queue.errors import Loop
 from pytest_fakecloud.queue.model import (
@@ -58,7 +57,7 @@ def drive(bench: Bench, how: str) -> None:
         return bench.perform(delivery)
 
     async def whole() -> None:
-        await Clock(bench.clock).aio.advance("0s")
+        await bench.clock.aio.advance("0s")
 
     bench.engine.runner.perform_async = perform
     asyncio.run(whole())

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
@@ -604,7 +603,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
         return bench.perform(delivery)
 
     async def whole() -> None:
-        await Clock(bench.clock).aio.advance("1s")
+        await bench.clock.aio.advance("1s")
 
     bench.engine.runner.perform_async = perform
     message_id = bench.publish()

@@ -1,0 +1,139 @@
+"""Turns: only one thread at a time moves a clock or fires timers in the background."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ..errors import ContractError
+
+_PATIENCE = 10.0  # real seconds that an advance waits for another to finish
+_COURTESY = 0.01  # the same limit for a sleeping caller, which can do without the advance
+_handed_over: ContextVar[object] = ContextVar("handed_over", default=None)
+"""The handed-over function that this thread or task is running."""
+
+
+class Occupied(Exception):
+    """Raised when another thread is advancing this clock and does not finish in time."""
+
+
+class Turn:
+    """An advance in progress. ``breach`` is set when another advance was attempted meanwhile."""
+
+    breach: ContractError | None = None
+
+
+class Turns:
+    """Decides which thread may move a clock: an advance, or the thread that delivers in background.
+
+    An advance waits for a background delivery, and for the functions that one has handed over to
+    other threads. A second advance is an error for both.
+    """
+
+    _handed: frozenset[object] = frozenset()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed: threading.Condition | None = None
+        self._turn: Turn | None = None
+        self._dispatcher: int | None = None
+        self._waiting = 0
+
+    @property
+    def moving(self) -> bool:
+        """Whether an advance is in progress."""
+        return self._turn is not None
+
+    @contextmanager
+    def move(self, yielding: bool = False) -> Iterator[Turn]:
+        """Take the turn for an advance.
+
+        Raises ``ContractError`` if another advance or a handed-over function is in progress, or
+        with ``yielding`` only ``Occupied``.
+        """
+        with self._lock:
+            inside = _handed_over.get() in self._handed
+            if not inside and (self._in_another_thread() or self._handed):
+                self._waiting += 1
+                try:
+                    self._wait_until(
+                        lambda: self._is_free() and not self._handed,
+                        _COURTESY if yielding else _PATIENCE,
+                    )
+                finally:
+                    self._waiting -= 1
+                    self._wake()
+            if yielding and (not self._is_free() or inside or self._handed):
+                raise Occupied
+            if not self._is_free() or inside:
+                breach = ContractError(
+                    "the clock is already being advanced: it cannot be advanced again from inside "
+                    "a handler or from a second thread. Let the outer call return first; to make "
+                    "an answer take time, give the destination a duration instead"
+                )
+                if self._turn is not None:
+                    self._turn.breach = breach
+                raise breach
+            if self._handed:
+                raise ContractError(
+                    f"the clock cannot be moved: {len(self._handed)} attempt(s) in the background"
+                    f" have not ended within {_PATIENCE:g} s of real time, and their effects"
+                    " belong before the move. Let their destinations answer, or end them sooner"
+                    " with a lower attempt_cap="
+                )
+            self._turn = turn = Turn()
+        try:
+            yield turn
+        finally:
+            with self._lock:
+                self._turn = None
+                self._wake()
+
+    @contextmanager
+    def dispatch(self) -> Iterator[bool]:
+        """Take the turn for a background delivery; yield False if an advance does not end in time."""
+        with self._lock:
+            free = self._wait_until(lambda: self._is_free() and not self._waiting)
+            if free:
+                self._dispatcher = threading.get_ident()
+        try:
+            yield free
+        finally:
+            if free:
+                with self._lock:
+                    self._dispatcher = None
+                    self._wake()
+
+    def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
+        """Return a function that calls this one in any thread; until it returns, advances wait."""
+        with self._lock:
+            self._handed |= {function}
+
+        def run() -> None:
+            token = _handed_over.set(function)
+            try:
+                function()
+            finally:
+                _handed_over.reset(token)
+                with self._lock:
+                    self._handed -= {function}
+                    self._wake()
+
+        return run
+
+    def _is_free(self) -> bool:
+        return self._turn is None and self._dispatcher is None
+
+    def _in_another_thread(self) -> bool:
+        return self._dispatcher not in (None, threading.get_ident())
+
+    def _wait_until(self, free: Callable[[], bool], patience_s: float = _PATIENCE) -> bool:
+        if self._changed is None:
+            self._changed = threading.Condition(self._lock)
+        return self._changed.wait_for(free, patience_s)
+
+    def _wake(self) -> None:
+        if self._changed is not None:
+            self._changed.notify_all()
