@@ -11,6 +11,7 @@ from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..core.matching import nearest
+from ..public_names import PUBLIC_NAMES
 from .hints import chain, frames_of, root
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def _misspelt(error: BaseException) -> Iterator[str]:
         kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
             return
+        kind = next((one for one in kind.__mro__ if one.__name__ in PUBLIC_NAMES), kind)
         instead = _INSTEAD.get((kind.__name__, name), "")
         near = nearest(name, [one for one in dir(kind) if not one.startswith("_")])
         if instead or near:
