@@ -172,8 +172,8 @@ class KVServer(Handle):
         """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``.
 
         The port opens on first use, unless ``database_port`` is set. As documented by the vendor,
-        it also serves REST over plain HTTP. Raises ``ContractError`` if the commands run on a real
-        server, which has a port of its own.
+        the port also serves REST over plain HTTP. Raises ``ContractError`` if the commands run on a
+        real server, which has a port of its own.
         """
         engine = self._engine
         if not isinstance(engine, Engine):
@@ -193,8 +193,8 @@ class KVServer(Handle):
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
-                    # If another thread has just closed the fake, it may not have seen this port, so
-                    # close the port here.
+                    # A thread that has just closed the fake may not have seen this port, so close
+                    # the port here.
                     self._port.mount.close()
             return self._port
 

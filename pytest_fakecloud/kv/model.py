@@ -44,7 +44,7 @@ class User(Protocol):
 
 
 class AnySession(Protocol):
-    """The part of a session that the REST interface uses, common to all engines."""
+    """The part of a session that the REST interface uses; the sessions of all engines have it."""
 
     user: User
     deliver: Callable[[list[Any]], None] | None

@@ -54,9 +54,10 @@ class Interruptions:
 class Between:
     """An interruption that calls ``run()`` between two commands of a pipeline.
 
-    ``commands`` selects the position. A number means after that many commands of each pipeline. A
-    pair means between two neighbours with these names; each can be a name, a glob, a pattern or a
-    function. None means every position in turn, one per pipeline, starting after the first command.
+    ``commands`` selects the position: a number for the position after that many commands of each
+    pipeline, or a pair for the position between two neighbours with these names (each a name, a
+    glob, a pattern or a function). None selects every position in turn, one per pipeline, starting
+    after the first command.
 
     The interruption ends with its ``with`` block. With ``commands=None``, it can also be iterated:
     the loop body runs once per position, until its pipelines have no further positions::
@@ -102,7 +103,8 @@ class Between:
         if not self._iterated:
             self._turn += 1
             return {self._turn}
-        # The positions of all pipelines that one turn of the loop sends are numbered consecutively.
+        # If one turn of the loop sends several pipelines, their positions are numbered
+        # consecutively.
         place = self._turn - self._passed
         self._passed += gaps
         return {place} if 1 <= place <= gaps else set()

@@ -129,7 +129,7 @@ class PrintedDouble(float):
 
 
 def with_17_digits(value: float) -> PrintedDouble:
-    """Return a double that is written with 17 significant digits, as by servers before 7.2."""
+    """Return a double that is written with 17 significant digits, as servers before 7.2 did."""
     return PrintedDouble(value, b"%.17g" % value)
 
 
@@ -176,7 +176,9 @@ class _NoReply:
 
 
 NO_REPLY = _NoReply()
-"""The result of a command without a reply: either it was pushed (SUBSCRIBE), or none may be sent."""
+"""The result of a command without a reply: the reply was already pushed (SUBSCRIBE) or is
+suppressed (CLIENT REPLY).
+"""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 
@@ -198,7 +200,7 @@ Reply: TypeAlias = (
 
 
 STREAMED = 16 * 2**20
-"""Minimum size of a REST reply that is sent in pieces: the bytes of all its strings."""
+"""REST replies with at least this many bytes of strings are sent in pieces."""
 LARGEST = 2**29
 """Maximum size of a reply in bytes; equal to the maximum size of a string (decided here)."""
 _LARGE_PART = 2**16

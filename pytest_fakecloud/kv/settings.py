@@ -124,9 +124,7 @@ class KVConfig(Limits, HandleConfig):
     """The settings of a ``KVServer``."""
 
     dialect: Dialect = setting("vendor", choice(*get_args(Dialect)))
-    """Which server to imitate: ``"vendor"`` for the REST service, or ``"redis"`` for a stock
-    server.
-    """
+    """The server to imitate: ``"vendor"`` for the REST service, or ``"redis"`` for a stock server."""
     version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
     """The version that a stock server reports (``"7.2"``), which also determines its commands; by
     default 7.0.15.

@@ -1,4 +1,4 @@
-"""Clients that wait for a change of a key, e.g. with BLPOP, served in the order in which they
+"""The clients blocked by commands such as BLPOP, which are served in the order in which they
 blocked.
 """
 

@@ -25,7 +25,7 @@ _MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "S
 
 _OFFSETS = frozenset({"SETRANGE", "SETBIT"})
 _VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
-"""Position of the new value in the lines of commands that replace a whole value."""
+"""Position of the new value in the line of each command that replaces a whole value."""
 
 
 class Capacity:

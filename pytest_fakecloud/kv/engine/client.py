@@ -132,10 +132,10 @@ class Client:
     ) -> bytes:
         """Return the client's line in the reply of CLIENT LIST.
 
-        ``waits`` says that the client is blocked, ``libraries`` adds ``lib-name`` and ``lib-ver``.
-        ``running`` is the name of the command that requests the line, if this client sent the
-        command. All sizes of buffers are 0 (decided here: a fake has no buffers), except that of
-        the query buffer of the client that sent the command.
+        Pass ``waits=True`` for a blocked client, and ``libraries=False`` to omit ``lib-name`` and
+        ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the
+        lines of other clients. All sizes of buffers are 0 (decided here: a fake has no buffers),
+        except that of the query buffer of the client that sent the command.
         """
         subscriptions, tracking = self.subscriptions, self.tracking
         fields = {

@@ -111,8 +111,8 @@ class Engine:
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.limits = limits or Limits()
         self.search_delay: tuple[int | None, int | None] = (None, None)
-        """Delay until searches find a change, in milliseconds or as a number of searches; None for
-        no delay.
+        """Delay until searches find a change: in milliseconds, and as a number of searches. None
+        means no delay.
         """
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
@@ -180,8 +180,8 @@ class Engine:
     def describe(self, session: Client, running: str = "") -> bytes:
         """Return a client's line in the reply of CLIENT LIST.
 
-        ``running`` is the name of the command that requests the line, if the same client sent the
-        command.
+        ``running`` is the name of the command that requests the line; empty in the lines of other
+        clients.
         """
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
         return session.describe(

@@ -1,8 +1,8 @@
 """The ``maxmemory`` limit: eviction of keys, or rejection of commands that need memory.
 
 Memory use is the sum of MEMORY USAGE over all keys, plus 1 KB for the server. While a limit is set,
-it is computed for each command (decided here: a fake's overhead differs from a server's). LRU and
-LFU compare all keys, while a real server compares a sample.
+memory use is computed for each command (decided here: a fake's overhead differs from a server's).
+LRU and LFU compare all keys, while a real server compares a sample.
 """
 
 from __future__ import annotations

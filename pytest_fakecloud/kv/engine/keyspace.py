@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 _MANY = 1024
-"""Number of keys with a TTL from which setting a TTL also removes expired keys."""
+"""Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
 
 
 class Value(Protocol):
@@ -363,7 +363,8 @@ class Keyspace:
         self.volatile.clear()
         self._order = None
         if self.watchers or self.touched is not None:
-            # A flush sends a single invalidation message for all keys.
+            # Send no invalidation message for each key: a flush sends a single message for all
+            # keys.
             told, self.changed = self.changed, None
             for key in gone:
                 self._note_change(key)

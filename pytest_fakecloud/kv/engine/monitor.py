@@ -63,8 +63,8 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": _of_migrate,
 }
-"""For each command with secrets, a function that returns their positions; its argument is the
-command's words in upper case.
+"""For each command with secrets, a function that takes the command's words in upper case and
+returns the positions of the secrets.
 """
 
 

@@ -54,7 +54,7 @@ _NAMES = {
     "json.del": "JSON.FORGET",
 }
 _EVENT_OF = {name: event for event, names in _NAMES.items() for name in names.split()}
-"""Event of each command whose event is not called like the command."""
+"""The keyspace event of each command whose event has a different name."""
 
 _SILENT = frozenset({"OBJECT ENCODING", "OBJECT FREQ", "OBJECT IDLETIME", "OBJECT REFCOUNT"})
 """Commands that do not cause a keymiss event when their key is missing."""

@@ -89,7 +89,8 @@ class PubSub:
                 del self._listeners[kind][name]
 
     def _count(self, session: Client, kind: str) -> Any:
-        # A confirmation counts shard channels separately, but channels and patterns together.
+        # The number in a confirmation counts shard channels separately, but channels and patterns
+        # together.
         if kind == "shard":
             return len(session.subscriptions["shard"])
         return len(session.subscriptions["channel"]) + len(session.subscriptions["pattern"])

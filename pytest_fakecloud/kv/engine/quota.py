@@ -1,4 +1,4 @@
-"""Rate limits: commands per UTC day and per second, on the fake's clock."""
+"""Rate limits: commands per UTC day and per second, by the fake's clock."""
 
 from __future__ import annotations
 

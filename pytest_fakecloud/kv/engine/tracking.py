@@ -23,8 +23,8 @@ _CHANNEL = b"__redis__:invalidate"
 
 
 class Tracking:
-    """The keys that sessions have read, the prefixes that they track (BCAST), and the messages to
-    them.
+    """Remembers the keys that sessions have read and the prefixes that they track (BCAST), and
+    sends invalidation messages.
 
     After an invalidation message, a session must read the key again to receive another.
     ``connected`` maps ids to the clients of the database port, to which messages can be redirected.

@@ -33,7 +33,7 @@ for the commands inside the transaction.
 
 @dataclass(frozen=True, slots=True)
 class UsersCopy:
-    """A copy of users and REST tokens by name, made by ``Users.snapshot()``."""
+    """A copy of the users and REST tokens, made by ``Users.snapshot()``."""
 
     users: dict[str, AclUser]
     tokens: dict[str, RestToken]
@@ -112,7 +112,7 @@ class Users:
         return user is not None and user.passwordless
 
     def authenticate(self, name: str, password: bytes) -> User:
-        """Return the user with this name; raise WRONGPASS for a wrong name or password."""
+        """Return the user with this name and password; raise WRONGPASS if there is none."""
         user = self._users.get(name)
         if user is None or not user.accepts(password):
             raise CommandError(WRONGPASS)

@@ -255,7 +255,8 @@ def json_clear(session: Session, args: Args) -> Reply:
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))
-    # Clearing a parent first would remove its children without counting them.
+    # Clear children before their parents: clearing a parent would remove its children without
+    # counting them.
     for match in deepest_first:
         value = match.value
         if value.__class__ in (dict, list) and value:

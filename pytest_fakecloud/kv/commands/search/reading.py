@@ -73,7 +73,9 @@ class Words:
         return word
 
     def number(self, what: str) -> int:
-        """Return the next argument as an integer; raise an error unless it is one and not negative."""
+        """Return the next argument as an integer; raise an error unless it is a non-negative
+        integer.
+        """
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:

@@ -107,8 +107,8 @@ def _object(session: Session, args: Args) -> Reply:
 
 
 def _digest(session: Session, args: Args) -> Reply:
-    """Return a digest of all keys of the server in 40 hexadecimal digits; their order does not
-    matter.
+    """Return a digest of all keys of the server in 40 hexadecimal digits, independent of their
+    order.
     """
     total = EMPTY
     for number in range(len(session.engine.databases)):

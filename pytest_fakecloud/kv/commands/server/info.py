@@ -36,7 +36,7 @@ def section(session: Session, name: str) -> Iterator[str]:
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
-    """Return the total size in bytes of the sources of scripts, and that of function libraries."""
+    """Return the total sizes in bytes of all scripts and of all function libraries."""
     scripting = engine.scripting
     return (
         sum(len(script.source) for script in scripting.scripts.values()),
