@@ -69,7 +69,7 @@ NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
 
 def wrong_arity(name: str) -> bytes:
-    """The error for a wrong number of arguments; ``name`` is in lower case, e.g. ``xgroup|create``."""
+    """The error for a wrong number of arguments; ``name`` is in lower case (``xgroup|create``)."""
     return f"ERR wrong number of arguments for '{name}' command".encode()
 
 

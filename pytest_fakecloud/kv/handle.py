@@ -352,7 +352,7 @@ class KVServer(Handle):
         return text
 
     def integer(self, key: str | bytes) -> int:
-        """Return the integer stored as a string at a key, e.g. of a counter.
+        """Return the integer stored as a string at a key, such as a counter.
 
         Raises ``ContractError`` if the key is missing or has another type, or if the string is not
         an integer.

@@ -146,7 +146,7 @@ def _docs(spec: CommandSpec) -> Map:
 
 
 def _arguments(spec: CommandSpec) -> list[Reply]:
-    """Return the arguments of a command that the table contains: the keys and option words."""
+    """Return the arguments of a command as far as the table lists them: keys and option words."""
     found: list[Reply] = []
     for index, key in enumerate(spec.keys):
         if key.unknown:
