@@ -80,9 +80,7 @@ def _read(file: Path) -> Contents:
     try:
         return read_file(data)
     except RdbError as error:
-        raise ContractError(
-            f"{file.name} is not an .rdb file that can be loaded: {error}"
-        ) from None
+        raise ContractError(f"{file.name} cannot be loaded as an .rdb file: {error}") from None
 
 
 def _send(
@@ -124,7 +122,8 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
         raise ContractError(f"cannot write {_described(file, error)}") from None
     if indexes:
         warnings.warn(
-            f"{file.name}: skipped search indexes, which no .rdb file holds: {indexes}",
+            f"{file.name}: skipped search indexes: {indexes}; .rdb files cannot contain them, so create "
+            "them again after loading the file",
             stacklevel=3,
         )
 

@@ -266,7 +266,7 @@ DEBUG_PROTOCOL = (
     b"ERR Wrong protocol type name. Please use one of the following: "
     b"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false"
 )
-DEBUG_SLEEP_ALONE = b"ERR DEBUG SLEEP waits, which only a connection of the database port can"
+DEBUG_SLEEP_ALONE = b"ERR DEBUG SLEEP blocks: use a connection to the database port"
 PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
 PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
 
@@ -381,7 +381,7 @@ def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes,
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."
-NO_DUMP_OF_INDEX = b"ERR a search index cannot be dumped: create it anew"  # decided here
+NO_DUMP_OF_INDEX = b"ERR a search index cannot be dumped: create the index again"  # decided here
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 BAD_DUMP_FORMAT = b"ERR Bad data format"
 DB_INDEX = b"ERR DB index is out of range"

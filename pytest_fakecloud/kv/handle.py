@@ -178,11 +178,15 @@ class KVServer(Handle):
         engine = self._engine
         if not isinstance(engine, Engine):
             raise ContractError(
-                "a fake in front of a real server has no database port: connect to the server"
+                "this fake runs its commands on a real server and has no database port: connect to "
+                "that server (engine=) instead"
             )
         port = self._opened(engine)
         if port is None:
-            raise ContractError(f"{self.name} is closed: its database port was never opened")
+            raise ContractError(
+                f"{self.name} is closed and never opened its database port: read database_url "
+                "before the fake is closed"
+            )
         return self._address_of(port)
 
     def _opened(self, engine: Engine) -> DatabasePort | None:
@@ -324,7 +328,7 @@ class KVServer(Handle):
         except CommandError as error:
             if len(line) == 1 and line[0].split()[1:]:
                 words = ", ".join(repr(word(part)) for part in line[0].split())
-                error.add_note(f"give each word as an argument: execute({words})")
+                error.add_note(f"pass each word as an argument: execute({words})")
             raise
         assert not isinstance(reply, Blocked)
         if line[0].upper() == b"RESET":
@@ -478,7 +482,8 @@ class KVServer(Handle):
 
         if not isinstance(self._engine, Engine):
             raise ContractError(
-                "dump_rdb() writes what the in-memory engine holds; a real server has SAVE for that"
+                "dump_rdb() needs the in-memory engine, but this fake runs its commands on a real "
+                "server: use the SAVE command of that server"
             )
         dump_to_file(self._engine, path)
 
@@ -550,8 +555,8 @@ class KVServer(Handle):
     def _memory(self) -> Engine:
         if not isinstance(self._engine, Engine):
             raise ContractError(
-                "search belongs to the in-memory engine, and this fake is in front of a real "
-                "server: leave out engine="
+                "search needs the in-memory engine, but this fake runs its commands on a real server: "
+                "leave out engine="
             )
         return self._engine
 
@@ -573,7 +578,8 @@ class KVServer(Handle):
             return Between(self._app.interruptions, commands, run)
         if not isinstance(run, list | tuple) or not run:
             raise ContractError(
-                f"run={run!r}: pass a function to call, or a command such as ['SET', 'k', 'v']"
+                f"run={run!r} is not a function or a command: pass a function to call, or a command "
+                "such as ['SET', 'k', 'v']"
             )
         line = tuple(map(encode, run))
         return Between(self._app.interruptions, commands, lambda: self.execute(*line))

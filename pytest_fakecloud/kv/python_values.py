@@ -73,7 +73,7 @@ def encode(word: Scalar) -> bytes:
         return format_double(word)
     raise ContractError(
         f"{word!r} is not a valid argument of a command: pass a string, bytes or a number "
-        "(for a nested value, its JSON)"
+        "(convert a nested value to JSON)"
     )
 
 
@@ -136,7 +136,8 @@ def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) 
     if value is None:
         if empty is None:
             raise ContractError(
-                f"the key {key!r} does not exist: check it with value({key!r}), which returns None"
+                f"the key {key!r} does not exist: if it may be missing, use value({key!r}), which "
+                "returns None"
             )
         return empty
     found = type_name(value)
@@ -167,7 +168,7 @@ def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterat
     if not isinstance(data, Mapping):
         if isinstance(data, str | bytes) or not isinstance(data, Iterable):
             raise ContractError(
-                f"load() was given {data!r}: pass a mapping of keys to values such as {{'k': 'v'}}, "
+                f"load() cannot load {data!r}: pass a mapping of keys to values such as {{'k': 'v'}}, "
                 "or commands such as [['SET', 'k', 'v']]"
             )
         for line in data:
@@ -208,7 +209,8 @@ def _fill_from_list(key: bytes, items: Sequence[Any]) -> Iterator[list[bytes]]:
     for item in items:
         if not isinstance(item, tuple) or len(item) != 2:
             raise ContractError(
-                f"{item!r} under {key!r}: expected (member, score) like the others, or (id, fields)"
+                f"{item!r} under {key!r} is not a pair: pass (member, score) pairs for a sorted set, "
+                "or (id, fields) pairs for a stream"
             )
         first, second = item
         if isinstance(second, Mapping):

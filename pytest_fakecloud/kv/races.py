@@ -73,7 +73,7 @@ class Between:
         self._neighbours = _neighbours(commands)
         if inspect.iscoroutinefunction(run):
             raise ContractError(
-                f"run={run!r} is asynchronous, and a pipeline does not wait for a loop: "
+                f"run={run!r} is a coroutine function, which a pipeline cannot await: "
                 "pass a plain function, or a command such as ['SET', 'k', 'v']"
             )
         self._plan = plan
@@ -121,7 +121,7 @@ class Between:
             self._run()
         except Exception as error:
             raise ContractError(
-                f"what between(run=…) runs after {place} command(s) failed: {error!r}"
+                f"the run= of between() failed after {place} command(s) of the pipeline: {error!r}"
             ) from error
 
     def remove(self) -> None:
@@ -130,7 +130,10 @@ class Between:
 
     def __iter__(self) -> Iterator[int]:
         if self._commands is not None:
-            raise ContractError("only between(run=…) without commands= can be iterated")
+            raise ContractError(
+                f"between(commands={self._commands!r}) cannot be iterated: "
+                "leave out commands= to iterate over all positions"
+            )
         self._iterated = True
         try:
             place, hits = 0, -1
@@ -155,14 +158,16 @@ def _neighbours(commands: object) -> tuple[Question, ...]:
         return ()
     if type(commands) is int:
         if commands < 1:
-            raise ContractError(f"commands={commands}: the first position is after 1 command")
+            raise ContractError(
+                f"commands={commands} is not a position between two commands: pass at least 1"
+            )
         return ()
     names = commands if isinstance(commands, tuple | list) else ()
     if len(names) == 2 and not any(name is None for name in names):
         return tuple(Question("commands", name, COMMAND) for name in names)
     raise ContractError(
-        f"commands={commands!r}: pass a number of commands, the names of two neighbours such as "
-        "('GET', 'SET'), or omit it for every position in turn"
+        f"commands={commands!r} is not a position: pass a number of commands, the names of two "
+        "neighbours such as ('GET', 'SET'), or leave it out for every position in turn"
     )
 
 

@@ -162,7 +162,7 @@ class KVConfig(Limits, HandleConfig):
         if self.engine is None:
             if self.isolation != "prefix":
                 raise ContractError(
-                    f"isolation={self.isolation!r} is a share of a real server: pass engine= too"
+                    f"isolation={self.isolation!r} applies only to a real server: pass engine= as well"
                 )
         else:
             self._check_beside_engine()
@@ -187,19 +187,19 @@ class KVConfig(Limits, HandleConfig):
         """Raise ``ContractError`` for settings that a real server determines itself."""
         if self.debug_command:
             raise ContractError(
-                "debug_command is a setting of the in-memory engine; a real server has its own, "
-                "enable-debug-command: leave out engine="
+                "debug_command applies only to the in-memory engine; a real server has its own "
+                "setting, enable-debug-command: leave out debug_command or engine="
             )
         if (self.database_port, self.database_password) != (None, None):
             raise ContractError(
-                "database_port and database_password are settings of the in-memory engine; a real "
-                "server has a port of its own: leave out engine="
+                "database_port and database_password apply only to the in-memory engine; a real "
+                "server has a port of its own: leave out these settings or engine="
             )
         of_data = (self.max_record_size, self.max_data_size, self.max_pending_entries)
         if of_data != (None, None, Limits.max_pending_entries):
             raise ContractError(
-                "max_record_size, max_data_size and max_pending_entries are limits of the "
-                "in-memory engine, which knows what is stored: leave out engine="
+                "max_record_size, max_data_size and max_pending_entries apply only to the in-memory "
+                "engine, which can measure the stored data: leave out these settings or engine="
             )
 
 
@@ -213,7 +213,5 @@ def _whole_version(version: str) -> str:
         return own
     complete = ".".join([*version.split("."), "0", "0"][:3])
     if as_numbers(complete) < (7, 0):
-        raise ContractError(
-            f"version={version!r} is older than every version known here: pass '7.0' or later"
-        )
+        raise ContractError(f"version={version!r} is too old: pass '7.0' or later")
     return complete

@@ -34,15 +34,15 @@ _TITLES = {
 _HEAD = """\
 # Commands of the key-value service
 
-This file is generated from the table the service itself runs on:
-`python -m docs.generate`.
+This page is generated from the service's command table: `python -m docs.generate`.
 
-*REST* says whether the command is available there: **yes**, **no** (it belongs to a connection, or
-it waits; use the database port), or **refused** (it acts on a server's process, which a fake does
-not have; the answer is a real server's refusal, and nothing changes). A transaction lasts no longer
-than its request: MULTI alone is OK and leads to nothing, EXEC alone is an error. *Documented* says
-whether the vendor's own documentation names the command; `kv_server(documented_only=True)` refuses
-all others. *Since* is the version of the server that first had the command.
+*REST* says whether a command is available over REST: **yes**, **no** (the command belongs to a
+connection or blocks; use the database port), or **rejected** (the command acts on a server's
+process, which a fake does not have; it returns the error of a real server and changes nothing). A
+transaction ends with its request: MULTI alone returns OK and has no effect, and EXEC alone is an
+error. *Documented* says whether the vendor's documentation lists the command;
+`kv_server(documented_only=True)` rejects all others. *Since* is the server version that introduced
+the command.
 """
 
 _CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
@@ -57,7 +57,7 @@ def _available(spec: CommandSpec) -> str:
     if reason and reason.startswith("accepted"):
         return f"yes, {reason}"
     if reason:
-        return f"refused: {reason}"
+        return f"rejected: {reason}"
     return _CONDITIONS.get(spec.name, "yes, without BLOCK" if spec.may_wait else "yes")
 
 

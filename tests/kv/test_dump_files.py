@@ -144,7 +144,7 @@ class TestRefused:
         server.load({"a": "before"})
         for end in range(len(whole)):
             file.write_bytes(whole[:end])
-            with pytest.raises(ContractError, match=r"^dump\.rdb is not an \.rdb file that can be"):
+            with pytest.raises(ContractError, match=r"^dump\.rdb cannot be loaded as an \.rdb"):
                 server.load(file)
         assert server.values() == {"a": "before"}
 
@@ -178,7 +178,7 @@ class TestRefused:
 def test_search_indexes_are_not_dumped(server: KVServer, file: Path) -> None:
     server.load({"u:1": {"name": "ann"}})
     server.execute("SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", 1, "u:", "SCHEMA", "name", "TEXT")
-    with pytest.warns(UserWarning, match="skipped search indexes, .*: 1"):
+    with pytest.warns(UserWarning, match="skipped search indexes: 1; "):
         server.dump_rdb(file)
     with KVServer(Context.alone()) as other, warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -226,7 +226,7 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
             server.load(file)
             assert server.values() == expected
             assert server.ttl("j") > 0
-            with pytest.raises(ContractError, match="a real server has SAVE for that"):
+            with pytest.raises(ContractError, match="use the SAVE command"):
                 server.dump_rdb(file)
     finally:
         behind.close()

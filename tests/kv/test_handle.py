@@ -135,7 +135,7 @@ class TestContents:
     def test_a_command_in_one_string_is_explained(self, server: KVServer) -> None:
         with pytest.raises(CommandError, match="unknown command") as caught:
             server.execute("SET k v")
-        assert caught.value.__notes__ == ["give each word as an argument: execute('SET', 'k', 'v')"]
+        assert caught.value.__notes__ == ["pass each word as an argument: execute('SET', 'k', 'v')"]
 
     def test_a_string_with_surrogates_is_explained(self, server: KVServer) -> None:
         for call in (server.execute, server.value, server.keys, server.ttl):
@@ -218,7 +218,9 @@ class TestSettings:
             assert {each.result() for each in asked} == {urlsplit(server.database_url).password}
 
     def test_a_share_is_one_of_a_real_server(self) -> None:
-        with pytest.raises(ContractError, match="isolation='database' is a share of a real server"):
+        with pytest.raises(
+            ContractError, match="isolation='database' applies only to a real server"
+        ):
             KVServer(Context.alone(), isolation="database")
 
     @pytest.mark.parametrize(
@@ -511,9 +513,9 @@ class TestBetween:
             assert self.send(server) == ["1", "OK", "2", "2"]
 
     def test_misuse(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="first position"):
+        with pytest.raises(ContractError, match="not a position between"):
             server.between(0, run=lambda: None)
-        with pytest.raises(ContractError, match="can be iterated"):
+        with pytest.raises(ContractError, match="cannot be iterated"):
             list(server.between(1, run=lambda: None))
 
     @pytest.mark.parametrize(
@@ -535,7 +537,7 @@ class TestBetween:
         async def rival() -> None:
             """Never called."""
 
-        with pytest.raises(ContractError, match="asynchronous"):
+        with pytest.raises(ContractError, match="coroutine function"):
             server.between(1, run=rival)
 
     def test_a_failure_is_the_tests_own(self, server: KVServer) -> None:
@@ -553,5 +555,5 @@ class TestBetween:
             assert answer.status_code == 500
             problem = server._context.problems.pop()
             assert isinstance(problem.exception, ContractError)
-            assert "what between(run=…) runs after 2 command(s) failed" in problem.text
+            assert "the run= of between() failed after 2 command(s)" in problem.text
             assert told in problem.text

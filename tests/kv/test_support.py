@@ -32,7 +32,7 @@ def test_every_command_has_a_row_and_a_sentence() -> None:
 
 def test_reasons_are_given() -> None:
     table = support_table()
-    assert "| SHUTDOWN | refused: there is no process to stop |" in table
+    assert "| SHUTDOWN | rejected: there is no process to stop |" in table
     assert "| BLPOP | no |" in table
     assert "| GET | yes |" in table
     assert "| XREAD | yes, without BLOCK |" in table

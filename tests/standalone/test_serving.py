@@ -149,7 +149,7 @@ def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:
     done = command("serve", "kv", "--load", str(file))
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        f"pytest-fakecloud: {file}: kv.rdb: dump.rdb is not an .rdb file that can be loaded: "
+        f"pytest-fakecloud: {file}: kv.rdb: dump.rdb cannot be loaded as an .rdb file: "
         "the data end at byte 22, inside a value"
     ]
 

@@ -448,8 +448,8 @@ class Engine:
         """
         if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
             raise ContractError(
-                "this snapshot is of another kind of kv_server: restore it on one with the same "
-                "dialect= and engine= as where it was taken"
+                "this snapshot is of another kind of kv_server: restore it on a server with the same "
+                "dialect= and engine= as the original"
             )
         with self.lock:
             self._look()

@@ -356,7 +356,7 @@ class TestOfficialClient:
 
 class TestDatabasePort:
     def test_it_is_the_servers_own(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="has no database port: connect to the server"):
+        with pytest.raises(ContractError, match="has no database port: connect to that server"):
             _ = server.database_url
 
     @pytest.mark.skip("the server in front of which the handle is has the port, and no fake of it")
@@ -376,7 +376,7 @@ class TestHandle:
     }
 
     def test_a_real_server_has_no_search_of_ours(self, server: KVServer) -> None:
-        with pytest.raises(ContractError, match="search belongs to the in-memory engine"):
+        with pytest.raises(ContractError, match="search needs the in-memory engine"):
             server.search_index("books").explain("b:1", {})
 
     def test_a_close_is_enough(self, server: KVServer) -> None:

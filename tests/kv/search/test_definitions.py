@@ -39,7 +39,7 @@ class TestCreate:
             ("ON JSON PREFIX 1 p: SCHEMA t WORDS FAST", "unknown type of field 't' 'WORDS'"),
             ("ON LIST PREFIX 1 p: SCHEMA t TEXT", "unknown index type 'LIST'"),
             ("ON JSON PREFIX 1 p: LANGUAGE latin SCHEMA t TEXT", "unknown language 'latin'"),
-            ("ON JSON PREFIX 9 p: SCHEMA t TEXT", "9 prefixes announced, but fewer follow"),
+            ("ON JSON PREFIX 9 p: SCHEMA t TEXT", "expected 9 prefixes, but fewer words follow"),
             ("ON JSON PREFIX x p: SCHEMA t TEXT", "takes a non-negative integer; got 'x'"),
             ("ON JSON PREFIX 1 p: WHAT SCHEMA t TEXT", "unexpected 'WHAT'"),
             ("ON JSON EXISTSOK SKIPINITIALSCAN SCHEMA t TEXT FROM x", "PREFIX is missing"),

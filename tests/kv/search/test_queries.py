@@ -192,7 +192,7 @@ class TestOptions:
             ("ORDERBY brand", "Field `brand` is not a fast field"),
             ("ORDERBY nobody", "Field `nobody` is not a fast field"),
             ("ORDERBY price SCOREFUNC FIELDVALUE price", "cannot be combined"),
-            ("SELECT 3 a b", "3 fields of SELECT announced, but fewer follow"),
+            ("SELECT 3 a b", "expected 3 fields of SELECT, but fewer words follow"),
             ("NOCONTENT SELECT 1 a", "NOCONTENT and SELECT cannot be combined"),
             ("NOCONTENT HIGHLIGHT FIELDS 1 title", "NOCONTENT and HIGHLIGHT cannot be combined"),
             ("HIGHLIGHT 1 title", "unknown word after HIGHLIGHT '1'"),

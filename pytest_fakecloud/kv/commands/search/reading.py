@@ -86,7 +86,7 @@ class Words:
         """Read a count, and return that many further arguments."""
         count = self.number(f"the count of {what}")
         if count > len(self._args) - self._at:
-            raise SearchError(f"syntax error: {count} {what} announced, but fewer follow")
+            raise SearchError(f"syntax error: expected {count} {what}, but fewer words follow")
         return [self.take(what) for _ in range(count)]
 
 

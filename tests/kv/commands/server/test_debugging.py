@@ -51,7 +51,7 @@ def test_a_setting_allows_it(kv: KVServer) -> None:
 def test_a_real_server_has_its_own_setting() -> None:
     with (
         Cloud() as cloud,
-        pytest.raises(ContractError, match="is a setting of the in-memory"),
+        pytest.raises(ContractError, match="applies only to the in-memory"),
     ):
         cloud.kv_server(engine="redis://127.0.0.1:1", debug_command=True)
 
@@ -87,7 +87,7 @@ def test_only_a_connection_sleeps() -> None:
     assert face("DEBUG SLEEP 0") == Status(b"OK")
     assert face("DEBUG SLEEP -1") == Status(b"OK")
     assert face("DEBUG SLEEP 1") == Error(
-        b"ERR DEBUG SLEEP waits, which only a connection of the database port can"
+        b"ERR DEBUG SLEEP blocks: use a connection to the database port"
     )
 
 
