@@ -158,7 +158,7 @@ REPLY_TOO_DEEP = b"ERR reached lua stack limit"
 STRING_TOO_LONG = b"ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 DECREMENT_OVERFLOW = b"ERR decrement would overflow"
 MSETEX_NUMKEYS = b"ERR invalid numkeys value or out of range"
-BAD_DIGEST = b"ERR digest must be exactly 16 hexadecimal characters"  # decided here
+BAD_DIGEST = b"ERR digest must be exactly 16 hexadecimal characters"  # wording decided here
 OFFSET_OUT_OF_RANGE = b"ERR offset is out of range"
 LCS_NOT_STRINGS = b"ERR The specified keys must contain string values"
 LCS_LEN_AND_IDX = b"ERR If you want both the length and indexes, please just use IDX."
@@ -333,8 +333,10 @@ XSETID_BELOW_GIVEN = (
 XSETID_BELOW_DELETED = (
     b"ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
 )
-XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # decided here
-XDELEX_IDS = b"ERR The `numids` parameter must match the number of arguments"  # decided here
+XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # wording decided here
+XDELEX_IDS = (
+    b"ERR The `numids` parameter must match the number of arguments"  # wording decided here
+)
 
 
 OOM = b"OOM command not allowed when used memory > 'maxmemory'."
@@ -381,7 +383,9 @@ def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes,
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."
-NO_DUMP_OF_INDEX = b"ERR a search index cannot be dumped: create the index again"  # decided here
+NO_DUMP_OF_INDEX = (
+    b"ERR a search index cannot be dumped: create the index again"  # wording decided here
+)
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 BAD_DUMP_FORMAT = b"ERR Bad data format"
 DB_INDEX = b"ERR DB index is out of range"
@@ -675,7 +679,7 @@ def rest_token_failed(name: bytes) -> bytes:
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
 MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
-MAX_REQUESTS = b"ERR max requests limit exceeded. "  # The vendor's text ends with this space.
+MAX_REQUESTS = b"ERR max requests limit exceeded. "  # The vendor's text ends with a space.
 MAX_RECORD_SIZE = b"ERR max single record size exceeded"
 MAX_DATA_SIZE = b"ERR DB capacity quota exceeded"
 MAX_CONNECTIONS = b"ERR max concurrent connections exceeded"

@@ -104,7 +104,7 @@ class Engine:
         self.modules = modules
         """Modules loaded in a stock server; empty in the vendor's dialect."""
         self.table = table_of(dialect, self.version, modules)
-        """Commands of the reported version, and the changes of behaviour that the version includes."""
+        """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
         short = self.table.knows["doubles are printed with the fewest digits"]
         self.print_double = None if short else with_17_digits

@@ -363,8 +363,7 @@ class Keyspace:
         self.volatile.clear()
         self._order = None
         if self.watchers or self.touched is not None:
-            # Send no invalidation message for each key: a flush sends a single message for all
-            # keys.
+            # Do not invalidate each key: a flush sends a single message for all keys.
             told, self.changed = self.changed, None
             for key in gone:
                 self._note_change(key)

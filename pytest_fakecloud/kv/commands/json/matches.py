@@ -47,7 +47,7 @@ ABSENT = object()
 
 def read_path(session: Session, text: bytes) -> Path:
     """Parse a path that a client sent; raise ``CommandError`` if it is invalid."""
-    from ...values.json_path import PathError, compile_path  # slow to import, rarely needed
+    from ...values.json_path import PathError, compile_path  # slow to import and rarely needed
 
     try:
         return compile_path(text, outer_first=session.engine.dialect == "redis")

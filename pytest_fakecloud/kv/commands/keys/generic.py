@@ -206,7 +206,7 @@ def dump_(session: Session, args: Args) -> Reply:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
-    from ...rdb import payload as payloads  # rarely needed
+    from ...rdb import payload as payloads  # imported here because it is rarely needed
 
     engine = session.engine
     return payloads.dump(value, engine.config, rdb_version(engine.version))

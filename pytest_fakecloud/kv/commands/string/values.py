@@ -151,7 +151,7 @@ def _condition_met(condition: bytes, operand: bytes, value: object) -> bool:
 
 
 def _digest(value: String) -> bytes:
-    import xxhash  # rarely needed
+    import xxhash  # imported here because it is rarely needed
 
     digits: str = xxhash.xxh3_64_hexdigest(value)
     return digits.encode()
