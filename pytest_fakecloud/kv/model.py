@@ -25,7 +25,7 @@ class User(Protocol):
 
     @property
     def known(self) -> bool:
-        """Whether the client has logged in; False for the user of a client that has not."""
+        """False only for ``ANONYMOUS``, the user of clients that have not logged in."""
 
     def accepts(self, password: bytes) -> bool:
         """Return whether a password is accepted."""

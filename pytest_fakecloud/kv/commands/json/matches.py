@@ -3,8 +3,8 @@
 With a ``$`` path, a reply has one item per match; the item is nil if the match has the wrong type.
 With a legacy path, the reply is the result for the first match, and a path without a match is an
 error. If the key is missing, a read with a legacy path returns nil, and every other command raises
-an error. All this is as in RedisJSON (decided here where the tests of the vendor's clients do not
-show it).
+an error. This is the behaviour of RedisJSON (decided here where the tests of the vendor's clients
+do not show it).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _set_disable_deny_scripts(session: Session, args: Args) -> Reply:
 def _object(session: Session, args: Args) -> Reply:
     from ...rdb.payload import SHELL, dump
 
-    # While active expiry is off, Redis finds an expired key here until the key is removed.
+    # While active expiry is off, Redis describes an expired key until the key is removed.
     there = session.db.peek if session.engine.active_expire else session.db.values.get
     value = there(args[0])
     if value is None:
