@@ -1,1 +1,1 @@
-"""Algorithms that do not depend on keys or commands: patterns, hashes, ordered blocks, geohashes."""
+"""Algorithms that do not depend on keys or commands, such as patterns, geohashes and HyperLogLog."""

@@ -1,9 +1,9 @@
-"""Geohashes as Redis stores them (52-bit interleaved integers), and searches by area.
+"""Geohashes as Redis stores them (52-bit interleaved integers), and searches in an area.
 
-The arithmetic follows the double-precision operations of Redis step by step, because the members of
-a cell, distances with four decimals, and positions with seventeen decimals depend on it. Libraries
-produce geohashes as strings of whole characters, but 52 bits are not a whole number of characters.
-Encoding a position takes 0.8 us.
+The arithmetic repeats the double-precision operations of Redis step by step, because results depend
+on them: the members of a cell, distances with four decimals, and positions with seventeen decimals.
+Existing libraries produce geohashes as strings of five bits per character, but 52 bits are not a
+whole number of such characters. Encoding a position takes 0.8 us.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 STEPS = 26
-"""Bits per coordinate of a stored score."""
+"""Number of bits for each coordinate in a stored score."""
 
 LONGITUDE = (-180.0, 180.0)
 LATITUDE = (-85.05112878, 85.05112878)
@@ -24,13 +24,13 @@ _MERCATOR_MAX = 20037726.37
 _DEGREE = math.pi / 180.0
 
 UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
-"""The length of each unit in metres."""
+"""Lengths of the units in metres."""
 
 
 def in_bounds(longitude: float, latitude: float) -> bool:
-    """Return whether a position is within the bounds that can be stored.
+    """Return whether a position can be stored.
 
-    They are ±180 degrees of longitude and ±85.05112878 degrees of latitude.
+    Valid are ±180 degrees of longitude and ±85.05112878 degrees of latitude.
     """
     return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
 
@@ -67,13 +67,15 @@ def _encode(
 
 
 def encode(longitude: float, latitude: float) -> int:
-    """Return the 52-bit score of a position: even bits for latitude, odd bits for longitude."""
+    """Return the 52-bit score of a position. Even bits contain the latitude, odd bits the
+    longitude.
+    """
     return _encode(longitude, latitude)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A rectangle of the grid that results from halving each coordinate's range ``steps`` times."""
+    """A rectangle of the grid that halves the range of each coordinate ``steps`` times."""
 
     bits: int
     steps: int
@@ -92,21 +94,23 @@ class Cell:
         )
 
     def moved(self, east: int, north: int) -> Cell:
-        """Return the cell this many cells to the east and north, wrapping around at the edges."""
+        """Return the cell that is this many cells to the east and north. Positions wrap around at
+        the edges.
+        """
         mask = (1 << self.steps) - 1
         up = (_squeeze(self.bits) + north) & mask
         across = (_squeeze(self.bits >> 1) + east) & mask
         return Cell(_spread(up) | _spread(across) << 1, self.steps)
 
     def scores(self) -> tuple[int, int]:
-        """Return the scores of the positions in the cell, as a range start <= score < stop."""
+        """Return the scores of the positions in the cell, as a range ``start <= score < stop``."""
         shift = 2 * (STEPS - self.steps)
         return self.bits << shift, (self.bits + 1) << shift
 
 
 def decode(score: float) -> tuple[float, float]:
     """Return the (longitude, latitude) at the centre of a score's cell."""
-    # A score that was not computed from a position can be any number. Redis casts it to 64 bits.
+    # A score that does not come from GEOADD can be any number. Like Redis, cast it to 64 bits.
     bits = int(score) & (1 << 64) - 1 if abs(score) < 1 << 64 else 1 << 63
     west, south, east, north = Cell(bits, STEPS).bounds()
     longitude = min(max((west + east) / 2, LONGITUDE[0]), LONGITUDE[1])
@@ -115,14 +119,18 @@ def decode(score: float) -> tuple[float, float]:
 
 
 def text(score: float) -> bytes:
-    """Return the standard 11-character geohash of a stored position; its last character is ``0``."""
+    """Return the standard geohash of a stored position. It has 11 characters; the last is always
+    ``0``.
+    """
     bits = _encode(*decode(score), latitudes=_STANDARD_LATITUDE)
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
 
 
 def _cosine(radians: float) -> float:
-    """Return the cosine or, as in C, NaN for an infinity; comparisons with NaN are false."""
+    """Return the cosine of an angle. As in C, it is NaN for an infinity; comparisons with NaN are
+    false.
+    """
     return math.nan if math.isinf(radians) else math.cos(radians)
 
 
@@ -143,9 +151,9 @@ def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A search area around a centre: a circle (``radius``) or a box (``width``, ``height``).
+    """A search area around a centre: a circle (``radius``) or a box (``width`` and ``height``).
 
-    Lengths are multiples of ``unit``, which is in metres.
+    Lengths are multiples of ``unit``, which is the length of the unit in metres.
     """
 
     longitude: float
@@ -156,7 +164,9 @@ class Shape:
     height: float = 0.0
 
     def distance_inside(self, longitude: float, latitude: float) -> float | None:
-        """Return the distance in metres from the centre, or None outside the search area."""
+        """Return the distance in metres from the centre, or None if the position is outside the
+        search area.
+        """
         if self.radius is not None:
             metres = distance(self.longitude, self.latitude, longitude, latitude)
             return metres if metres <= self.radius * self.unit else None
@@ -201,7 +211,7 @@ class Shape:
         return min(max(steps, 1), STEPS)
 
     def cells(self) -> Iterator[Cell]:
-        """Yield the cells that cover the area, in the order of Redis."""
+        """Yield the cells that cover the area, in the same order as Redis."""
         west, south, east, north = self._bounding_box()
         steps = self._steps()
         centre = Cell(_encode(self.longitude, self.latitude, steps), steps)
@@ -227,7 +237,8 @@ class Shape:
             ):
                 continue
             cell = centre.moved(across, up)
-            # If the radius is huge, neighbours wrap around and coincide; skip the repeated cells.
+            # With a huge radius, neighbouring cells wrap around and coincide, so skip repeated
+            # cells.
             if previous is not None and cell == previous:
                 continue
             yield cell

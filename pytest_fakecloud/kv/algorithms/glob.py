@@ -1,14 +1,15 @@
-"""Redis glob patterns, matched in time at most proportional to pattern length times string length.
+"""Redis glob patterns. Matching takes at most time in proportion to pattern length times string
+length.
 
-``*`` matches any run of bytes, ``?`` any byte, ``[a-c]`` and ``[^x]`` a class; a backslash escapes
-the next byte. A pattern is split at its stars. The pieces between the stars have fixed lengths, so
-matching each piece at its first possible position is correct, and no position is tried twice.
-Pieces without wildcards are found in linear time; pieces with wildcards take steps from the
-command's budget.
+``*`` matches any run of bytes, ``?`` any byte, and ``[a-c]`` and ``[^x]`` a class. A backslash
+escapes the next byte. A pattern is split at its stars. The pieces between the stars have fixed
+lengths, so it is correct to match each piece at its first possible position, and no position is
+tried twice. Pieces without wildcards are found in linear time. Pieces with wildcards take steps
+from the command's budget.
 
 A single regular expression with an atomic group for each star (as in ``fnmatch``) is twice as fast
-for short patterns (0.2 and 0.3 us against 0.4 and 0.9 us), but takes seconds to compile for a
-pattern as long as a request, which could hang a server.
+for short patterns (0.2 and 0.3 us against 0.4 and 0.9 us). However, it takes seconds to compile for
+a pattern as long as a request, so a client could block a server.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from functools import cached_property, lru_cache
 from ...core.budget import spend
 
 _STEPS_A_BYTE = 0.2
-"""Budget steps for each pair of a byte of the piece and a byte of the searched string."""
+"""Budget steps for each pair of a byte in a piece and a byte in the searched string."""
 _KEPT_LENGTH = 4096
 
 Element = int | frozenset[int] | None
-"""What an element of a pattern matches: one byte, any byte of a set, or, if None, every byte."""
+"""An element of a pattern: a byte, a set of bytes, or None, which matches any byte."""
 
 
 def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
-    """Return whether the whole string matches the pattern."""
+    """Return whether a pattern matches the whole string."""
     return matcher(pattern, nocase)(text)
 
 
 def has_wildcard(pattern: bytes) -> bool:
-    """Return whether the pattern contains special characters."""
+    """Return whether a pattern contains special characters."""
     return any(byte in b"*?[\\" for byte in pattern)
 
 
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
-    """Return a function that tests whether a string matches the pattern; the function is cached.
+    """Return a function that tests whether a pattern matches a string. Functions are cached.
 
     The function takes steps from the command's budget.
     """
@@ -65,9 +66,9 @@ def _anything(text: bytes) -> bool:
 
 
 def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
-    """Return the match function for a pattern without wildcards other than stars.
+    """Return the match function for a pattern whose only special characters are stars.
 
-    This is the usual case.
+    Most patterns are of this kind.
     """
     if len(parts) == 1:
         return parts[0].__eq__
@@ -119,7 +120,9 @@ class _Piece:
         )
 
     def find(self, text: bytes, start: int, stop: int) -> int:
-        """Return the first position from ``start`` of a match that ends by ``stop``, or -1."""
+        """Return the first position at or after ``start`` of a match that ends at or before
+        ``stop``, or -1.
+        """
         if self._plain is not None:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:
@@ -130,7 +133,7 @@ class _Piece:
 
 
 class _Starred:
-    """A compiled pattern that contains stars."""
+    """A compiled pattern that contains at least one star."""
 
     def __init__(self, pieces: list[_Piece]) -> None:
         self._head, *middle, self._tail = pieces
@@ -153,7 +156,7 @@ class _Starred:
 
 
 def _source(element: Element) -> bytes:
-    """Return an element as a regular expression."""
+    """Return the regular expression for an element."""
     if element is None:
         return b"."
     if isinstance(element, int):
@@ -178,7 +181,9 @@ def _pieces(pattern: bytes) -> list[list[Element]]:
             element, at = _class(pattern, at)
             pieces[-1].append(element)
         else:
-            if byte == 0x5C and at < len(pattern):  # backslash; as the last byte it matches itself
+            if byte == 0x5C and at < len(
+                pattern
+            ):  # A backslash. As the last byte, it matches itself.
                 byte = pattern[at]
                 at += 1
             pieces[-1].append(byte)
@@ -200,7 +205,7 @@ def _class(pattern: bytes, at: int) -> tuple[Element, int]:
         elif pattern[at] == 0x5D:  # ]
             at += 1
             break
-        elif left >= 3 and pattern[at + 1] == 0x2D:  # a-c, even if c is "]"
+        elif left >= 3 and pattern[at + 1] == 0x2D:  # A range such as a-c, even if its end is "]".
             members |= _range(pattern[at], pattern[at + 2])
             at += 3
         else:
@@ -211,7 +216,7 @@ def _class(pattern: bytes, at: int) -> tuple[Element, int]:
 
 @lru_cache(maxsize=512)
 def _shared(members: frozenset[int]) -> frozenset[int]:
-    # Return the same object for equal sets, because a pattern may repeat a class a million times.
+    # Return the same object for equal sets, because a pattern can contain a class a million times.
     return members
 
 

@@ -1,14 +1,16 @@
-"""HyperLogLog in the byte format of Redis: MurmurHash64A, sparse and dense registers.
+"""HyperLogLogs in the byte format of Redis, with sparse or dense registers.
 
 A HyperLogLog is a string value, so all functions take and return ``bytes``, and GET after PFADD
-returns the same bytes as in Redis. Layout: ``HYLL``, encoding (0 dense, 1 sparse), 3 zero bytes,
-the cached cardinality (8 bytes, little endian; the top bit marks it as stale), then the registers.
+returns the same bytes as in Redis. The bytes are ``HYLL``, the encoding (0 dense, 1 sparse), three
+zero bytes, the cached cardinality (8 bytes, little endian; the top bit marks it as stale), and the
+registers.
 
-Existing libraries use their own registers and hashes; none writes this format. Hashing a short
+Dense registers are 16,384 numbers of 6 bits, least significant bit first. Sparse registers are
+run-length opcodes: ZERO ``00llllll`` (length - 1), XZERO ``01llllll llllllll`` (length - 1), and
+VAL ``1vvvvvll`` (value - 1, length - 1).
+
+Existing libraries have their own registers and hashes, and none writes this format. Hashing a short
 element takes 1.7 us.
-
-Dense: 16,384 registers of 6 bits, least significant bit first. Sparse: run-length opcodes ZERO
-``00llllll`` (length - 1), XZERO ``01llllll llllllll``, VAL ``1vvvvvll`` (value - 1, length - 1).
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _M = 0xC6A4A7935BD1E995
 
 
 class CorruptHyperLogLog(ValueError):
-    """Raised if the sparse opcodes of a value with a valid header do not cover 16,384 registers."""
+    """Raised for a value with a valid header if its sparse opcodes do not cover 16,384 registers."""
 
 
 def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
@@ -60,7 +62,9 @@ def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
 
 
 def register_of(element: bytes) -> tuple[int, int]:
-    """Return an element's register, and the length of its hash's run of zero bits plus one."""
+    """Return the register of an element, and the number of the first set bit in the rest of its
+    hash, counted from 1.
+    """
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
     rest = (digest >> PRECISION) | (1 << HASH_BITS)
@@ -68,14 +72,14 @@ def register_of(element: bytes) -> tuple[int, int]:
 
 
 def empty() -> bytes:
-    """Return a new sparse HyperLogLog with all registers zero and a cached count of 0."""
+    """Return an empty HyperLogLog, which is sparse and has a cached count of 0."""
     return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
 
 
 def is_hyperloglog(value: bytes) -> bool:
-    """Return whether a string has the magic, encoding, and length of a HyperLogLog.
+    """Return whether a string has the magic bytes, the encoding and the length of a HyperLogLog.
 
-    The length is only checked for the dense encoding.
+    The length is checked only for the dense encoding.
     """
     if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
         return False
@@ -101,7 +105,7 @@ def _value(value: int, length: int) -> int:
 
 
 def _runs(value: bytes) -> Iterable[tuple[int, int]]:
-    """Yield (register value, run length) for each opcode of a sparse value."""
+    """Yield the register value and the run length of each opcode in a sparse value."""
     at = HEADER_SIZE
     while at < len(value):
         opcode = value[at]
@@ -119,7 +123,7 @@ def _runs(value: bytes) -> Iterable[tuple[int, int]]:
 
 
 def registers(value: bytes) -> bytearray:
-    """Return all registers, one byte each; raise `CorruptHyperLogLog` unless there are 16,384."""
+    """Return all registers, one byte each; raise `CorruptHyperLogLog` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
         for register, length in _runs(value):
@@ -129,7 +133,7 @@ def registers(value: bytes) -> bytearray:
         if len(unpacked) != REGISTERS:
             raise CorruptHyperLogLog(f"the opcodes cover {len(unpacked)} registers")
         return unpacked
-    # Treat all registers as one integer, and repeatedly move the upper half of each group (of all
+    # Treat all registers as one integer. Repeatedly move the upper half of each group (of all
     # registers, then of halves, quarters, and so on) until each register starts at a byte.
     number = int.from_bytes(value[HEADER_SIZE:DENSE_SIZE], "little")
     for size, low in _halves():
@@ -140,7 +144,9 @@ def registers(value: bytes) -> bytearray:
 
 @cache
 def _halves() -> list[tuple[int, int]]:
-    """Return the size and mask of the lower groups, for groups of 8,192 registers to 1."""
+    """Return the number of registers in a half group, and the mask of the lower halves, for each
+    level.
+    """
     found = []
     for level in reversed(range(PRECISION)):
         size = 1 << level
@@ -160,21 +166,21 @@ def _pack_dense(unpacked: bytes | bytearray) -> bytes:
 
 
 def to_dense(value: bytes) -> bytes:
-    """Return the HyperLogLog with dense registers; the cached count is kept."""
+    """Return a HyperLogLog with dense registers. The cached count is kept."""
     if is_dense(value):
         return value
     return MAGIC + bytes((DENSE,)) + value[5:HEADER_SIZE] + _pack_dense(registers(value))
 
 
 def stale(value: bytes) -> bytes:
-    """Return the value with its cached count marked as stale."""
+    """Return a value with its cached count marked as stale."""
     return value[:15] + bytes((value[15] | 0x80,)) + value[HEADER_SIZE:]
 
 
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
-    """Add elements; return the new value, and whether a register changed.
+    """Add elements. Return the new value, and whether a register changed.
 
-    A change makes the cached count stale.
+    If a register changed, the cached count is marked as stale.
     """
     changed = False
     dense: bytearray | None = None
@@ -211,15 +217,15 @@ def _dense_set(dense: bytearray, index: int, count: int) -> bool:
 
 
 _Opcode = tuple[int, int]
-"""The byte position of an opcode, and the index of the first register that it covers."""
+"""An opcode: its byte position, and the index of the first register that it covers."""
 _FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
 class _Places:
-    """Positions of every sixteenth opcode of a sparse value, where searches can start.
+    """Positions of every sixteenth opcode in a sparse value, at which searches can start.
 
-    A search from the first opcode is linear in the number of opcodes, so adding a thousand elements
-    would take quadratic time.
+    A search that starts at the first opcode takes time in proportion to the number of opcodes.
+    Adding a thousand elements would therefore take quadratic time.
     """
 
     EVERY = 16
@@ -227,21 +233,23 @@ class _Places:
     LASTS = 250
     """Number of changes after which the positions are recorded again, because the value has grown."""
     REACH = 24
-    """Number of bytes after ``resume`` within which a change may have moved or merged opcodes."""
+    """Number of bytes after the start of a change in which opcodes may have moved or merged."""
 
     def __init__(self) -> None:
         self._ats: list[int] = []
         self._firsts: list[int] = []
         self._changes = -1
-        """Number of changes since the positions were recorded. Positions are not recorded for the
-        first few elements.
+        """Number of changes since the positions were recorded. They are not recorded for the first
+        few elements.
         """
 
     def before(self, value: bytes, index: int) -> _Opcode:
-        """Return a recorded opcode that precedes the opcode of a register, or the first opcode."""
+        """Return a recorded opcode that precedes the opcode of a register, or the very first
+        opcode.
+        """
         if self._changes > self.LASTS or (self._changes == self.EVERY and not self._ats):
             self._note(value)
-        # Merging needs the preceding opcode, so return the last suitable opcode but one.
+        # Return the last suitable opcode but one, because merging needs the preceding opcode.
         place = bisect_right(self._firsts, index) - 2
         return (self._ats[place], self._firsts[place]) if place >= 0 else _FIRST
 
@@ -256,11 +264,11 @@ class _Places:
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
-        """Update the positions after a change behind ``resume`` that added ``growth`` bytes."""
+        """Update the positions after a change that follows ``resume`` and added ``growth`` bytes."""
         self._changes += 1
         low = bisect_right(self._ats, resume[0])
         high = bisect_right(self._ats, resume[0] + self.REACH)
-        # Replace the opcodes that may have moved by ``resume``, which precedes the change and has
+        # Opcodes that may have moved are replaced by ``resume``, which precedes the change and has
         # not moved.
         kept = [resume] if high > low else []
         self._ats[low:] = [*(at for at, _ in kept), *(at + growth for at in self._ats[high:])]
@@ -276,13 +284,14 @@ def _promoted(value: bytes, index: int, count: int) -> bytes:
 def _sparse_set(
     value: bytes, index: int, count: int, sparse_max_bytes: int, start: _Opcode = _FIRST
 ) -> tuple[bytes, _Opcode]:
-    """Return a sparse value with a register raised to ``count`` if it is lower.
+    """Raise a register of a sparse value to ``count``, if the register is lower.
 
-    Also return an opcode from which a search for any higher register may start.
+    Return the value, and an opcode at which a search for any higher register can start.
 
-    The steps are those of Redis, because the resulting bytes depend on them: an opcode that covers
-    exactly this register is changed in place, any other opcode is split into up to three. Then
-    equal values are merged among up to five opcodes, starting with the one before.
+    The steps are those of Redis, because the resulting bytes depend on them. An opcode that covers
+    exactly this register is changed in place. Any other opcode is split into up to three opcodes.
+    Then equal values are merged among up to five opcodes, starting with the opcode before the
+    change.
     """
     if count > SPARSE_VALUE_MAX:
         return _promoted(value, index, count), _FIRST
@@ -310,8 +319,8 @@ def _sparse_set(
     if span == 0 or at >= len(value):
         raise CorruptHyperLogLog("the opcodes end before the register")
     if before < 0 and start != _FIRST:
-        # Merging needs the preceding opcode, which is before the start of the search; search from
-        # the beginning.
+        # Merging needs the preceding opcode, which is before the start of the search, so search
+        # from the beginning.
         return _sparse_set(value, index, count, sparse_max_bytes)
 
     if opcode & 0x80:
@@ -343,7 +352,7 @@ def _sparse_set(
 
 
 def _merged(value: bytes, before: int, at: int) -> bytes:
-    """Merge equal adjacent VAL opcodes among the five from the one before the change."""
+    """Merge adjacent VAL opcodes with equal values, among five opcodes from ``before`` on."""
     merged = bytearray(value)
     place = before if before >= 0 else HEADER_SIZE
     for _ in range(5):
@@ -391,7 +400,7 @@ def _tau(x: float) -> float:
 
 
 def estimate(unpacked: bytes | bytearray) -> int:
-    """Return the cardinality by Ertl's improved estimator; return -2^63 if it is 2^63 or more."""
+    """Estimate the cardinality with Ertl's improved estimator; return -2^63 for 2^63 or more."""
     histogram = [0] * 64
     for register in range(64):
         histogram[register] = unpacked.count(register)
@@ -401,7 +410,7 @@ def estimate(unpacked: bytes | bytearray) -> int:
         z += histogram[j]
         z *= 0.5
     z += m * _sigma(histogram[0] / m)
-    # For crafted registers, the estimate may exceed the range of an integer reply. This is the
+    # With crafted registers, the estimate can exceed the range of an integer reply. Return the
     # result of the conversion in Redis (observed on Redis 7.0).
     if _ALPHA_INF * m * m >= 2**63 * z:
         return -(2**63)
@@ -409,7 +418,7 @@ def estimate(unpacked: bytes | bytearray) -> int:
 
 
 def count(value: bytes) -> tuple[int, bytes]:
-    """Return the cardinality of a value, and the value with that count cached in its header."""
+    """Return the cardinality of a value, and the value with the cardinality cached in its header."""
     if not value[15] & 0x80:
         return int.from_bytes(value[8:HEADER_SIZE], "little", signed=True), value
     cardinality = estimate(registers(value))
@@ -418,7 +427,7 @@ def count(value: bytes) -> tuple[int, bytes]:
 
 
 def maxima(values: Iterable[bytes]) -> bytearray:
-    """Return for each register the maximum over several values."""
+    """Return the maximum of each register over several values."""
     largest = 0
     for value in values:
         spend(_STEPS_A_VALUE)
@@ -432,7 +441,9 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """Raise the registers of ``target`` to ``largest``; convert it first if ``dense``."""
+    """Raise the registers of ``target`` to ``largest``. If ``dense`` is true, make them dense
+    first.
+    """
     if dense:
         target = to_dense(target)
     start = _FIRST
@@ -448,7 +459,9 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
 
 
 def describe(value: bytes) -> str:
-    """Return the opcodes as text: ``Z:n`` (XZERO), ``z:n`` (ZERO), ``v:value,length`` (VAL)."""
+    """Return the opcodes of a sparse value as text: ``Z:n`` (XZERO), ``z:n`` (ZERO),
+    ``v:value,length`` (VAL).
+    """
     words = []
     at = HEADER_SIZE
     while at < len(value):
@@ -466,10 +479,11 @@ def describe(value: bytes) -> str:
 
 
 def self_test(seed: bytes, elements: int = 1024) -> str | None:
-    """Test the functions of this module; return an error description, or None if they work.
+    """Test the functions of this module. Return the description of an error, or None if there is
+    none.
 
-    Adds elements derived from ``seed`` to a sparse value, a dense value, and plain registers. All
-    three must agree, and the estimates must be within four standard errors (0.81 % each).
+    Elements derived from ``seed`` are added to a sparse value, a dense value and plain registers.
+    All three must agree, and the estimates must be within four standard errors (0.81 % each).
     """
     sparse, dense = empty(), to_dense(empty())
     plain = bytearray(REGISTERS)

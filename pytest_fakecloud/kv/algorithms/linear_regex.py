@@ -1,15 +1,15 @@
 r"""Regular expressions for the filters of JSON paths, matched in time linear in the string.
 
-A match takes time proportional to pattern length times string length. The syntax is the part of the
-vendor's engine that filters use: literals, ``.``, classes, ``\d \w \s`` and their opposites,
+A match takes time in proportion to pattern length times string length. The syntax is the part of
+the vendor's engine that filters use: literals, ``.``, classes, ``\d \w \s`` and their opposites,
 anchors, groups, alternatives, ``* + ? {m,n}`` (lazy or not, which makes no difference to whether a
-string matches), and the flag ``(?i)``. Back references and look-around, which cannot be matched in
-linear time, are rejected.
+string matches), and the flag ``(?i)``. Back references and look-around cannot be matched in linear
+time and are rejected.
 
 RE2 is 6 times as fast for a filter such as ``^user-\d+@example\.com$`` (2.7 us against 16 us) and
 500 times as fast for ``(a*)*b`` on 200 letters (1.3 us against 726 us). Its package, google-re2
-1.1.20251105, has wheels for CPython 3.11 to 3.14 on glibc, macOS, and Windows, but not on musl: on
-Alpine, installing this package would require a compiler and abseil. In addition,
+1.1.20251105, has wheels for CPython 3.11 to 3.14 on glibc, macOS and Windows, but not on musl. On
+Alpine, installing pytest-fakecloud would then require a compiler and abseil. In addition,
 `standalone/patterns.py` needs Python's syntax, which RE2 does not parse.
 """
 
@@ -21,21 +21,20 @@ from ...core.budget import spend
 
 _STEPS_A_STATE = 3
 _LARGEST = 2000
-"""Maximum number of states in the automaton of an expression; counted repetitions multiply the
-states.
-"""
+"""Maximum number of states in the automaton of an expression. Counted repetitions multiply states."""
 
 Test = Callable[[str], bool]
 
 
 class RegexError(ValueError):
-    """Raised for an invalid expression."""
+    """Raised for an invalid expression. The message continues a sentence that starts with the
+    expression.
+    """
 
 
 class _State:
-    """A state of the automaton.
-
-    It consumes a character, continues to every state in ``next``, or accepts.
+    """A state of the automaton. It consumes a character, continues to all states in ``next``, or
+    accepts.
     """
 
     __slots__ = ("assertion", "next", "test")
@@ -50,9 +49,8 @@ Fragment = tuple[_State, _State]
 
 
 class LinearRegex:
-    """A compiled regular expression.
-
-    The constructor raises `RegexError` if the expression is invalid.
+    """A compiled regular expression. The constructor raises `RegexError` if the expression is
+    invalid.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -69,7 +67,7 @@ class LinearRegex:
 
     def _reset(self) -> None:
         self.states = 0
-        """Number of states, which also bounds the steps taken per character of the string."""
+        """Number of states of the automaton, which limits the steps for each character of a string."""
         self._fold = False
 
     def fullmatch(self, text: str) -> bool:
@@ -197,7 +195,9 @@ class LinearRegex:
         return start, end
 
     def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
-        """Return the ends of a repetition; ``again`` creates the states of one iteration."""
+        """Return the first and last state of a repetition. ``again`` creates the states of one
+        iteration.
+        """
         start = end = self._state()
         for _ in range(least):
             first, last = again()

@@ -1,7 +1,7 @@
-"""Prefix sums over block lengths: the block of a position, the items before a block.
+"""Prefix sums of block lengths, which convert between positions of items and blocks.
 
-Used by lists, whose blocks are limited by bytes, and by sorted sets, whose scores are packed. No
-library maintains these sums separately from the blocks.
+They are used by lists and sorted sets, which store their blocks differently. No library maintains
+such sums separately from the blocks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 
 class Positions:
-    """A Fenwick tree over block lengths: ``add``, ``before``, and ``find`` take O(log blocks).
+    """A Fenwick tree of block lengths. ``add``, ``before`` and ``find`` take O(log n) for n blocks.
 
     The owner keeps the tree up to date when single items are inserted or removed. When blocks are
-    split, merged, or removed, it discards the tree and builds a new one at the next use.
+    split, merged or removed, the owner discards the tree and builds a new one at the next use.
     """
 
     __slots__ = ("_highest", "_tree")
@@ -28,7 +28,7 @@ class Positions:
         self._highest = 1 << (len(tree) - 1).bit_length() >> 1 if len(tree) > 1 else 0
 
     def add(self, block: int, delta: int) -> None:
-        """Record that ``block`` (from 0) grew by ``delta`` items."""
+        """Record that ``block`` (counted from 0) grew by ``delta`` items."""
         tree = self._tree
         i = block + 1
         while i < len(tree):
@@ -45,7 +45,9 @@ class Positions:
         return total
 
     def find(self, position: int) -> tuple[int, int]:
-        """Return the block of the item at an existing ``position``, and its offset in the block."""
+        """Return the block that contains a position, and the offset in the block. The position must
+        exist.
+        """
         tree = self._tree
         block = 0
         step = self._highest

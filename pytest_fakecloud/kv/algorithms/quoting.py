@@ -1,4 +1,4 @@
-"""Split lines into words, for inline commands and the first lines of scripts."""
+"""Splits lines into words, for inline commands and shebang lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 def split_words(line: bytes) -> list[bytes] | None:
     r"""Split a line into words as a shell does; return None if a quote is not closed properly.
 
-    Double quotes support escapes (``\x41``, ``\n``), single quotes only ``\'``.
+    Double quotes support escapes (``\x41``, ``\n``). Single quotes support only ``\'``.
     """
     words: list[bytes] = []
     at, size = 0, len(line)
@@ -36,7 +36,9 @@ def split_words(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
-    """Append a quoted string to ``word``; return the position after its quote, or None."""
+    """Append a quoted string to ``word``. Return the position after the closing quote, or None if
+    it is missing.
+    """
     size = len(line)
     while at < size:
         byte = line[at]

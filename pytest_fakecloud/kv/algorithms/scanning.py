@@ -7,13 +7,13 @@ from collections.abc import Collection
 
 
 class ScanOrder:
-    """The order in which SCAN, HSCAN, SSCAN, and ZSCAN return the elements of a collection.
+    """The order in which SCAN, HSCAN, SSCAN and ZSCAN return the elements of a collection.
 
-    Each element gets a serial number when it is added, and a cursor is the serial number to
-    continue from, so an element that stays in the collection is always returned. ``live`` is the
-    collection itself. Its owner calls `add()` for each new element; removed elements are dropped
-    from the order once they are the majority. The order is built by the first scan, so a collection
-    that is never scanned costs nothing.
+    Each element gets a serial number when it is added, and a cursor is the serial number at which
+    to continue. Therefore an element that stays in the collection is always returned. ``live`` is
+    the collection itself. Its owner calls `add()` for each new element. Removed elements are
+    dropped from the order when they are the majority. The order is built by the first scan, so a
+    collection that is never scanned costs nothing.
     """
 
     __slots__ = ("_elements", "_live", "_next", "_serials", "_where")
@@ -26,7 +26,7 @@ class ScanOrder:
         self._next = len(self._elements) + 1
 
     def add(self, element: bytes) -> None:
-        """Add an element; one that was removed and added again keeps its serial number."""
+        """Add an element. If it was removed and is added again, it keeps its serial number."""
         if element not in self._where:
             if len(self._elements) > 2 * len(self._live) + 64:
                 self._sweep()
@@ -36,7 +36,7 @@ class ScanOrder:
             self._next += 1
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 at the end) and up to ``count`` elements from ``cursor``."""
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` elements."""
         if len(self._elements) > 2 * len(self._live) + 64:
             self._sweep()
         at = bisect_left(self._serials, cursor)
