@@ -1,4 +1,4 @@
-"""Reject commands that REST does not offer because they block or belong to a connection."""
+"""Rejects commands that are not available over REST because they block or belong to a connection."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ if TYPE_CHECKING:
     from .registry import CommandSpec
 
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
-"""Options of XREAD and XREADGROUP that take arguments, with the number of words they occupy,
-including the option itself.
+"""The options of XREAD and XREADGROUP that have arguments, with the number of words of each option,
+including its name.
 """
 
 
 def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """Raise the vendor's error if a command is not available over REST.
 
-    XREAD and XREADGROUP are available, but not with BLOCK: like BLPOP, they would hold the request
-    open, and the vendor's own queue library relies on the error. The check applies to a single
-    command, to each command of a pipeline, and to each command of a transaction, which is then
-    discarded.
+    XREAD and XREADGROUP are available without BLOCK. With BLOCK they would keep the request open,
+    like BLPOP, and the vendor's own queue library relies on the error. This function checks single
+    commands and each command of a pipeline or transaction; the transaction is then discarded.
     """
     if not spec.over_rest:
         raise CommandError(not_available(spec.name.split()[0]))
@@ -30,7 +29,7 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 
 def check_family_over_rest(spec: CommandSpec) -> None:
-    """Raise the vendor's error if none of a container command's subcommands is available over REST."""
+    """Raise the vendor's error if no subcommand of a container command is available over REST."""
     if not any(each.over_rest for each in (spec.subcommands or {}).values()):
         raise CommandError(not_available(spec.name))
 

@@ -1,6 +1,6 @@
-"""CONFIG parameters: their names, defaults, and valid values.
+"""CONFIG parameters: their names, defaults and valid values.
 
-The defaults are those that Redis 7.0 reports; paths and ports are those of a new container.
+The defaults are those of Redis 7.0. Paths and ports are those of a new container.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ALIASES = {
 
 
 class Config:
-    """The configuration parameters of one server, stored as strings, with typed access."""
+    """The configuration parameters of one server. Values are stored as strings."""
 
     def __init__(
         self, dialect: str = "vendor", table: Table = EVERYTHING, *, debug_command: bool = False
@@ -51,7 +51,9 @@ class Config:
         self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]
         """Whether lists and sets can have the encoding ``listpack``."""
         self.patience_us = 0
-        """Duration in microseconds below which a command is neither slow nor a latency event."""
+        """Duration in microseconds. A command that takes less time is neither slow nor a latency
+        event.
+        """
         self._changed()
 
     def number(self, name: str) -> int:
@@ -186,7 +188,9 @@ _ALL_EVENTS = "g$lshzxetd"
 
 
 def _events(name: str, text: str) -> str:
-    """Return the classes of keyspace events in Redis' order, using ``A`` as an abbreviation."""
+    """Return the classes of keyspace events in the order of Redis, abbreviating all of
+    ``g$lshzxetd`` to ``A``.
+    """
     if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
         raise CommandError(config_failed(name, CONFIG_EVENTS))
     chosen = set(text.replace("A", _ALL_EVENTS))
@@ -430,7 +434,7 @@ _HIDDEN = {
     "use-exit-on-panic",
     "watchdog-period",
 }
-"""Parameters that CONFIG GET returns only if they are requested by their exact name."""
+"""Parameters that CONFIG GET returns only if they are requested by their exact names."""
 _TOLD = {name: default for name, default, _ in _PARAMETERS}
 
 

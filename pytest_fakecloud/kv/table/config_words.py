@@ -1,6 +1,6 @@
-"""Parsers for CONFIG values that are amounts of memory or consist of several words.
+"""Parses CONFIG values that are amounts of memory or consist of several words.
 
-All behave like Redis 7.0. Words are separated by single spaces.
+The parsers behave like Redis 7.0. Words are separated by single spaces.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def memory_bytes(text: str) -> int | None:
 
 
 def _integer(word: str) -> int | None:
-    """Parse an integer like ``strtoll``, clamped to 64 bits; return None if it is invalid."""
+    """Parse an integer like ``strtoll``, clamping it to 64 bits; return None if it is invalid."""
     if re.fullmatch(r"[+-]?\d{1,100}", word, re.ASCII) is None:
         return None
     return min(max(int(word), -(2**63)), 2**63 - 1)
 
 
 def _save(words: list[str], before: str) -> str:
-    """Parse the pairs of seconds and changes in the value of ``save``."""
+    """Parse the value of ``save``, which consists of pairs of seconds and changes."""
     numbers = [_integer(word) for word in words]
     seconds, changes = numbers[::2], numbers[1::2]
     if (
@@ -57,9 +57,9 @@ def _save(words: list[str], before: str) -> str:
 
 
 def _limits(words: list[str], before: str) -> str:
-    """Set the three limits of the named client classes, and keep the other classes.
+    """Replace the limits of the named client classes, and keep the limits of other classes.
 
-    The limits are a hard limit, a soft limit, and seconds.
+    Each class has a hard limit, a soft limit and a number of seconds.
     """
     if len(words) % 4:
         raise ValueError(CONFIG_LIMIT_COUNT)
@@ -77,7 +77,7 @@ def _limits(words: list[str], before: str) -> str:
 
 
 def _percentiles(words: list[str], before: str) -> str:
-    """Parse percentiles and format them with up to six decimals."""
+    """Parse percentiles, and format them with up to six decimals."""
     return " ".join(map(_percentile, words))
 
 
@@ -94,7 +94,9 @@ def _percentile(word: str) -> str:
 
 
 def _scores(words: list[str], before: str) -> str:
-    """Parse the three values of ``oom-score-adj-values``, for the kernel's out-of-memory killer."""
+    """Parse the value of ``oom-score-adj-values``: three numbers for the kernel's out-of-memory
+    killer.
+    """
     if len(words) != 3:
         raise ValueError(CONFIG_OOM_COUNT)
     numbers = [_integer(word) for word in words]
@@ -109,8 +111,8 @@ SEVERAL_WORDS: dict[str, Callable[[list[str], str], str]] = {
     "percentiles": _percentiles,
     "scores": _scores,
 }
-"""Parsers by kind of parameter.
+"""Parsers for each kind of parameter that consists of several words.
 
-Each takes the words and the current value, and returns the new value. It raises `ValueError` if the
-words are invalid.
+A parser takes the words and the current value, and returns the new value. It raises `ValueError` if
+the words are invalid.
 """

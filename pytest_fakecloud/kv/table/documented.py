@@ -1,10 +1,10 @@
 """The commands that the vendor documents, for servers that reject all others.
 
-The specification supports whole groups, so by default a server runs every command that Redis has in
-these groups. The vendor's documentation lists commands individually and omits some of them. This
-list contains the documented commands and those that both official clients send. It excludes
-commands that no page mentions and only one client has a method for (SUBSTR), and commands about a
-server's process, logs, or memory.
+The specification names whole groups of commands, so by default a server runs every command that
+Redis has in these groups. The vendor's documentation lists commands individually and omits some of
+them. This list contains the documented commands, and the commands that both official clients send.
+It does not contain commands that no page mentions and only one client has a method for (SUBSTR),
+nor commands about a server's process, logs or memory.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def _names(text: str) -> frozenset[str]:
 
 DOCUMENTED = _names(_COMMANDS)
 """Command names in upper case. A subcommand follows its container command after a space (``"XGROUP
-CREATE"``); container commands are included.
+CREATE"``). Container commands are included.
 """

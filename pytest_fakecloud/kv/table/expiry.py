@@ -1,4 +1,4 @@
-"""Parsers for the expiry options that SET, GETEX, MSETEX, HGETEX, HSETEX, and EXPIRE share."""
+"""Parses the expiry options that SET, GETEX, MSETEX, HGETEX, HSETEX and EXPIRE share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from .syntax import I64_MAX, I64_MIN, parse_int
 EXPIRY_WORDS = frozenset({b"EX", b"PX", b"EXAT", b"PXAT"})
 
 Condition = frozenset[bytes]
-"""The conditions of an EXPIRE command: a subset of NX, XX, GT, and LT."""
+"""The conditions of an EXPIRE command: a subset of NX, XX, GT and LT."""
 
 
 def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
-    """Return the expiry time set by an option such as ``EX 10``, in milliseconds since the epoch.
+    """Return the expiry that an option such as ``EX 10`` sets, in Unix milliseconds.
 
-    ``name`` is the command name for the error that is raised if the number overflows or is not
-    positive.
+    Raises an error for the command ``name`` if the number overflows or is not positive.
     """
     amount = parse_int(text)
     if amount <= 0 or (word in (b"EX", b"EXAT") and amount > I64_MAX // 1000):
@@ -35,10 +34,10 @@ def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
 
 
 def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
-    """Return the expiry time given by an EXPIRE command, in milliseconds since the epoch.
+    """Return the expiry that an EXPIRE command sets, in Unix milliseconds.
 
-    The time may be in the past. ``base_ms`` is the current time if the number is relative, and 0 if
-    it is absolute.
+    The expiry may be in the past. ``base_ms`` is the current time if the number is relative, and 0
+    if it is absolute.
     """
     amount = parse_int(text)
     if seconds:
@@ -51,7 +50,7 @@ def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
 
 
 def parse_conditions(words: list[bytes]) -> Condition:
-    """Parse the options NX, XX, GT, and LT; raise an error for an invalid combination."""
+    """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
     found: set[bytes] = set()
     for word in words:
         upper = word.upper()
@@ -66,7 +65,7 @@ def parse_conditions(words: list[bytes]) -> Condition:
 
 
 def is_met(condition: Condition, present_ms: int | None, wanted_ms: int) -> bool:
-    """Return whether a new expiry may replace the current one; a missing expiry counts as infinite."""
+    """Return whether a new expiry may replace the current one. A missing expiry counts as infinite."""
     if b"NX" in condition and present_ms is not None:
         return False
     if b"XX" in condition and present_ms is None:

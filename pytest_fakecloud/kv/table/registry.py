@@ -1,7 +1,7 @@
-"""The command table as objects, for dispatch, arity checks, key positions, and ACL rules.
+"""The command table as objects, for dispatch, arity checks, key positions and ACL rules.
 
-A module of ``kv/commands`` binds its functions with ``@command("NAME")``. Everything else about a
-command is defined in ``rows.py``.
+Modules of ``kv/commands`` bind their functions with ``@command("NAME")``. ``rows.py`` defines
+everything else about a command.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ..reply import Reply
 
 Args = list[bytes]
-"""The arguments of a command, without the command name (and without the subcommand name)."""
+"""The arguments of a command, without its name and the name of its subcommand."""
 Function = Callable[[Any, Args], "Reply"]
-"""A function that runs a command. It is called with the session and the arguments.
+"""A function that runs a command, given the session and the arguments.
 
-The session has no precise type here, because only the command modules may import it: the table is a
-layer below the engine.
+The session has no precise type here, because the table is a layer below the engine and must not
+import it.
 """
 F = TypeVar("F", bound=Function)
 
@@ -40,12 +40,16 @@ _FLAG_CATEGORIES = {
 class KeySpec:
     """The positions of a command's keys, and how the command accesses them.
 
-    A spec is written as flags and a position: ``RW access update 1`` (argument 1), ``RO access
-    1..-1/2`` (every second argument to the end), ``RO access 1..1`` (argument 1 and the next; a
-    non-negative end counts from the first key), ``RO access numkeys@2`` (a count at argument 2,
-    then that many keys), ``OW update STORE@5`` (after the word STORE, searched for from argument
-    5), ``RO access STREAMS@1..-1%2`` (the first half of the remaining arguments), ``RO access
-    unknown``.
+    A spec is written as flags and a position:
+
+    - ``RW access update 1``: argument 1.
+    - ``RO access 1..-1/2``: every second argument up to the end.
+    - ``RO access 1..1``: argument 1 and the next one. A non-negative end counts from the first key.
+    - ``RO access numkeys@2``: argument 2 is the number of keys, which follow it.
+    - ``OW update STORE@5``: the argument after the word STORE, which is searched for from argument
+      5.
+    - ``RO access STREAMS@1..-1%2``: the first half of the arguments after the word STREAMS.
+    - ``RO access unknown``: the positions cannot be determined.
     """
 
     __slots__ = ("first", "flags", "keyword", "last", "limit", "numkeys", "step", "unknown")
@@ -85,7 +89,7 @@ class KeySpec:
     def positions(self, argv: list[bytes]) -> range | None:
         """Return the positions of the keys in ``argv``, or None if they are unknown.
 
-        ``argv`` includes the command name.
+        ``argv`` includes the name of the command.
         """
         if self.unknown:
             return None
@@ -133,7 +137,7 @@ _READING_WRITERS = frozenset(
         *("ZRANGESTORE", "GEOSEARCHSTORE", "GEORADIUS", "GEORADIUSBYMEMBER"),
     }
 )
-"""Write commands whose key lookups count as reads, for statistics and key-miss events."""
+"""Write commands whose key look-ups count as reads in statistics and for key-miss events."""
 
 
 # Key specs are cached because many of the 400 commands have the same ones.
@@ -165,9 +169,9 @@ class CommandSpec:
     """A command or subcommand in the table.
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``). ``arity``,
-    ``group``, ``since``, ``flags``, ``categories``, ``keys``, and ``options`` are those of the
-    table row. ``subcommands`` is None unless the command is a container. ``function`` runs the
-    command; it is None if the command is not implemented.
+    ``group``, ``since``, ``flags``, ``categories``, ``keys`` and ``options`` come from the row in
+    the table. ``subcommands`` is None unless the command is a container. ``function`` runs the
+    command, or is None if the command is not implemented.
     """
 
     function: Function | None
@@ -213,16 +217,16 @@ class CommandSpec:
         self.since = since
         self.flags, self.categories = _flags_and_categories(flags, group)
         self.keys = _key_specs(keys)
-        # The position of the key if the command always has exactly one, at a fixed position;
-        # otherwise 0.
+        # The position of the key, if the command always has exactly one key at a fixed position.
+        # Otherwise 0.
         first = self.keys[0] if len(self.keys) == 1 else None
         self.only_key = first.first if first is not None and first.is_fixed else 0
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.reads_keys = (self.readonly and name != "MEMORY USAGE") or name in _READING_WRITERS
-        # MONITOR shows a script before the commands that it calls, and any other command after it
-        # ran.
+        # MONITOR shows a script before the commands that it calls, and other commands after they
+        # have run.
         self.shown_first = "skip_monitor" in self.flags
         self.hidden = self.shown_first or "admin" in self.flags
         self.unlogged = "skip_slowlog" in self.flags or name == "EXEC"
@@ -232,12 +236,13 @@ class CommandSpec:
         self.skip = 2 if " " in name else 1
         self.may_wait = "BLOCK" in self.options
         self.over_rest = name.split()[0] not in NOT_OVER_REST or name == "CLIENT SETINFO"
-        # True if neither the choice of a subcommand nor the availability over REST depends on the
-        # arguments.
+        # True if no argument affects the choice of a subcommand or the availability over REST.
         self.plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return the position and the spec of each key in ``argv``, including the name."""
+        """Return the position and the spec of each key in ``argv``, which includes the command's
+        name.
+        """
         found: list[tuple[int, KeySpec]] = []
         for spec in self.keys:
             positions = spec.positions(argv)
@@ -249,9 +254,9 @@ class CommandSpec:
 
 
 class _Unbound(CommandSpec):
-    """A command whose function is not loaded yet; it becomes a `CommandSpec` on first access.
+    """A command whose function is not loaded yet. It becomes a `CommandSpec` on first access.
 
-    `CommandSpec` has no ``__getattr__`` because that would slow down every attribute access.
+    `CommandSpec` has no ``__getattr__``, because that would slow down every attribute access.
     """
 
     __slots__ = ()
@@ -272,7 +277,7 @@ class _Unbound(CommandSpec):
 
 
 def _settle(spec: CommandSpec, function: Function | None) -> None:
-    """Set the function of a command, and turn the command into a plain `CommandSpec`."""
+    """Set the function of a command, and make the command an ordinary `CommandSpec`."""
     spec.function = function
     spec.__class__ = CommandSpec
 
@@ -282,18 +287,18 @@ _bound: set[str] = set()
 
 
 def bind_with(binder: Callable[[CommandSpec], None]) -> None:
-    """Register a function that imports a command's module when the command first runs."""
+    """Register a function that imports the module of a command when the command first runs."""
     _binders.append(binder)
 
 
 class Table:
-    """The commands and behaviours of servers that announce a version.
+    """The commands and behaviours of servers that announce a certain version.
 
-    If the version is None, the table contains all of them. ``modules`` are the names in
-    ``versions.MODULES`` that a server with a version has loaded.
+    If the version is None, the table contains all commands and behaviours. ``modules`` are the
+    modules that a server with a version has loaded, by their names in ``versions.MODULES``.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
-    their specs. ``lookup`` maps the upper-case and lower-case names of the top-level commands; call
+    their specs. ``lookup`` maps the upper-case and lower-case names of top-level commands; call
     ``.upper()`` for other spellings. ``knows`` maps each entry of ``versions.LATER`` to whether the
     version has it.
     """
@@ -340,7 +345,7 @@ class Table:
             yield name, arity, group, since, flags, keys, " ".join(known)
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
-        """Return the command or container command named by the first word of ``argv``."""
+        """Return the command or container command that the first word of ``argv`` names."""
         return self.lookup.get(argv[0]) or self.lookup.get(argv[0].upper())
 
     def resolve(self, argv: list[bytes]) -> CommandSpec:
@@ -369,7 +374,7 @@ class Table:
 
 
 EVERYTHING = Table()
-"""The table of the vendor dialect, which has no version."""
+"""The table of the vendor's dialect, which contains all commands and behaviours."""
 COMMANDS = EVERYTHING.commands
 """All commands and subcommands, by name."""
 LOOKUP = EVERYTHING.lookup
@@ -379,19 +384,19 @@ specs = EVERYTHING.specs
 
 @cache
 def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
-    """Return the table of a server with this dialect, version, and loaded modules.
+    """Return the table of a server with this dialect, version and loaded modules.
 
-    The vendor dialect ignores the version, because the vendor has more commands than the version
-    that it announces.
+    The version is ignored for the vendor's dialect, because the vendor has more commands than the
+    version that it announces.
     """
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Return a decorator that binds a function to the named commands, e.g. ``@command("ZADD")``.
+    """Return a decorator that binds a function to the named commands, such as ``@command("ZADD")``.
 
     The function takes the session and the arguments after the name. It returns a reply or raises
-    `CommandError`. An unknown name, or a name bound twice, raises `KeyError` at import.
+    `CommandError`. An unknown name, or a name that is bound twice, raises `KeyError` at import.
     """
 
     def bind(function: F) -> F:

@@ -1,11 +1,11 @@
-"""The command table: one row for each command and subcommand.
+"""The command table, with one row for each command and subcommand.
 
 A row is ``(name, arity, group, since, flags, keys, options)``. *arity* includes the name; a
 negative arity is a minimum. *flags* are the flags that ``COMMAND INFO`` reports, followed by ACL
-categories that cannot be derived from them (``@x`` adds, ``-@x`` removes). *keys* are key specs in
-the syntax of ``registry.KeySpec``; *options* are the literal option words. Sources: what Redis 7.0
-and Valkey 9.1 report through ``COMMAND``, and the vendor's documentation for its additional
-commands.
+categories that cannot be derived from them (``@x`` adds a category, ``-@x`` removes one). *keys*
+are key specs in the syntax of ``registry.KeySpec``. *options* are the literal option words.
+Sources: the output of ``COMMAND`` in Redis 7.0 and Valkey 9.1, and the vendor's documentation for
+its additional commands.
 """
 
 from __future__ import annotations
@@ -534,11 +534,11 @@ ROWS: tuple[Row, ...] = (
 )
 # fmt: on
 
-# Commands that block or act on a connection. REST requests have no connection of their own.
+# Commands that block, or that act on a connection, which REST requests do not have.
 _NOT_OVER_REST = """
 BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN WATCH UNWATCH DISCARD
 SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE SPUBLISH MONITOR
 AUTH CLIENT HELLO QUIT RESET SELECT CLUSTER ASKING READONLY READWRITE
 """
 NOT_OVER_REST = frozenset(_NOT_OVER_REST.split())
-"""Commands that REST rejects as unsupported, except for ``CLIENT SETINFO``."""
+"""Commands that REST rejects as unsupported, except ``CLIENT SETINFO``."""

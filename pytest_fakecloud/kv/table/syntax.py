@@ -1,7 +1,7 @@
-"""Parse arguments and format numbers by the strict rules of Redis.
+"""Parses arguments and formats numbers by the strict rules of Redis.
 
-Parsers raise `CommandError` with the error message of Redis. A command that has its own message
-passes it as ``error``.
+Parsers raise `CommandError` with the error message of Redis. Commands that have a message of their
+own pass it as ``error``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LongDouble: TypeAlias = "fractions.Fraction | float"
 
 
 def try_int(text: bytes) -> int | None:
-    """Return the integer if it fits in 64 bits and is written in canonical form, else None.
+    """Return the integer that a string represents in canonical form and 64 bits, or None.
 
-    A plus sign, leading zeros, spaces, and underscores are not canonical; neither is ``-0``.
+    A plus sign, leading zeros, spaces and underscores are not canonical; neither is ``-0``.
     """
     if len(text) > 20:
         return None
@@ -47,7 +47,7 @@ def try_int(text: bytes) -> int | None:
 def parse_int(
     text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
 ) -> int:
-    """Return an argument as an integer; raise ``error`` unless it is within the range."""
+    """Parse an integer; raise ``error`` if it is invalid or outside the range."""
     value = try_int(text)
     if value is None or not low <= value <= high:
         raise CommandError(error)
@@ -55,7 +55,7 @@ def parse_int(
 
 
 def parse_database(text: bytes) -> int:
-    """Parse a 32-bit database number, which has its own error message; the database may not exist."""
+    """Parse a 32-bit database number, which has its own error message. The database may not exist."""
     value = parse_int(text)
     if not -(2**31) <= value < 2**31:
         raise CommandError(OUT_OF_INT_RANGE)
@@ -63,7 +63,8 @@ def parse_database(text: bytes) -> int:
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """Parse a cursor like ``strtoul``: an unsigned 64-bit number; negative numbers wrap around.
+    """Parse a cursor like ``strtoul``: as an unsigned 64-bit number, with negative numbers wrapping
+    around.
 
     An empty string is 0.
     """
@@ -85,7 +86,7 @@ _INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
-    """Return an argument as a double; ``inf`` is valid, NaN is not.
+    """Parse a double. Infinities are valid, NaN is not.
 
     Like ``strtod``, accept hexadecimal floats and reject numbers that overflow or underflow a
     double.
@@ -114,11 +115,11 @@ def _has_digit(text: bytes) -> bool:
 
 
 _TO_NOTHING = 2**16446
-"""Reciprocal of half of the smallest 80-bit float."""
+"""The reciprocal of half the smallest 80-bit float."""
 
 
 def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
-    """Return an argument as an 80-bit float; infinities are valid, NaN is not."""
+    """Parse an 80-bit float. Infinities are valid, NaN is not."""
     if len(text) >= 5120:
         raise CommandError(error)
     if _INFINITY.fullmatch(text):
@@ -142,20 +143,20 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
 
 
 _FAR = 10**5
-"""Limit for exponents: with a larger one, no mantissa of up to 5,120 characters yields a valid
-number.
+"""Limit to which exponents are clamped. Above it, no mantissa of up to 5,120 characters yields a
+valid number.
 """
 
 
 def _exponent(text: bytes) -> int:
-    """Return the exponent of a number, clamped as int() parses at most 4,300 digits."""
+    """Return the exponent of a number. It is clamped, because int() parses at most 4,300 digits."""
     digits = text.lstrip(b"+-").lstrip(b"0")
     value = min(int(digits[:7] or b"0"), _FAR)
     return -value if text.startswith(b"-") else value
 
 
 def _hexadecimal(text: bytes) -> fractions.Fraction:
-    """Return the exact value of a string that matched the pattern for hexadecimal floats."""
+    """Return the exact value of a hexadecimal float, given as a string of the right form."""
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
@@ -192,14 +193,13 @@ def _to_64_bits(value: fractions.Fraction) -> LongDouble:
 
 
 def format_long_double(value: LongDouble) -> bytes:
-    """Format a number like INCRBYFLOAT: up to 17 decimals, no exponent, no trailing zeros."""
+    """Format a number as INCRBYFLOAT does: up to 17 decimals, no exponent, no trailing zeros."""
     if isinstance(value, float):
         return b"inf" if value > 0 else b"-inf"
     scaled = round(abs(value) * 10**17)
     whole, decimals = divmod(scaled, 10**17)
-    high, low = divmod(
-        whole, 10**4000
-    )  # Convert through Decimal, because int() and str() convert at most 4,300 digits.
+    # Format two parts, because Python formats integers of at most 4,300 digits.
+    high, low = divmod(whole, 10**4000)
     digits = f"{high}{low:04000d}" if high else f"{low}"
     text = f"{digits}.{decimals:017d}".rstrip("0").rstrip(".")
     return f"-{text}".encode() if value < 0 and text != "0" else text.encode()

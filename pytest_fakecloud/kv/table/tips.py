@@ -1,8 +1,8 @@
-"""Command tips, notes on key positions, and deprecations that COMMAND reports.
+"""The command tips, notes on key positions and deprecations that COMMAND reports.
 
-Taken from the output of Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). The tips tell a proxy or
-cluster client which nodes to send a command to and how to combine their replies. Commands that are
-not listed have no tips.
+The data are from the output of Redis 7.0 (``COMMAND INFO`` and ``COMMAND DOCS``). Tips help a proxy
+or a cluster client decide to which nodes it sends a command, and how it combines the replies.
+Commands that are not listed have no tips.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NOTES: dict[str, dict[int, bytes]] = {
         "XADD": {0: "UPDATE instead of INSERT because of the optional trimming feature"},
     }.items()
 }
-"""The notes on a command's keys, by command name and by the index of the key spec."""
+"""Notes on the keys of commands, by command name and by the index of the key spec."""
 
 
 def _read(text: str) -> dict[str, tuple[bytes, ...]]:
@@ -81,7 +81,7 @@ def _read(text: str) -> dict[str, tuple[bytes, ...]]:
 
 
 TIPS = _read(_TIPS)
-"""The tips of commands and subcommands, by their name in the table."""
+"""The tips of commands and subcommands, by name."""
 
 DEPRECATED: dict[str, tuple[bytes, bytes]] = {
     "BRPOPLPUSH": (b"6.2.0", b"`BLMOVE` with the `RIGHT` and `LEFT` arguments"),
@@ -108,7 +108,7 @@ DEPRECATED: dict[str, tuple[bytes, bytes]] = {
     "ZREVRANGEBYLEX": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYLEX` arguments"),
     "ZREVRANGEBYSCORE": (b"6.2.0", b"`ZRANGE` with the `REV` and `BYSCORE` arguments"),
 }
-"""For each deprecated command, the version that deprecated it and its replacement."""
+"""Maps each deprecated command to the version that deprecated it and to its replacement."""
 
 INTERNAL = frozenset({"DEBUG", "PFDEBUG", "PFSELFTEST", "REPLCONF", "RESTORE-ASKING"})
 """Commands that are not meant for users."""

@@ -1,15 +1,15 @@
-"""Commands, options, and behaviours added after Redis 7.0, with their versions.
+"""Commands, options and behaviours that were added after Redis 7.0, with their versions.
 
-For commands, the version is in the column *since* of ``rows.py``; for option words, arities, and
-behaviours it is here. A stock server has everything up to the version it announces; the vendor has
-everything. The versions are those of Redis or, for additions that only Valkey has, those of Valkey,
-which continue after 7.2.
+The versions of commands are in the column *since* of ``rows.py``. This module has the versions of
+option words, arities and behaviours. A stock server has everything up to the version that it
+announces, and the vendor's service has everything. Versions are those of Redis. Additions that only
+Valkey has are listed with Valkey's versions, which continue after 7.2.
 """
 
 from __future__ import annotations
 
 VENDOR = "vendor"
-"""Takes the place of a version for additions that no stock server has."""
+"""Used instead of a version for additions that no stock server has."""
 OWN = ("ACL GENTOKEN", "ACL RESTTOKEN", "SEARCH.")
 """Prefixes of commands that no stock server has."""
 
@@ -17,7 +17,7 @@ VALKEYS = (
     *("CLIENT CAPA", "CLIENT IMPORT-SOURCE", "DELIFEQ", "SCRIPT SHOW"),
     "the API of scripts as `server`",
 )
-"""Names in the table and in `LATER` that exist only in Valkey, not in any version of Redis."""
+"""Names in the command table and in `LATER` that exist in Valkey but in no version of Redis."""
 
 LATER: dict[str, str] = {
     # -- option words: the command and the word --------------------------------------------------
@@ -57,29 +57,29 @@ LATER: dict[str, str] = {
     "timeouts that overflow are out of range": "7.2.0",
     "XSETID checks the highest deleted id": "7.2.0",
 }
-"""The first version that has each option, field, parameter, or behaviour."""
+"""The first version that has each option, field, parameter or behaviour."""
 
 ARITIES: dict[str, int] = {"ZRANK": 3, "ZREVRANK": 3}
-"""Arities of commands in versions that lack the option words added later."""
+"""Arities of commands in older versions, which lack some option words."""
 
 MODULES: dict[str, str] = {"ReJSON": "json"}
-"""Command groups that a stock server has only if a module is loaded, by the name of the module."""
+"""Maps modules to the group of commands that a stock server has only if the module is loaded."""
 
 _RDB_VERSIONS = (("7.4", 12), ("7.2", 11), ("0", 10))
 
 
 def as_numbers(version: str) -> tuple[int, ...]:
-    """Return a version as a comparable tuple: ``"7.0.15"`` is ``(7, 0, 15)``."""
+    """Return a version as a tuple that can be compared, such as ``(7, 0, 15)``."""
     return tuple(map(int, version.split(".")))
 
 
 def rdb_version(version: str) -> int:
-    """Return the highest RDB version that a server of this version reads and writes."""
+    """Return the highest RDB format version that a server of this version reads and writes."""
     return next(
         number for since, number in _RDB_VERSIONS if as_numbers(version) >= as_numbers(since)
     )
 
 
 def is_later(since: str, version: str) -> bool:
-    """Return whether a stock server of version ``version`` lacks what was added in ``since``."""
+    """Return whether a stock server of version ``version`` lacks an addition of version ``since``."""
     return since == VENDOR or as_numbers(since) > as_numbers(version)
