@@ -39,8 +39,10 @@ def password_hash(password: bytes) -> str:
 
 
 class Denied(CommandError):
-    """Raised for a denied command line. ``reason`` is the kind of what was denied (command, key or
-    channel), and ``object`` its name.
+    """Raised for a denied command line.
+
+    ``reason`` is ``"command"``, ``"key"`` or ``"channel"``. ``object`` is the name of the command,
+    key or channel that was denied.
     """
 
     def __init__(self, text: bytes, reason: Reason, object: bytes) -> None:
@@ -209,7 +211,7 @@ def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RestToken:
-    """The user of a REST token, and the password hash that the user must still have."""
+    """A REST token, which is valid as long as its user has the password with this hash."""
 
     user: str
     hash: str
@@ -294,7 +296,8 @@ class AclUser:
             denial = selector.denial(spec, argv)
             if denial is None:
                 return
-            # If no selector allows the line, report the denial that was found last in the line.
+            # If no selector allows the line, report the denial of the selector that allowed the
+            # largest part of it.
             if worst is None or _reach(denial) > _reach(worst):
                 worst = denial
         assert worst is not None
@@ -336,7 +339,7 @@ class Anonymous:
     passwordless = False
 
     def accepts(self, password: bytes) -> bool:
-        """Return False, because nobody can log in as this user."""
+        """Return False, because no password logs in as this user."""
         return False
 
     def copy(self) -> Anonymous:
@@ -349,11 +352,11 @@ class Anonymous:
             raise CommandError(errors.NOAUTH)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Return False, because no key may be read."""
+        """Return False, because a client that has not logged in may not read keys."""
         return False
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """Return False, because no channel is allowed."""
+        """Return False, because a client that has not logged in may not subscribe."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""Redis glob patterns. Matching takes at most time in proportion to pattern length times string
+"""Redis glob patterns. The time for a match is at most proportional to pattern length times string
 length.
 
 ``*`` matches any run of bytes, ``?`` any byte, and ``[a-c]`` and ``[^x]`` a class. A backslash
@@ -156,7 +156,6 @@ class _Starred:
 
 
 def _source(element: Element) -> bytes:
-    """Return the regular expression for an element."""
     if element is None:
         return b"."
     if isinstance(element, int):

@@ -144,8 +144,8 @@ def registers(value: bytes) -> bytearray:
 
 @cache
 def _halves() -> list[tuple[int, int]]:
-    """Return the number of registers in a half group, and the mask of the lower halves, for each
-    level.
+    """Return, for each level of splitting, the number of registers in a half and the mask of all
+    lower halves.
     """
     found = []
     for level in reversed(range(PRECISION)):
@@ -224,8 +224,8 @@ _FIRST: _Opcode = (HEADER_SIZE, 0)
 class _Places:
     """Positions of every sixteenth opcode in a sparse value, at which searches can start.
 
-    A search that starts at the first opcode takes time in proportion to the number of opcodes.
-    Adding a thousand elements would therefore take quadratic time.
+    A search from the first opcode takes time proportional to the number of opcodes, so adding a
+    thousand elements would take quadratic time.
     """
 
     EVERY = 16

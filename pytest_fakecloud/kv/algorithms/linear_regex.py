@@ -1,7 +1,7 @@
 r"""Regular expressions for the filters of JSON paths, matched in time linear in the string.
 
-A match takes time in proportion to pattern length times string length. The syntax is the part of
-the vendor's engine that filters use: literals, ``.``, classes, ``\d \w \s`` and their opposites,
+A match takes time proportional to pattern length times string length. The syntax is the part of the
+vendor's engine that filters use: literals, ``.``, classes, ``\d \w \s`` and their opposites,
 anchors, groups, alternatives, ``* + ? {m,n}`` (lazy or not, which makes no difference to whether a
 string matches), and the flag ``(?i)``. Back references and look-around cannot be matched in linear
 time and are rejected.

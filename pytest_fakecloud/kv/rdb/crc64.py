@@ -1,4 +1,4 @@
-"""The CRC-64 of RDB data ("Jones": reflected, no initial value, no final XOR)."""
+"""The CRC-64 of RDB data, in the variant "Jones": reflected, no initial value, no final XOR."""
 
 from __future__ import annotations
 

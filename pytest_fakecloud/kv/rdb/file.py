@@ -114,7 +114,6 @@ def read_file(data: bytes) -> Contents:
 
 
 def _opened(data: bytes) -> tuple[int, Source]:
-    """Return the format version of a file, and its contents as a ``Source``."""
     valkey = data.startswith(MAGIC[1])
     digits = data[6:9] if valkey else data[5:9]
     if not data.startswith(MAGIC) or not digits.isdigit() or len(data) < 9:

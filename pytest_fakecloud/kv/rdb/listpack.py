@@ -116,7 +116,7 @@ def _integer(number: int) -> bytes:
 
 
 _BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
-"""Entry sizes in bytes at which the length after an entry becomes one byte longer."""
+"""Sizes of entries from which on the length that follows an entry takes one more byte."""
 
 
 def _back_length(size: int) -> bytes:

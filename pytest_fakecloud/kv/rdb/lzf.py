@@ -12,8 +12,8 @@ _LITERALS = 32
 def decompress(data: bytes, size: int) -> bytes:
     """Decompress ``data`` to ``size`` bytes; raise ``ValueError`` for invalid data.
 
-    First check that ``size`` is at most ``MOST_GROWTH`` times the length of ``data``. Otherwise all
-    of ``data`` is decompressed before the error is found.
+    The caller should first check that ``size`` is at most ``MOST_GROWTH`` times the length of
+    ``data``. Otherwise all of ``data`` is decompressed before the error is found.
     """
     out = bytearray()
     at, end = 0, len(data)

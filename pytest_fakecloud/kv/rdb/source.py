@@ -7,15 +7,15 @@ from struct import unpack_from
 from . import lzf
 
 MOST_UNPACKED = {False: 512 * 2**20, True: 16 * 2**20}
-"""Maximum number of decompressed bytes for small data: of ordinary strings (key False) and of
-packed structures (key True).
+"""Number of bytes to which the strings in any data may be decompressed: ordinary strings (key
+False) and packed structures (key True).
 
 Packed structures have a lower limit, because their elements become objects, which need more memory
 than the bytes.
 """
 MOST_GROWTH = 20
-"""Number of decompressed bytes by which each byte of the data raises the limit. Data that servers
-write grows by a factor of 2 to 6.
+"""Number of decompressed bytes by which each byte of the data raises these limits. Data that
+servers write grows by a factor of 2 to 6.
 """
 
 

@@ -156,7 +156,6 @@ def _rules(names: Names, rule: bytes) -> list[bytes]:
 
 
 def _cleaned(names: Names, reply: Reply) -> Reply:
-    """Return a reply with the fake's prefixes removed from all strings."""
     if isinstance(reply, list):
         return [_cleaned(names, item) for item in reply]
     return names.without(reply) if isinstance(reply, bytes) else reply

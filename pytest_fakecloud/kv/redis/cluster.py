@@ -42,8 +42,8 @@ class ClusterLink(Link):
     def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
         super().__init__(options)
         self._known = places
-        """The nodes to ask for the cluster's slots: first those in the URL, then those that they
-        listed.
+        """The nodes that can be queried for the cluster's slots: the nodes in the URL, and later
+        also the nodes that these listed.
         """
         self._primaries: list[Place] = []
         self._key = b""
@@ -79,7 +79,7 @@ class ClusterLink(Link):
         return self._follow(send)
 
     def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines together, and repeat those that a node redirected one by one."""
+        """Run command lines together. Lines that a node redirected are repeated one by one."""
         if not lines:
             return []
         replies = self._follow(lambda place, _: self._batch(lines, login, place, []))
@@ -159,7 +159,7 @@ class ClusterLink(Link):
         return place if place is not None else self._discover()
 
     def _discover(self) -> Place:
-        """Ask the known nodes for the cluster's slots, and return the node that serves the fake's
+        """Query the known nodes for the cluster's slots, and return the node that serves the fake's
         slot.
         """
         failed: object = "it has no nodes"
@@ -183,7 +183,8 @@ class ClusterLink(Link):
 
 
 def _address(host: bytes | None, port: int, asked: Place) -> Place:
-    # A node that does not know its own host name omits it. It has the address that was queried.
+    # A node that does not know its own host name sends none. Use the address at which it was
+    # queried.
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 

@@ -342,8 +342,8 @@ def _text(error: Exception) -> bytes:
 
 
 class SentinelLink(Link):
-    """Connections to the primary that Sentinel names. Each new connection asks Sentinel for the
-    address.
+    """Connections to the primary that Sentinel names. Its address is looked up for each new
+    connection.
     """
 
     def __init__(

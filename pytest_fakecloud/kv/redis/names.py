@@ -177,7 +177,10 @@ class Names:
     # -- replies ----------------------------------------------------------------------------------
 
     def strip(self, reply: Reply) -> Reply:
-        """Return a reply without prefixes: names lose their prefix, errors every occurrence of one."""
+        """Return a reply without the fake's prefixes.
+
+        A string loses a prefix at its start. An error message loses every occurrence of a prefix.
+        """
         if not self._prefixes:
             return reply
         kind = type(reply)

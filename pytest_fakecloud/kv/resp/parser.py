@@ -21,8 +21,8 @@ UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
 """Maximum length in bytes of a word from a client that has not logged in."""
 
-# Counts and lengths as clients usually send them. They are so small that no limit applies, so they
-# need no further checks.
+# Patterns for the counts and lengths that clients usually send. These values are below every limit,
+# so they need no further checks.
 _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 

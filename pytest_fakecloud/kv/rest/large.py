@@ -16,7 +16,7 @@ _PIECE = 3 * 2**16
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of at most ``_PIECE`` bytes."""
+    """Yield the bytes of all parts in pieces of limited size."""
     for part in parts:
         for at in range(0, len(part), _PIECE):
             yield part[at : at + _PIECE]

@@ -23,7 +23,7 @@ alive.
 
 
 class EventStream:
-    """A queue of server-sent events for one client. The engine adds events, ``chunks()`` yields
+    """A queue of server-sent events for one client. The engine adds events, and ``chunks()`` yields
     them.
     """
 

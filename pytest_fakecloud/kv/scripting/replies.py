@@ -120,4 +120,4 @@ class Converter:
             return self._table({b"verbatim_string": text})
         if isinstance(reply, BigNumber):
             return reply.text if resp == 2 else self._table({b"big_number": reply.text})
-        return False if resp == 2 else None  # Only a nil array remains.
+        return False if resp == 2 else None  # The remaining type is a nil array.

@@ -24,9 +24,9 @@ _NAME = re.compile(rb"[A-Za-z0-9_]+")
 class Shebang:
     """A parsed shebang line.
 
-    ``flags`` is None if the script has no shebang line. Such a script runs under the rules of
-    servers that know no flags. ``body`` is the source after the shebang line, starting with the
-    line break.
+    ``flags`` is None if the script has no shebang line; such a script follows the rules from before
+    flags were introduced. ``body`` is the source after the shebang line, starting with the line
+    break.
     """
 
     flags: frozenset[bytes] | None

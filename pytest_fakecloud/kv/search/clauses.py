@@ -117,7 +117,7 @@ class Equal(_Leaf):
 
 
 class InRange(_Leaf):
-    """Matches values between two bounds, with score 1. A bound of None is open."""
+    """Matches values between two bounds, with score 1. None means unbounded."""
 
     def __init__(
         self, spec: FieldSpec, low: Any, high: Any, without_low: bool, without_high: bool
@@ -222,7 +222,7 @@ def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, i
     """Return the minimum cost of moving a word to each position in ``where``.
 
     ``before`` contains positions with the cost paid so far. An upward and a downward sweep take
-    time in proportion to the number of positions, apart from sorting.
+    time proportional to the number of positions, apart from sorting.
     """
     spend(_A_SCORE * (len(before) + len(where)))
     best: dict[int, int] = {}

@@ -141,7 +141,7 @@ class ValuePostings:
     def between(
         self, low: Any, high: Any, without_low: bool = False, without_high: bool = False
     ) -> set[int]:
-        """Return the documents that have a value between two bounds. A bound of None is open."""
+        """Return the documents that have a value between two bounds. None means unbounded."""
         values = self.order.all()
         first = 0
         if low is not None:

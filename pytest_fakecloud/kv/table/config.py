@@ -129,7 +129,7 @@ def _patience_us(slower: str, event: str) -> int:
 
 
 def _shown(name: str, text: str) -> str:
-    # Redis omits "n" after "A", although it does send events for new keys.
+    # In this value, Redis omits "n" after "A", although it does send events for new keys.
     return text.replace("An", "A") if name == "notify-keyspace-events" else text
 
 

@@ -140,7 +140,7 @@ _READING_WRITERS = frozenset(
 """Write commands whose key look-ups count as reads in statistics and for key-miss events."""
 
 
-# Key specs are cached because many of the 400 commands have the same ones.
+# Key specs are cached, because many of the 400 commands have equal specs.
 
 
 @cache

@@ -29,7 +29,7 @@ LongDouble: TypeAlias = "fractions.Fraction | float"
 
 
 def try_int(text: bytes) -> int | None:
-    """Return the integer that a string represents in canonical form and 64 bits, or None.
+    """Return the 64-bit integer that a string represents in canonical form, or None.
 
     A plus sign, leading zeros, spaces and underscores are not canonical; neither is ``-0``.
     """
@@ -156,7 +156,7 @@ def _exponent(text: bytes) -> int:
 
 
 def _hexadecimal(text: bytes) -> fractions.Fraction:
-    """Return the exact value of a hexadecimal float, given as a string of the right form."""
+    """Return the exact value of a hexadecimal float. The string must match ``_HEXADECIMAL``."""
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)

@@ -81,5 +81,5 @@ def rdb_version(version: str) -> int:
 
 
 def is_later(since: str, version: str) -> bool:
-    """Return whether a stock server of version ``version`` lacks an addition of version ``since``."""
+    """Return whether a stock server of version ``version`` lacks what version ``since`` introduced."""
     return since == VENDOR or as_numbers(since) > as_numbers(version)

@@ -23,8 +23,8 @@ class QuickList:
     """A sequence of byte strings in blocks of at most 1,024.
 
     Access at both ends takes O(1), because blocks are short. Access by index takes O(log n),
-    because the lengths of preceding blocks are summed in a tree. Insertion and removal in the
-    middle take time in proportion to the length of a block.
+    because a tree contains the sums of the blocks' lengths. Insertion and removal in the middle
+    take time proportional to the length of a block.
     """
 
     type_name: ClassVar[str] = "list"

@@ -163,8 +163,8 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Append an entry, whose id must be the highest. The limits apply to the node that contains
-        it.
+        """Append an entry, whose id must be the highest. ``max_bytes`` and ``max_entries`` limit
+        its node.
         """
         nodes = self._nodes
         node = nodes[-1] if nodes else None
