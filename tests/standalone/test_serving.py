@@ -150,7 +150,7 @@ def test_a_damaged_dump_is_one_line(command: Command, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         f"pytest-fakecloud: {file}: kv.rdb: dump.rdb cannot be loaded as an .rdb file: "
-        "the data end at byte 22, inside a value"
+        "the data ends at byte 22, within a value"
     ]
 
 

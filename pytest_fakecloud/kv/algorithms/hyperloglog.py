@@ -114,7 +114,7 @@ def _runs(value: bytes) -> Iterable[tuple[int, int]]:
             at += 1
         elif opcode & 0x40:
             if at + 1 >= len(value):
-                raise CorruptHyperLogLog("the last XZERO opcode is cut")
+                raise CorruptHyperLogLog("the last XZERO opcode is truncated")
             yield 0, ((opcode & 0x3F) << 8 | value[at + 1]) + 1
             at += 2
         else:
@@ -131,7 +131,9 @@ def registers(value: bytes) -> bytearray:
             if len(unpacked) > REGISTERS:
                 break
         if len(unpacked) != REGISTERS:
-            raise CorruptHyperLogLog(f"the opcodes cover {len(unpacked)} registers")
+            raise CorruptHyperLogLog(
+                f"the opcodes cover {len(unpacked)} registers, expected {REGISTERS}"
+            )
         return unpacked
     # Treat all registers as one integer. Repeatedly move the upper half of each group (of all
     # registers, then of halves, quarters, and so on) until each register starts at a byte.
@@ -305,7 +307,7 @@ def _sparse_set(
             span = (opcode & 3) + 1
         elif opcode & 0x40:
             if at + 1 >= len(value):
-                raise CorruptHyperLogLog("the last XZERO opcode is cut")
+                raise CorruptHyperLogLog("the last XZERO opcode is truncated")
             span = ((opcode & 0x3F) << 8 | value[at + 1]) + 1
             size = 2
         else:
@@ -317,7 +319,7 @@ def _sparse_set(
         at += size
         first += span
     if span == 0 or at >= len(value):
-        raise CorruptHyperLogLog("the opcodes end before the register")
+        raise CorruptHyperLogLog(f"the opcodes end before register {index}")
     if before < 0 and start != _FIRST:
         # Merging needs the preceding opcode, which is before the start of the search, so search
         # from the beginning.

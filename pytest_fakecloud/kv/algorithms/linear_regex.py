@@ -118,7 +118,7 @@ class LinearRegex:
     def _state(self, test: Test | None = None, assertion: str = "") -> _State:
         self.states += 1
         if self.states > _LARGEST:
-            raise RegexError("is too large")
+            raise RegexError(f"is too large (more than {_LARGEST} states)")
         return _State(test, assertion)
 
     def _peek(self) -> str:
@@ -127,7 +127,7 @@ class LinearRegex:
     def _alternatives(self) -> Fragment:
         self._level += 1
         if self._level > 50:
-            raise RegexError("is nested too deeply")
+            raise RegexError("is nested more than 50 levels deep")
         start, end = self._state(), self._state()
         while True:
             first, last = self._sequence()
@@ -173,7 +173,7 @@ class LinearRegex:
                 return None
             bounds = (int(least), (int(most) if most else None) if comma else int(least))
             if len(least) > 4 or len(most) > 4 or (bounds[1] is not None and bounds[1] < bounds[0]):
-                raise RegexError("has an invalid repetition")
+                raise RegexError(f"has an invalid repetition at character {self._at + 1}")
             self._at = end + 1
         else:
             return None
@@ -251,7 +251,7 @@ class LinearRegex:
             elif self._pattern[self._at : self._at + 3] == "?P<":
                 self._at = self._pattern.find(">", self._at) + 1
             else:
-                raise RegexError("uses a group that is not supported")
+                raise RegexError(f"uses an unsupported group at character {self._at}")
         fragment = self._alternatives()
         if self._peek() != ")":
             raise RegexError("has an unclosed parenthesis")
@@ -284,7 +284,7 @@ class LinearRegex:
         if sign in _CONTROLS:
             return self._literal(_CONTROLS[sign])
         if sign.isalnum():
-            raise RegexError(f"uses \\{sign}, which is not supported")
+            raise RegexError(f"uses the unsupported escape \\{sign}")
         return self._literal(sign)
 
     def _class(self) -> Test:
@@ -297,7 +297,7 @@ class LinearRegex:
             first = False
             sign = self._peek()
             if not sign:
-                raise RegexError("has an unclosed class")
+                raise RegexError("has an unclosed character class")
             self._at += 1
             if sign == "\\":
                 test = self._escape()
@@ -314,7 +314,7 @@ class LinearRegex:
 
     def _range(self, low: str, high: str) -> Test:
         if low > high:
-            raise RegexError(f"has a range from {low!r} down to {high!r}")
+            raise RegexError(f"has the range {low}-{high}, which is in reverse order")
         if self._fold:
             return lambda character: low <= character <= high or low <= character.upper() <= high
         return lambda character: low <= character <= high

@@ -101,7 +101,7 @@ def read_file(data: bytes) -> Contents:
         elif code == _END:
             break
         elif code == _SLOT_INFO and version < _NEWEST:
-            raise RdbError(f"type {code} is unknown to version {version} of the format")
+            raise RdbError(f"type {code} does not exist in format version {version}")
         else:
             _between_keys(source, code, found)
     if version >= _CHECKED_SINCE:
@@ -117,11 +117,13 @@ def _opened(data: bytes) -> tuple[int, Source]:
     valkey = data.startswith(MAGIC[1])
     digits = data[6:9] if valkey else data[5:9]
     if not data.startswith(MAGIC) or not digits.isdigit() or len(data) < 9:
-        raise RdbError(f"it begins with {data[:9]!r} instead of REDIS or VALKEY and a version")
+        raise RdbError(
+            f"it begins with {data[:9]!r}; expected REDIS or VALKEY and a version number"
+        )
     version = int(digits)
     least, most = (VALKEY_9, _NEWEST_VALKEY) if valkey else (1, _NEWEST)
     if not least <= version <= most:
-        raise RdbError(f"its version {version} of the format is not among {least} to {most}")
+        raise RdbError(f"format version {version} is not supported; expected {least} to {most}")
     return version, Source(data, 9)
 
 

@@ -29,7 +29,7 @@ def read_listpack(blob: bytes) -> list[Entry]:
     """Return the elements of a listpack; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
-        raise RdbError("a listpack has a wrong size or no end")
+        raise RdbError("a listpack has the wrong size or no end marker")
     found: list[Entry] = []
     at = _HEADER
     try:
@@ -56,19 +56,21 @@ def read_listpack(blob: bytes) -> list[Entry]:
             at += size
             if size <= 127:
                 if blob[at] != size:
-                    raise RdbError("an entry of a listpack has a wrong length after it")
+                    raise RdbError("the length after a listpack entry is wrong")
                 at += 1
             else:
                 back = _back_length(size)
                 if blob[at : at + len(back)] != back:
-                    raise RdbError("an entry of a listpack has a wrong length after it")
+                    raise RdbError("the length after a listpack entry is wrong")
                 at += len(back)
             found.append(entry)
     except (IndexError, KeyError):
-        raise RdbError("an entry of a listpack is invalid") from None
+        raise RdbError("a listpack contains an invalid entry") from None
     count = int.from_bytes(blob[4:6], "little")
     if at != end or count not in (len(found), _UNKNOWN):
-        raise RdbError("a listpack does not end where its last entry ends, or has another count")
+        raise RdbError(
+            "a listpack does not end after its last entry, or declares a wrong number of entries"
+        )
     return found
 
 

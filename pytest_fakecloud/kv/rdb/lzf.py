@@ -35,7 +35,7 @@ def decompress(data: bytes, size: int) -> bytes:
             start = done - ((control & 31) << 8 | data[at]) - 1
             at += 1
             if start < 0:
-                raise ValueError("LZF refers to bytes before its start")
+                raise ValueError("LZF data refers to bytes before its start")
             if start + length <= done:
                 out += out[start : start + length]
             else:
@@ -48,7 +48,7 @@ def decompress(data: bytes, size: int) -> bytes:
     except IndexError:
         at = -1
     if at != end or len(out) != size:
-        raise ValueError(f"LZF does not hold the {size} bytes that it announces")
+        raise ValueError(f"LZF data does not decompress to the declared {size} bytes")
     return bytes(out)
 
 

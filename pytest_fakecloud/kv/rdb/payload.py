@@ -64,7 +64,7 @@ def load(payload: bytes, version: int) -> Any:
     try:
         return read_value(source, source.byte(), version)
     except ForeignType as error:
-        raise RdbError(f"{error} is unknown") from None
+        raise RdbError(f"{error} is not supported") from None
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
@@ -77,6 +77,6 @@ def load_libraries(payload: bytes) -> list[bytes]:
     found = []
     while source.left():
         if source.byte() != FUNCTION:
-            raise TypeError("not a library")
+            raise TypeError("the payload contains something other than libraries")
         found.append(source.string())
     return found

@@ -39,7 +39,7 @@ def read_value(source: Source, kind: int, version: int) -> Any:
     """
     read = _READERS.get(kind)
     if read is None or version < _SINCE.get(kind, 0):
-        raise RdbError(f"type {kind} is unknown to version {version} of the format")
+        raise RdbError(f"type {kind} does not exist in format version {version}")
     return read(source)
 
 
@@ -70,7 +70,7 @@ def _quicklist2(source: Source) -> QuickList:
         elif container == 2:
             items += texts(read_listpack(source.string(packed=True)))
         else:
-            raise RdbError(f"a node of a list is of the unknown form {container}")
+            raise RdbError(f"a list node has the unknown container type {container}")
     return _filled_list(items)
 
 
@@ -144,7 +144,7 @@ def _filled_zset(items: list[tuple[bytes, float]]) -> SortedSet:
     scores = dict(items)
     if not items or len(scores) < len(items) or any(map(math.isnan, scores.values())):
         raise RdbError(
-            "a sorted set is empty, has a duplicate member or a score that is not a number"
+            "a sorted set is empty, or has a duplicate member or a score that is not a number"
         )
     return SortedSet(scores)
 
@@ -154,7 +154,7 @@ def _filled_zset(items: list[tuple[bytes, float]]) -> SortedSet:
 
 def _pairs(entries: list[Any]) -> list[Any]:
     if len(entries) % 2:
-        raise RdbError("a packed value has a field without its value")
+        raise RdbError("a packed value has an odd number of elements")
     return entries
 
 
@@ -206,7 +206,7 @@ def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
     entries = read_listpack(source.string(packed=True))
     expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
     if len(entries) != 3 * len(expiries):
-        raise RdbError("a packed hash has a field without its value or expiry")
+        raise RdbError("a packed hash has a field without a value or an expiry")
     flat = [b""] * (2 * len(expiries))
     flat[::2], flat[1::2] = texts(entries[::3]), texts(entries[1::3])
     return _expiring_hash(flat, expiries)
@@ -230,7 +230,7 @@ def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
     found = _filled_hash(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
-            raise RdbError("a field of a hash has an impossible expiry")
+            raise RdbError("a hash field has an invalid expiry")
         if at_ms:
             found.expire_at(field, at_ms)
     return found
@@ -254,15 +254,15 @@ def _stream(source: Source, form: int) -> Stream:
     for _ in range(source.count()):
         key = source.string()
         if len(key) != 16:
-            raise RdbError("the id of a node of a stream does not have 16 bytes")
+            raise RdbError("the id of a stream node is not 16 bytes long")
         nodes.append(_node(int.from_bytes(key, "big"), read_listpack(source.string(packed=True))))
     ids = [entry_id for node in nodes for entry_id in node.ids]
     if any(low >= high for low, high in pairwise([-1, *ids])):
-        raise RdbError("the ids of a stream do not ascend")
+        raise RdbError("the ids of a stream are not in ascending order")
     length = source.length()
     last_id = _id(source)
     if length != len(ids) or (ids and ids[-1] > last_id):
-        raise RdbError("a stream has a different length, or a higher ID, than it announces")
+        raise RdbError("a stream declares a wrong length, or has an id above its last id")
     max_deleted_id, added = 0, length
     if form >= 2:
         _id(source)  # Skip the first ID, because the entries contain it as well.
@@ -273,7 +273,7 @@ def _stream(source: Source, form: int) -> Stream:
     for _ in range(source.count()):
         name = source.string()
         if name in stream.groups:
-            raise RdbError("a stream has a duplicate group")
+            raise RdbError("a stream has two groups of the same name")
         stream.groups[name] = _group(source, stream, form)
     return stream
 
@@ -287,12 +287,12 @@ def _node(key: int, entries: list[Entry]) -> Node:
     def number() -> int:
         entry = next(rest)
         if not isinstance(entry, int):
-            raise RdbError("a node of a stream has a string where a number belongs")
+            raise RdbError("a stream node has a string where a number was expected")
         return entry
 
     def words(count: int) -> list[bytes]:
         if not 0 <= count <= len(entries):
-            raise RdbError("a node of a stream has an entry with too many fields")
+            raise RdbError("a stream entry declares too many fields")
         return texts([next(rest) for _ in range(count)])
 
     try:
@@ -300,7 +300,7 @@ def _node(key: int, entries: list[Entry]) -> Node:
         master = words(number())
         node = Node(key, master)
         if number() or live < 0 or deleted < 0 or live + deleted > len(entries):
-            raise RdbError("a node of a stream has a wrong head")
+            raise RdbError("a stream node has an invalid header")
         gone = 0
         for _ in range(live + deleted):
             flags = number()
@@ -315,15 +315,15 @@ def _node(key: int, entries: list[Entry]) -> Node:
                 pairs = number()
                 flat, size = words(2 * pairs), 2 * pairs + 4
             if number() != size or not flat or flags & ~3:
-                raise RdbError("an entry of a stream has a wrong size, no fields or unknown flags")
+                raise RdbError("a stream entry has a wrong size, no fields or unknown flags")
             if flags & 1:
                 gone += 1
             else:
                 node.append(make_id(milliseconds, sequence), flat)
     except (StopIteration, RuntimeError):
-        raise RdbError("a node of a stream ends inside an entry") from None
+        raise RdbError("a stream node ends within an entry") from None
     if gone != deleted or next(rest, None) is not None:
-        raise RdbError("a node of a stream has a different number of entries than it announces")
+        raise RdbError("a stream node declares a wrong number of entries")
     node.deleted = deleted
     return node
 
@@ -339,22 +339,25 @@ def _group(source: Source, stream: Stream, form: int) -> Group:
     for _ in range(source.count()):
         entry_id = _raw_id(source)
         if entry_id in delivered:
-            raise RdbError("a group has a duplicate pending entry")
+            raise RdbError("a consumer group has a duplicate pending entry")
         delivered[entry_id] = source.int64(), source.length()
     owners: dict[int, Consumer] = {}
     for _ in range(source.count()):
         consumer = Consumer(source.string(), source.int64())
         if consumer.name in group.consumers:
-            raise RdbError("a group has a duplicate consumer")
+            raise RdbError("a consumer group has two consumers of the same name")
         group.consumers[consumer.name] = consumer
         consumer.active_ms = source.int64() if form >= 3 else consumer.seen_ms
         for _ in range(source.count()):
             entry_id = _raw_id(source)
             if entry_id in owners or entry_id not in delivered:
-                raise RdbError("a pending entry of a consumer is another's, or not its group's")
+                raise RdbError(
+                    "a consumer has a pending entry that belongs to another consumer or not to its "
+                    "group"
+                )
             owners[entry_id] = consumer
     if len(owners) < len(delivered):
-        raise RdbError("a group has a pending entry without a consumer")
+        raise RdbError("a consumer group has a pending entry without a consumer")
     for entry_id in sorted(owners):
         group.deliver(entry_id, owners[entry_id], *delivered[entry_id])
     return group
@@ -406,7 +409,7 @@ def skip_module_items(source: Source) -> list[bytes | int]:
         elif kind == 5:
             items.append(source.string())
         else:
-            raise RdbError(f"a module's value has an item of the unknown form {kind}")
+            raise RdbError(f"a module value has an item of the unknown type {kind}")
 
 
 _READERS: dict[int, Callable[[Source], Any]] = {

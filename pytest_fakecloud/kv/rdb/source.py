@@ -48,7 +48,7 @@ class Source:
         at = self.at
         stop = at + size
         if stop > len(self.data):
-            raise RdbError(f"the data end at byte {len(self.data)}, inside a value")
+            raise RdbError(f"the data ends at byte {len(self.data)}, within a value")
         self.at = stop
         return self.data[at:stop]
 
@@ -56,7 +56,7 @@ class Source:
         """Return the next byte as a number."""
         at = self.at
         if at >= len(self.data):
-            raise RdbError(f"the data end at byte {at}, inside a value")
+            raise RdbError(f"the data ends at byte {at}, within a value")
         self.at = at + 1
         return self.data[at]
 
@@ -73,9 +73,7 @@ class Source:
         """Return a length, or another number that is encoded like a length."""
         found, special = self._length()
         if special:
-            raise RdbError(
-                f"byte {self.at - 1} begins a string of the form {found} instead of a length"
-            )
+            raise RdbError(f"expected a length at byte {self.at - 1}, got string encoding {found}")
         return found
 
     def count(self, least: int = 0) -> int:
@@ -84,7 +82,9 @@ class Source:
         """
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
-            raise RdbError(f"{found} elements are announced before byte {self.at}")
+            raise RdbError(
+                f"{found} elements declared before byte {self.at}; expected {least} to {self.left()}"
+            )
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
@@ -108,21 +108,23 @@ class Source:
         if found < 3:
             return b"%d" % int.from_bytes(self.take(1 << found), "little", signed=True)
         if found > 3:
-            raise RdbError(f"byte {self.at - 1} begins a string of the unknown form {found}")
+            raise RdbError(f"byte {self.at - 1} begins a string with the unknown encoding {found}")
         compressed, size = self.length(), self.length()
         if size > compressed * lzf.MOST_GROWTH:
             raise RdbError(
-                f"{compressed} compressed bytes cannot hold {size}, before byte {self.at}"
+                f"{compressed} compressed bytes before byte {self.at} cannot expand to {size} bytes"
             )
         self._spare[packed] -= size
         if self._spare[packed] < 0:
-            raise RdbError(f"the compressed strings up to byte {self.at} unpack to too much")
+            raise RdbError(
+                f"the compressed strings up to byte {self.at} decompress to too many bytes"
+            )
         try:
             return lzf.decompress(self.take(compressed), size)
         except RdbError:
             raise
         except ValueError as error:
-            raise RdbError(f"{error}, before byte {self.at}") from None
+            raise RdbError(f"{error} (before byte {self.at})") from None
 
     def _length(self) -> tuple[int, bool]:
         """Return a length and False, or the code of a special string encoding and True."""
@@ -138,6 +140,4 @@ class Source:
             return int.from_bytes(self.take(4), "big"), False
         if first == 0x81:
             return int.from_bytes(self.take(8), "big"), False
-        raise RdbError(
-            f"byte {self.at - 1} is {first:#04x}, which is not the first byte of a length"
-        )
+        raise RdbError(f"expected a length at byte {self.at - 1}, got {first:#04x}")

@@ -21,7 +21,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
     """Return the elements of a ziplist; raise ``RdbError`` if any byte is invalid."""
     end = len(blob) - 1
     if end < 10 or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
-        raise RdbError("a ziplist has a wrong size or no end")
+        raise RdbError("a ziplist has the wrong size or no end marker")
     found: list[Entry] = []
     at = start = 10
     before = 0
@@ -34,7 +34,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
                 previous = int.from_bytes(blob[at : at + 4], "little")
                 at += 4
             if previous != before:
-                raise RdbError("an entry of a ziplist has a wrong length before it")
+                raise RdbError("the length before a ziplist entry is wrong")
             first = blob[at]
             at += 1
             if first < 0xC0:
@@ -47,7 +47,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
                     size = int.from_bytes(blob[at : at + 4], "big")
                     at += 4
                 else:
-                    raise RdbError("an entry of a ziplist is invalid")
+                    raise RdbError("a ziplist contains an invalid entry")
                 found.append(blob[at : at + size])
                 at += size
             elif 0xF1 <= first <= 0xFD:
@@ -58,11 +58,13 @@ def read_ziplist(blob: bytes) -> list[Entry]:
                 at += width
             before = at - start
     except (IndexError, KeyError):
-        raise RdbError("an entry of a ziplist is invalid") from None
+        raise RdbError("a ziplist contains an invalid entry") from None
     count = int.from_bytes(blob[8:10], "little")
     tail = int.from_bytes(blob[4:8], "little")
     if at != end or tail != start or count not in (len(found), 0xFFFF):
-        raise RdbError("a ziplist does not end where its last entry ends, or has another count")
+        raise RdbError(
+            "a ziplist does not end after its last entry, or declares a wrong number of entries"
+        )
     return found
 
 
@@ -71,7 +73,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
     found: list[bytes] = []
     at, end = 1, len(blob) - 1
     if end < 1 or blob[end] != 0xFF:
-        raise RdbError("a zipmap has no end")
+        raise RdbError("a zipmap has no end marker")
     try:
         while at < end:
             size = blob[at]
@@ -80,7 +82,7 @@ def read_zipmap(blob: bytes) -> list[bytes]:
                 size = int.from_bytes(blob[at : at + 4], "little")
                 at += 4
             elif size == 255:
-                raise RdbError("a zipmap ends too soon")
+                raise RdbError("a zipmap has an end marker before its end")
             free = 0
             if len(found) % 2:
                 free = blob[at]
@@ -88,10 +90,12 @@ def read_zipmap(blob: bytes) -> list[bytes]:
             found.append(blob[at : at + size])
             at += size + free
     except IndexError:
-        raise RdbError("an entry of a zipmap is invalid") from None
+        raise RdbError("a zipmap contains an invalid entry") from None
     pairs, odd = divmod(len(found), 2)
     if at != end or odd or blob[0] not in (pairs, 254, 255) or blob[0] < min(pairs, 254):
-        raise RdbError("a zipmap does not end where its last entry ends, or has another count")
+        raise RdbError(
+            "a zipmap does not end after its last entry, or declares a wrong number of entries"
+        )
     return found
 
 
@@ -100,14 +104,14 @@ def read_intset(blob: bytes) -> list[int]:
     width, count = int.from_bytes(blob[:4], "little"), int.from_bytes(blob[4:8], "little")
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:
-        raise RdbError("a set of integers has a wrong width or size")
+        raise RdbError("an intset has an invalid width or size")
     numbers = array(code)
     numbers.frombytes(blob[8:])
     if byteorder == "big":
         numbers.byteswap()
     found = numbers.tolist()
     if any(low >= high for low, high in pairwise(found)):
-        raise RdbError("the integers of a set do not ascend")
+        raise RdbError("the integers of an intset are not in ascending order")
     return found
 
 

@@ -29,8 +29,8 @@ def open_link(url: str) -> Link:
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES or not rest:
         raise ContractError(
-            f"engine={_without_password(url)!r} is unknown: pass an address such as "
-            f"'redis://127.0.0.1:6379/0'; the schemes are {', '.join(SCHEMES)}"
+            f"engine={_without_password(url)!r} is not the URL of a server: pass a URL such as "
+            f"'redis://127.0.0.1:6379/0'; supported schemes: {', '.join(SCHEMES)}"
         )
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
@@ -46,7 +46,8 @@ def open_link(url: str) -> Link:
         path = f"/{db}" if db else ""
         if not service:
             raise ContractError(
-                "a Sentinel address names the primary: redis+sentinel://host:26379/mymaster"
+                f"engine={_without_password(url)!r} does not name the primary: pass a URL such as "
+                "'redis+sentinel://host:26379/mymaster'"
             )
     first = f"{plain}://{user}{at}{hosts[0]}{path}?{urlencode(query)}"
     try:
@@ -64,7 +65,7 @@ def open_link(url: str) -> Link:
         ConnectionPool(**options).make_connection()
     except (ValueError, TypeError) as error:
         raise ContractError(
-            f"engine={_without_password(url)!r} is not an address: {error}"
+            f"engine={_without_password(url)!r} is not a valid URL: {error}"
         ) from None
     if service:
         return SentinelLink(service, [_place(host, 26379) for host in hosts], options)

@@ -43,8 +43,8 @@ class Claim:
             self._refreshed = monotonic()
         if self._registry.call([b"GET", self._key]) != self._mark and not self.take():
             raise ContractError(
-                f"database {self.number} went to another process after "
-                f"{_CLAIM_MS // 60_000} minutes of silence"
+                f"another process has claimed database {self.number}, because this fake sent no "
+                f"command for {_CLAIM_MS // 60_000} minutes: create a new fake"
             )
         self._registry.call([b"PEXPIRE", self._key, b"%d" % _CLAIM_MS])
 
@@ -72,8 +72,8 @@ def claim_database(link: Link, url: str) -> Claim:
             return claim
     taken = f"database {wanted}" if wanted else f"every database but 0 (of {len(numbers) + 1})"
     raise ContractError(
-        f"{taken} of {link.where} is in use by another process; pass isolation='prefix', or a "
-        "server with more databases"
+        f"{taken} of {link.where} is in use by another process: pass isolation='prefix', or the "
+        "URL of a server with more databases"
     )
 
 

@@ -113,7 +113,7 @@ class RawParser(_RESP2Parser):
 
 def _number(text: bytes, most: int = 2**63 - 1) -> int:
     if not re.fullmatch(rb"[+-]?\d{1,19}", text) or int(text) > most:
-        raise LostConnection(f"the reply has {text[:40]!r} where a number up to {most} goes")
+        raise LostConnection(f"the reply contains {text[:40]!r} instead of a number up to {most}")
     return int(text)
 
 

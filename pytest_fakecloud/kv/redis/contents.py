@@ -37,7 +37,8 @@ class RedisContents:
         read = _READERS.get(word)
         if read is None:
             raise ContractError(
-                f"{key!r} is of type {word!r}, which has no plain form: read it with execute()"
+                f"{key!r} is of type {word!r}, which cannot be converted to Python: read it with "
+                "execute()"
             )
         line, make = read
         reply = engine.link.call([line[0], name, *line[1:]])

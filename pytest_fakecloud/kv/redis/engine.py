@@ -143,7 +143,8 @@ class RedisEngine:
         self.link: Link = open_link(url)
         if self.link.clustered and isolation != "prefix":
             raise ContractError(
-                'a cluster has a single database: pass isolation="prefix" (the default)'
+                f"isolation={isolation!r} is not possible in a cluster, which has a single database: "
+                'pass isolation="prefix" (the default)'
             )
         self._kept = prefix is not None or isolation == "none"
         self._claim: Claim | None = None
@@ -163,13 +164,15 @@ class RedisEngine:
                 self.users.names = self.names
             self._script_login = self._make_script_user()
         except CommandError as error:
-            raise ContractError(f"the server at {self.link.where} refuses: {error}") from None
+            raise ContractError(
+                f"the server at {self.link.where} rejected a command: {error}"
+            ) from None
         except Unreachable as error:
             raise ContractError(f"cannot use the server at {self.link.where}: {error}") from error
         self._first_copy = True
         self._release_clock = clock.tie_to_real_time(
-            f"the real server behind it ({self.link.where}) lives in real time. Use the in-memory "
-            "engine (leave out engine=) to move time"
+            f"the real server behind it ({self.link.where}) runs in real time. To move the clock, use "
+            "the in-memory engine (leave out engine=)"
         )
         self.closed = False
 
@@ -411,13 +414,13 @@ class RedisEngine:
         """
         if not isinstance(saved, RedisCopy):
             raise ContractError(
-                "this snapshot is of another kind of kv_server: a real server takes only those of "
-                "one (to copy data over: load(other.values()))"
+                "this snapshot is from another kind of kv_server: with a real server, only snapshots "
+                "of a real server can be restored. To copy data, use load(other.values())"
             )
         if saved.keys is None:
             raise ContractError(
-                'with isolation="none" the data existed before this fake: call set_baseline() '
-                "first to define what reset() returns to"
+                'the first snapshot with isolation="none" contains no keys, because they existed '
+                "before this fake: call set_baseline() to define the state that reset() restores"
             )
         self.clear()
         lines = [

@@ -129,7 +129,9 @@ class Names:
                 raise CommandError(errors.unknown_command(argv))
             return Prepared(argv)
         if spec.name in NEVER:
-            raise CommandError(_refused(spec, "it is not a client's business on a real server"))
+            raise CommandError(
+                _refused(spec, "it controls the server process or its connections to other servers")
+            )
         if spec.name == "CLIENT SETINFO":
             return Prepared(argv, local=True, answer=lambda _: OK)
         if not spec.least <= len(argv) <= spec.most:
@@ -155,8 +157,8 @@ class Names:
         raise CommandError(
             _refused(
                 spec,
-                'it reaches beyond this test; pass isolation="none" for a server of your own, or '
-                "use the in-memory engine",
+                'it would affect other clients of the server; pass isolation="none" if there are '
+                "none, or use the in-memory engine",
             )
         )
 

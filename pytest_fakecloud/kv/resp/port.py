@@ -280,7 +280,7 @@ class PortConnection:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
-                "lose_answer, after which a client sends it again over a new connection"
+                "lose_answer, so that the client sends it again over a new connection"
             )
         status, data = self._perform(argv, put=False)
         call.reached = True
@@ -309,8 +309,8 @@ class PortConnection:
                 session.aborted = True
             elif name not in RUN_IN_TRANSACTION:
                 raise ContractError(
-                    f"a fault answers {data!r:.80} to {name:.80} inside MULTI, where a server answers "
-                    "QUEUED or an error: inject an error, or an answer to EXEC"
+                    f"the fault replies {data!r:.80} to {name:.80} inside MULTI, where a server replies "
+                    "QUEUED or an error: inject an error, or a reply to EXEC"
                 )
             elif name in ("DISCARD", "RESET"):
                 session.discard_transaction()

@@ -285,7 +285,7 @@ def _chunk(name: str) -> bytes:
 
 
 def _no_attribute(*_: object) -> None:
-    raise AttributeError("scripts see no Python objects")
+    raise AttributeError("scripts cannot access Python objects")
 
 
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:

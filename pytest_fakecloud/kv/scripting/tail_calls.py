@@ -90,4 +90,4 @@ class _Chunk:
         elif kind == _STRING:
             self._string()
         elif kind != _NIL:
-            raise ValueError(f"a constant of type {kind}")
+            raise ValueError(f"unknown constant type {kind}")

@@ -103,7 +103,9 @@ class Definition:
             if other.startswith(one):
                 raise SearchError(f"prefix '{one}' covers prefix '{other}'")
         if len(self.fields) > _MOST_FIELDS:
-            raise SearchError(f"an index has at most {_MOST_FIELDS} fields")
+            raise SearchError(
+                f"an index can have at most {_MOST_FIELDS} fields, not {len(self.fields)}"
+            )
         names = [each.name for each in self.fields]
         for name in names:
             if names.count(name) > 1:

@@ -264,7 +264,7 @@ class _Unbound(CommandSpec):
     def __getattr__(self, name: str) -> Any:
         # Only ``function`` can be missing: it is unset until the command's module is imported.
         if name != "function":
-            raise AttributeError(f"a command has no {name!r}")
+            raise AttributeError(f"a CommandSpec has no attribute {name!r}")
         first = COMMANDS[self.name]
         if first is not self:
             _settle(self, first.function)
@@ -403,7 +403,7 @@ def command(*names: str) -> Callable[[F], F]:
         for name in names:
             spec = COMMANDS[name]
             if name in _bound:
-                raise KeyError(f"{name} is bound twice")
+                raise KeyError(f"the command {name} is bound to two functions")
             _bound.add(name)
             _settle(spec, function)
         return function

@@ -208,7 +208,7 @@ class Path:
             for node in self._query.finditer(root):
                 found.setdefault(tuple(node.parts), node.obj)
         except (JSONPathError, RecursionError) as error:
-            raise PathError(f"the path cannot be followed: {_reason(error)}") from None
+            raise PathError(f"cannot evaluate the path: {_reason(error)}") from None
         return [Location(parts, value) for parts, value in found.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
@@ -263,7 +263,7 @@ def _reason(error: BaseException) -> str:
     # In older versions of python-jsonpath, JSONPathRecursionError is not a subclass of
     # RecursionError.
     if isinstance(error, RecursionError | JSONPathRecursionError):
-        return "it is nested too deeply"
+        return "the path or the document is nested too deeply"
     return str(error).split("\n")[0]
 
 

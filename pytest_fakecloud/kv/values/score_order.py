@@ -143,7 +143,7 @@ class ScoreOrder:
         j = self._place(i, score, member) if i < len(self._members) else 0
         found = i < len(self._members) and self._members[i][j] == member
         if not found or self._scores[i][j] != score:
-            raise ValueError(f"{(score, member)!r} is not in the order")
+            raise ValueError(f"{(score, member)!r} is not in the sorted set")
         del self._scores[i][j], self._members[i][j]
         self._length -= 1
         if not self._members[i]:

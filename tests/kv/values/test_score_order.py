@@ -61,7 +61,7 @@ def test_it_is_a_sorted_list(
 def test_missing_members_cannot_be_removed() -> None:
     order = ScoreOrder([(1.0, b"a"), (1.0, b"c")])
     for item in ((0.0, b"a"), (1.0, b"b"), (1.0, b"d"), (2.0, b"a")):
-        with pytest.raises(ValueError, match="not in the order"):
+        with pytest.raises(ValueError, match="not in the sorted set"):
             order.remove(*item)
 
 
