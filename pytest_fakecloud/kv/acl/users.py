@@ -59,7 +59,7 @@ class KeyPattern(NamedTuple):
     writes: bool
 
     def allows(self, key: bytes, reads: bool, writes: bool) -> bool:
-        """Return whether the pattern matches a key and permits reading or writing it."""
+        """Return whether the pattern matches a key and permits this kind of access to it."""
         if (reads and not self.reads) or (writes and not self.writes):
             return False
         return matcher(self.pattern)(key)

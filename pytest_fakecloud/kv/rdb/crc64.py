@@ -78,8 +78,8 @@ def _tables() -> tuple[Any, list[Any]]:
     import numpy as np
 
     table = np.array(_TABLE, np.uint64)
-    # Start with the identity: the contribution of each byte value at each of the eight positions of
-    # a checksum.
+    # The operator for one lane. It starts as the identity, and has a table for each of the eight
+    # bytes of a checksum.
     values = np.arange(256, dtype=np.uint64)
     shift = np.stack([values << np.uint64(8 * place) for place in range(8)])
     for _ in range(_LANE):
