@@ -181,7 +181,6 @@ def _hash_of_listpack(source: Source) -> HashValue:
 
 
 def _filled_hash(flat: list[bytes]) -> HashValue:
-    """Return the hash with these alternating fields and values."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
         raise RdbError("a hash is empty or has a duplicate field")

@@ -97,7 +97,6 @@ class RawParser(_RESP2Parser):
         return error
 
     def _skip(self, count: int) -> None:
-        """Read and discard ``count`` replies."""
         buffer: Any = self._buffer
         while count:
             line = buffer.readline()

@@ -282,7 +282,6 @@ def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
 
 
 def _typed(spec: FieldSpec, operand: Any) -> Any:
-    """Convert an operand to the type of the field's values."""
     value: Any = None
     if spec.is_number:
         what = "a number"

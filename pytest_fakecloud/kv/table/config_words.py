@@ -44,7 +44,6 @@ def _integer(word: str) -> int | None:
 
 
 def _save(words: list[str], before: str) -> str:
-    """Parse the value of ``save``, which consists of pairs of seconds and changes."""
     numbers = [_integer(word) for word in words]
     seconds, changes = numbers[::2], numbers[1::2]
     if (
@@ -77,7 +76,6 @@ def _limits(words: list[str], before: str) -> str:
 
 
 def _percentiles(words: list[str], before: str) -> str:
-    """Parse percentiles, and format them with up to six decimals."""
     return " ".join(map(_percentile, words))
 
 

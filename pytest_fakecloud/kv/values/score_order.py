@@ -157,7 +157,6 @@ class ScoreOrder:
             self._positions.add(i, -1)
 
     def _merge(self, i: int) -> None:
-        """Merge block ``i`` with the next one."""
         self._scores[i].extend(self._scores.pop(i + 1))
         self._members[i] += self._members.pop(i + 1)
         del self._last_scores[i]
