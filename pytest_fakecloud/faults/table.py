@@ -138,7 +138,7 @@ class FaultTable:
         """Wait for the given real seconds, or until the fake closes."""
         with self._lock:
             if self._closing is None:
-                # Tools that freeze the process's time do not affect an Event.
+                # Wait for an Event, because tools that freeze the process's time do not affect it.
                 self._closing = threading.Event()
             if self._closed:
                 self._closing.set()

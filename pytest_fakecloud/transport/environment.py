@@ -27,7 +27,7 @@ class _NoProxy:
                 self._apply()
 
     def refresh(self) -> None:
-        # Checking one of the two variables is enough to notice that the environment was restored.
+        # Check only one of the two variables, because other tools restore both.
         name = _VARIABLES[1]
         if os.environ.get(name) != self._set.get(name, ""):
             with self._lock:

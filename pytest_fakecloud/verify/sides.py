@@ -91,7 +91,7 @@ class Side:
         self._kept: dict[str, str] = {}
         self._made: list[str] = []
         self._http = requests.Session()
-        # Proxies and .netrc of the machine are for real services, not for the fake.
+        # Do not use the machine's proxies and .netrc for the fake.
         self._http.trust_env = urlsplit(target.url).hostname not in (
             "127.0.0.1",
             "localhost",

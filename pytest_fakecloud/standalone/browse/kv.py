@@ -35,7 +35,7 @@ class _Key(NamedTuple):
 def _keys(handle: Any) -> Iterator[tuple[Any, Callable[[bytes], Any]]]:
     """Yield the keyspace and a function that returns a key's value."""
     with handle._engine.reading() as keyspace:
-        # `peek` of the in-memory engine counts hits and misses, `find` does not.
+        # Use `find`, because `peek` of the in-memory engine counts hits and misses.
         yield keyspace, keyspace.find if isinstance(keyspace, Keyspace) else keyspace.peek
 
 
