@@ -116,7 +116,7 @@ class Rule:
 
     @cached_property
     def fault(self) -> Fault:
-        """The ``Fault`` that the test uses."""
+        """The object that represents this rule in the test."""
         return Fault(self)
 
     @property

@@ -97,7 +97,7 @@ class TruncateRule(Rule):
 
 
 class DelayRule(Rule):
-    """Delays requests by real seconds."""
+    """Delays requests by a number of real seconds."""
 
     order = WAIT
 

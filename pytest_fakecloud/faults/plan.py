@@ -68,7 +68,9 @@ class FaultPlan:
         return self._add(LoseAnswerRule(self._table, _switch("reset", reset), matchers))
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
-        """Delay the request by real seconds before it is processed in any other way."""
+        """Delay the request by a number of real seconds, before any other fault or the endpoint is
+        applied.
+        """
         return self._add(DelayRule(self._table, duration_us(seconds) / 1e6, matchers))
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:

@@ -33,7 +33,7 @@ class _Environ(WSGIRequestHandler):
     """The attributes of a request that werkzeug's ``make_environ()`` reads from its handler."""
 
     def __init__(self, held: Connection, message: Message) -> None:
-        # Does not call the base class's constructor, which serves a connection and closes it.
+        # The base class's constructor is not called, because it serves a connection and closes it.
         self.connection = held.sock
         self.request = held.sock
         self.client_address = held.address

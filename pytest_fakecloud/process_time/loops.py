@@ -69,7 +69,9 @@ class Loop(Protocol):
         """
 
     def next_timeout(self) -> float | None:
-        """Return the seconds until the loop's next timeout, in the loop's time; None without one."""
+        """Return the seconds until the loop's next timeout, in the loop's time, or None if it has
+        no timeout.
+        """
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
         """Return a pair of functions ``(set, wait)``. ``wait()`` returns after any thread has
@@ -389,8 +391,8 @@ class TrioTimeouts:
         if self._token is None:
             self._token = sys.modules["trio"].lowlevel.current_trio_token()
         if self._token not in self._sleepers.watched:
-            # Start it through the token: a task started directly would not run before the wait
-            # ends.
+            # Start the watcher through the token: a task started directly would not run before the
+            # wait ends.
             self._token.run_sync_soon(self._watch, idempotent=True)
 
     def _watch(self) -> None:

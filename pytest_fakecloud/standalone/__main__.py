@@ -1,4 +1,4 @@
-"""Print a generated documentation file: the OpenAPI document, or the JSON Schema of state files.
+"""Prints a generated documentation file: the OpenAPI document, or the JSON Schema of state files.
 
 ``python -m pytest_fakecloud.standalone > docs/control-api.json``, and ``python -m
 pytest_fakecloud.standalone state > docs/reference/state.schema.json``.

@@ -98,8 +98,8 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
     """Return a value as JSON data.
 
     The server passes ``objects``: an object that is not data is kept there and sent as a reference.
-    In a client, which passes no ``objects``, it raises ``ContractError``; the message begins with
-    ``where``.
+    In a client, which passes no ``objects``, such an object raises ``ContractError``; the message
+    begins with ``where``.
     """
     try:
         return _copy(value)

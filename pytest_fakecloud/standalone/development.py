@@ -40,7 +40,7 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "database_password": ("database_password",),
     "dev_credentials": ("dev_credentials", "token"),
 }
-"""Settings that replace each default credential."""
+"""For each default credential, the settings that replace it."""
 _TOKEN_FILE = "control-token"
 _MOST_TOKEN_BYTES = 4096
 

@@ -69,7 +69,9 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 class _Schemas:
-    """Generates JSON Schemas of types; ``named`` collects the schemas of classes, to be referenced."""
+    """Generates JSON Schemas of types; ``named`` collects the schemas of classes, which others
+    reference.
+    """
 
     def __init__(self) -> None:
         self.named: dict[str, dict[str, Any]] = {}

@@ -355,7 +355,8 @@ def remote_handle(connection: Connection, fixture: str, name: str) -> Handle:
 
 
 class RemoteCloud(AnyCloud):
-    """A cloud that runs in a stand-alone server. Its handles have the same classes as local ones.
+    """A cloud that runs in a stand-alone server. Its handles have the classes of a local cloud's
+    handles.
 
     Functions, applications, predicates and embedders cannot be sent to another process and raise
     ``ContractError``. Leaving the with-block closes only the fakes that were started through this

@@ -85,7 +85,9 @@ def kv_view(handle: Any) -> dict[str, Any]:
 
 
 def vector_view(handle: Any) -> dict[str, Any]:
-    """Return the vectors of an index by namespace, and the last query, projected onto a plane."""
+    """Return the vectors of an index by namespace. Each vector, and the last query's, is projected
+    onto a plane.
+    """
     namespaces = []
     for namespace in handle.namespaces():
         count = handle._engine.count(namespace)
@@ -126,7 +128,8 @@ def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
 def projected(
     vectors: Iterable[list[float]], query: Sequence[float] = ()
 ) -> list[list[float] | None]:
-    """Project vectors onto their first two principal components; the last point is the query's.
+    """Project vectors and a query onto the first two principal components; the last point is the
+    query.
 
     The point is None for a vector without a dense part and for a query of another dimension.
     """

@@ -218,7 +218,9 @@ _IN_PROCESS = frozenset(
     {"aio", "application", "between", "client", "async_client", "intercept", "on_close"}
     | {"account", "dispatch", "bake", "dump_rdb", "start", "stop", "thread_target"}
 )
-"""Methods that no remote client may use: ``dump_rdb`` would let it write files on this machine."""
+"""Methods that no remote client may use. ``dump_rdb``, for example, would let a client write files
+on this machine.
+"""
 _NAMED: Mapping[str, str] = {
     "any_cloud:AnyCloud": "allow clock env journal problems restore seed snapshot",
     "core.clock:Clock": "advance advance_to_next freeze mode move_to next_due now now_ms now_us "

@@ -88,8 +88,8 @@ class _Vector(Sort):
         if not isinstance(found, list) or len(found) != len(wanted):
             return False
         try:
-            # Most vectors already differ in their first number, and comparing all numbers costs far
-            # more.
+            # Compare the first numbers first: most vectors already differ there, and comparing all
+            # numbers costs far more.
             if found and np.float32(found[0]) != np.float32(wanted[0]):
                 return False
             return bool(np.array_equal(_floats(found), _floats(wanted)))

@@ -1,4 +1,4 @@
-"""Settings of a vector index: its properties, its limits, and the inexactness of its results."""
+"""Settings of a vector index: its properties, its limits, and how approximate its results are."""
 
 from __future__ import annotations
 

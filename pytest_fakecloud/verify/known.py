@@ -43,5 +43,5 @@ KNOWN: tuple[Known, ...] = (
 
 
 def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
-    """Return the reason for a difference, or None if the difference is unknown."""
+    """Return the reason for a known difference, or None for any other difference."""
     return next((one.reason for one in KNOWN if one.applies(step, real, fake)), None)

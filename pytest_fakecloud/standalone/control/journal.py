@@ -33,7 +33,7 @@ GRACE_SECONDS = 0.1
 """Real seconds that a stream waits for the response to a call before it sends a row without one."""
 LOOK_SECONDS = 0.002
 CONTEXT = 50
-"""Number of entries before the first requested one that are searched for the causes of rows."""
+"""Number of entries before the first requested entry that are searched for the causes of rows."""
 
 
 class JournalRoutes:

@@ -9,7 +9,7 @@ from ...core.timekeeper import Mode
 
 
 class Live(TypedDict):
-    """Returned as soon as the server runs."""
+    """The response as soon as the server runs."""
 
     live: bool
 

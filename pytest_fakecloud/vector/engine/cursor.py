@@ -43,8 +43,8 @@ class Cursors:
         self._cursors[cursor.uuid] = cursor
 
     def use(self, uuid: str, now_us: int) -> Cursor | None:
-        """Return the open cursor with this uuid and mark it as used now; return None if there is
-        none.
+        """Mark the open cursor with this uuid as used now and return it; return None if no cursor
+        is open.
         """
         self.expire(now_us)
         cursor = self._cursors.get(uuid)

@@ -83,7 +83,7 @@ class Matrix:
             self.tame = self.tame and norm == 0
 
     def keep(self, rows: Rows) -> None:
-        """Keep only the given rows, which must be ascending."""
+        """Keep only the given rows, which must be in ascending order."""
         self._values = self._values[rows]
         self._norms = self._norms[rows]
         self._inverse_norms = self._inverse_norms[rows]

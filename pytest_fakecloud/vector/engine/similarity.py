@@ -24,9 +24,9 @@ Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
 
 UNIT = 2.0**-24  # Half the distance from 1 to the next float32.
-BLOCK = 64  # Rows per block in `threshold()`; they are evenly spaced, not adjacent.
-EXACT_CHUNK = 1 << 20  # Numbers that exact scoring converts to float64 at a time.
-BATCH = 32  # Queries that share one matrix product.
+BLOCK = 64  # Number of keys per block in `threshold()`; they are evenly spaced, not adjacent.
+EXACT_CHUNK = 1 << 20  # Number of values that exact scoring converts to float64 at a time.
+BATCH = 32  # Maximum number of queries in one matrix product.
 # Up to this many numbers, one thread multiplies as fast as several threads, and ten times as fast
 # if other processes keep the cores busy, as in parallel test runs.
 ONE_THREAD = 1 << 22
