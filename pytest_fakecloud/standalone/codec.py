@@ -209,8 +209,8 @@ def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
 def decode(value: Any, refer: Callable[[int, str, str], Any]) -> Any:
     """Return the value that JSON data encodes; ``refer`` returns the value for a reference.
 
-    Raises ``Unreadable`` for data that ``encode`` does not produce, and ``ContractError`` if a
-    value rejects its content or ``refer`` raises it.
+    Raises ``Unreadable`` for data that ``encode`` does not produce, and ``ContractError`` for a
+    value that is invalid or a reference that ``refer`` rejects.
     """
     try:
         return _decoded(value, refer)

@@ -69,8 +69,8 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneT
 
 
 class _Schemas:
-    """Generates JSON Schemas of types; ``named`` collects the schemas of classes, which others
-    reference.
+    """Generates JSON Schemas of types. Classes are referenced by name, and ``named`` contains their
+    schemas.
     """
 
     def __init__(self) -> None:

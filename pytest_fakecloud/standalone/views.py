@@ -143,8 +143,8 @@ def projected(
     matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
     centre = matrix.mean(axis=0)
     centred = matrix - centre
-    # The size of the Gram matrix does not depend on the dimension. A full decomposition of the
-    # vectors would take a second for 500 rows.
+    # Decompose the Gram matrix, whose size does not depend on the dimension. A full decomposition
+    # of the vectors would take a second for 500 rows.
     sizes, rotated = np.linalg.eigh(centred @ centred.T)
     axes = np.zeros((matrix.shape[1], 2))
     for axis in range(min(2, len(sizes))):
