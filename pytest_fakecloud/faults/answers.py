@@ -72,13 +72,13 @@ def checked_type(content_type: object) -> str | None:
 
 def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
     if dump is None:
-        raise ContractError(f"this plan can only send bytes, not {shown(body)}")
+        raise ContractError(f"the faults of this fake can only send bytes, got {shown(body)}")
     try:
         return dump(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(
-            f"the body {body!r:.80} cannot be sent as JSON ({error}): pass bytes, text, or what "
-            "JSON knows"
+            f"the body {body!r:.80} cannot be sent as JSON ({error}): pass bytes, a string "
+            "or a JSON value"
         ) from error
 
 

@@ -147,7 +147,7 @@ class FaultPlan:
             )
         listed = list(steps)
         if not listed:
-            raise ContractError("sequence() got no steps: give for example [503, None, 429]")
+            raise ContractError("sequence() needs at least one step: pass e.g. [503, None, 429]")
         told = ", ".join("ok" if step is None else str(step) for step in listed)
         taken = [self._table.step(step) for step in listed]
         return self._add(SequenceRule(self._table, taken, f"sequence [{told}]", matchers))
@@ -157,7 +157,9 @@ class FaultPlan:
         determines which requests.
         """
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise ContractError(f"rate={shown(rate)} is not a share: pass a number from 0 to 1")
+            raise ContractError(
+                f"rate={shown(rate)} is not a probability: pass a number from 0 to 1"
+            )
         taken = self._table.step(step)
         told = f"random {step} at {rate:g}"
         return self._add(RandomRule(self._table, rate, taken, self._table.stream, told, matchers))
@@ -181,7 +183,7 @@ class FaultPlan:
                 "pass call() a plain function"
             )
         if moment not in ("before", "after"):
-            raise ContractError(f"call() runs a function 'before' or 'after', not {shown(moment)}")
+            raise ContractError(f"moment={shown(moment)} is invalid: pass 'before' or 'after'")
         return self._add(CallRule(self._table, function, moment, self._table.dumped, matchers))
 
     # -- inspecting ------------------------------------------------------------------------------

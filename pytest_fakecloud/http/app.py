@@ -197,7 +197,9 @@ class App:
     def refused(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
         shown = shortened(reason)
-        self.recorder.add_event("refused", f"{status} to bytes that are not a request: {shown}")
+        self.recorder.add_event(
+            "refused", f"{status} for bytes that are not a valid request: {shown}"
+        )
 
     def foreign(self, request: Request) -> Answer:
         """Return the response to a request with a method that no path accepts.
@@ -252,7 +254,7 @@ class App:
             return
         call.problem = "bug"
         if isinstance(error, ContractError):
-            blame = f"was answered 500, because of an error of the test in a callback: {error}"
+            blame = f"was answered 500, because of an error in a callback of the test: {error}"
         else:
             blame = (
                 f"made the fake itself fail: {shown(error)}\n"
@@ -272,7 +274,7 @@ class App:
         if allowed is None:
             reason = f"no route for it; nearest: {self.table.nearest(request.method, request.path)}"
         else:
-            reason = f"the path takes {', '.join(sorted(allowed))}"
+            reason = f"the path accepts {', '.join(sorted(allowed))}"
         call.note = reason
         self.problems.report(
             "unrouted",

@@ -131,7 +131,7 @@ class Hub:
             wanted = f"port {port} of {host}" if port else f"any port of {host}"
             raise ContractError(
                 f"cannot listen on {wanted}: {error.strerror or error}. "
-                "Leave the port out for a free one, or stop the program that uses it"
+                "Omit the port to use a free one, or stop the program that uses this port"
             ) from error
 
     def _bind_next(self, host: str, sock: socket.socket) -> int:
@@ -276,7 +276,7 @@ class Hub:
             advice = ". Close unused clients, or raise the limit (ulimit -n)"
         print(
             f"pytest-fakecloud: {data!r} cannot accept a connection: {error.strerror or error}; "
-            f"clients wait until there is room{advice}",
+            f"clients wait until others disconnect{advice}",
             file=sys.stderr,
         )
 

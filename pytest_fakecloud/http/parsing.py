@@ -333,14 +333,16 @@ class RequestReader:
     def _frame(self, message: Message, framing: dict[str, str]) -> None:
         coding = framing.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
-            raise Refusal(501, f"transfer coding {coding!r} is not known")
+            raise Refusal(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
         length = int(framing.get("content-length", "0"))
         if length > self.body_limit:
-            raise Refusal(413, f"a body is limited to {self.body_limit} bytes, this has {length}")
+            raise Refusal(413, f"a body is limited to {self.body_limit} bytes, got {length}")
         expect = framing.get("expect")
         if expect is not None and message.version == "1.1":
             if {each.strip().lower() for each in expect.split(",")} != {"100-continue"}:
-                raise Refusal(417, f"cannot meet the expectation {expect!r}")
+                raise Refusal(
+                    417, f"the expectation {expect!r} is not supported, only '100-continue'"
+                )
             message.expects = coding is not None or length > 0
 
     def on_body(self, data: bytes) -> None:

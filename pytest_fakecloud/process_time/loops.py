@@ -201,7 +201,7 @@ class AsyncioLoop:
         except AttributeError:
             raise ContractError(
                 f"the sleeps of a {type(loop).__module__}.{type(loop).__name__} cannot move the "
-                "clock, because its time cannot be moved: run the test in asyncio's own loop"
+                "clock, because the loop's time cannot be moved: run the test in asyncio's own loop"
             ) from None
 
     @classmethod
@@ -299,8 +299,8 @@ class TrioRun:
         self.key = self._token
         if not hasattr(self._clock, "offset") and not hasattr(self._clock, "jump"):
             raise ContractError(
-                f"the sleeps of this trio run cannot move the fakes' clock, because its own, "
-                f"{shown(self._clock)}, cannot be moved: run the test with trio's own clock"
+                f"the sleeps of this trio run cannot move the fakes' clock, because the run's clock "
+                f"{shown(self._clock)} cannot be moved: run the test with trio's own clock"
             )
 
     @classmethod

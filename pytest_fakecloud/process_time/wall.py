@@ -67,8 +67,8 @@ class Wall:
         shown = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
         if abs(shown - self._clock.now_us()) > _AS_IT_IS_US:
             raise ContractError(
-                "freezegun controls this process's time, which differs from this clock's: leave out "
-                "now=, or freezegun; with process_time the clock controls the process's time itself"
+                "freezegun has set this process's time, which differs from this clock's time: omit "
+                "now=, or freezegun, because process_time controls the process's time itself"
             )
 
     def _watch(self, traveller: Any) -> None:
@@ -102,7 +102,7 @@ class Wall:
                 f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {self._reads} times "
                 f"within {stood:.0f} s of real time, but it is frozen: with process_time it moves only "
                 "with the clock, so a loop that waits for it never ends. Let sleeps move it "
-                "(process_time='autojump'), move the clock from another thread, or leave out "
+                "(process_time='autojump'), move the clock from another thread, or omit "
                 "process_time"
             )
 

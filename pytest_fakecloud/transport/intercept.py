@@ -59,7 +59,9 @@ class Interception(AbstractContextManager["Interception"]):
         self.origin = origin.rstrip("/")
         self._open = origins.redirect(self._key, Detour(handle.url, ca_file))
         if not self._open:
-            raise ContractError(f"{self.origin} is intercepted already: leave that block first")
+            raise ContractError(
+                f"{self.origin} is already intercepted: end that interception first"
+            )
 
     def close(self) -> None:
         """Stop intercepting. Can be called repeatedly."""

@@ -166,9 +166,15 @@ class Embedder:
         if isinstance(setting, str):
             model = model_of(setting)
             if kind is Kind.SPARSE and model not in SPARSE_MODELS:
-                raise ContractError(f"embedding={setting!r} makes no sparse vectors")
+                raise ContractError(
+                    f"embedding={setting!r} has no sparse vectors: for a sparse index, pass one of "
+                    f"{', '.join(sorted(SPARSE_MODELS))}, True, a function or a mapping"
+                )
             if kind.has_dense and not MODELS[model]:
-                raise ContractError(f"embedding={setting!r} makes no dense vectors")
+                raise ContractError(
+                    f"embedding={setting!r} has no dense vectors: pass another model, True, a function "
+                    "or a mapping, or make the index with kind='sparse'"
+                )
         elif isinstance(setting, Mapping):
             self._source = _lookup(setting)
             model = "mapping"
@@ -178,7 +184,7 @@ class Embedder:
             model = str(getattr(setting, "__name__", type(setting).__name__))
         elif setting is not True:
             raise ContractError(
-                f"embedding={setting!r} is not understood: pass True, a model's name, a function "
+                f"embedding={setting!r} is invalid: pass True, the name of a model, a function "
                 "from text to vector, or a mapping from text to vector"
             )
         if dimension is None and self._source is None:
@@ -237,7 +243,7 @@ class Embedder:
         if never_awaited(value):
             raise unprocessable(
                 f"expected {self._expected}, got {type(value).__name__}: "
-                "the embedding is asked in the midst of a request and cannot be awaited"
+                "the embedding is called during a request and cannot be awaited"
             )
         if self.kind is Kind.HYBRID and _is_pair(value):
             dense, sparse = value
@@ -264,7 +270,7 @@ def _check_function(function: Callable[..., object]) -> None:
     call = getattr(function, "__call__", None)  # noqa: B004
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
         raise ContractError(
-            f"embedding={function!r:.200} is asynchronous, but it is asked in the midst of a "
+            f"embedding={function!r:.200} is asynchronous, but it is called during a "
             "request and cannot be awaited: pass a plain function of the text"
         )
     try:
@@ -273,7 +279,7 @@ def _check_function(function: Callable[..., object]) -> None:
         pass
     except TypeError as error:
         raise ContractError(
-            f"embedding={function!r:.200} cannot be called with a text alone: {error}"
+            f"embedding={function!r:.200} cannot be called with the text as its only argument: {error}"
         ) from None
 
 
@@ -287,7 +293,7 @@ def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
             near = difflib.get_close_matches(
                 text[:200], [str(key) for key in texts], n=1, cutoff=0.5
             )
-            hint = f"; the nearest it has is {near[0]!r}" if near else ""
+            hint = f"; the most similar text is {near[0]!r}" if near else ""
             raise unprocessable(
                 f"The embedding mapping has no vector for the text {text[:80]!r}{hint}"
             ) from None

@@ -160,7 +160,7 @@ def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
     if not value.keys() <= SPARSE_PARTS:
         name = min(map(str, value.keys() - SPARSE_PARTS))
         raise errors.bad_request(
-            f"Invalid field {field}: unknown field {name[:80]!r}, it has indices and values"
+            f"Invalid field {field}: unknown field {name[:80]!r}, expected indices and values"
         )
     indices = value.get("indices")
     if not isinstance(indices, list):
@@ -186,7 +186,7 @@ class FieldReader:
 
     def json(self, body: bytes) -> Any:
         if not body.strip():
-            raise errors.bad_request("The request body is empty, JSON was expected")
+            raise errors.bad_request("The request body is empty, expected JSON")
         try:
             return orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -286,14 +286,14 @@ class FieldReader:
         value = fields.get("cursor")
         if value is None or value == "":
             return 0
-        expected = "'0' to start, or the nextCursor of the page before"
+        expected = "'0' to start, or the nextCursor of the previous page"
         if type(value) is not int and not isinstance(value, str):
             raise wrong("cursor", expected, value)
         text = str(value)
         if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise errors.bad_request(
                 f"Invalid cursor {shown(value)}: "
-                "start with '0', go on with the nextCursor of the page before"
+                "pass '0' to start, then the nextCursor of the previous page"
             )
         return int(text)
 
@@ -343,7 +343,7 @@ class FieldReader:
         sparse = as_sparse(value)
         if not len(sparse.indices):
             raise errors.unprocessable(
-                "Invalid field sparseVector: at least one index with its value is needed"
+                "Invalid field sparseVector: expected at least one index and its value"
             )
         limit = self.limits.sparse_entries
         if limit is not None and len(sparse.indices) > limit:

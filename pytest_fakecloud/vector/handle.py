@@ -242,7 +242,7 @@ class VectorIndex(Handle):
         """
         __tracebackhide__ = True
         if not isinstance(filter, str):
-            raise ContractError(f'filter={filter!r:.80} must be a text, such as "price < 10"')
+            raise ContractError(f'filter={filter!r:.80} must be a string, such as "price < 10"')
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ContractError(f"metadata={metadata!r:.80} must be a mapping, or None")
         try:
@@ -324,11 +324,13 @@ def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str)
 def _check_namespace(name: object) -> None:
     if not isinstance(name, str):
         raise ContractError(
-            f'{name!r:.80} is not a name of a namespace: pass a text; the default one is ""'
+            f"{name!r:.80} is not a valid name of a namespace: pass a string "
+            '(the default namespace is "")'
         )
     try:
         name.encode()
     except UnicodeEncodeError:
         raise ContractError(
-            f"{name!r:.80} is not a name of a namespace: no client can send half a surrogate pair"
+            f"{name!r:.80} is not a valid name of a namespace: it contains half a surrogate pair, "
+            "which no client can send"
         ) from None

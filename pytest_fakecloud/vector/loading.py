@@ -91,8 +91,8 @@ def _read(
     if record.data is not None and record.vector is None and record.sparse is None:
         if embedder is None:
             raise ContractError(
-                f"the text {record.data!r:.80} needs an index with an embedding: "
-                "make it with embedding=True, a function or a mapping"
+                f"the text {record.data!r:.80} has no vector, and the index has no embedding: pass "
+                "vectors, or make the index with embedding=True, a function or a mapping"
             )
         vector, sparse = embedder.embed(record.data)
         record = record._replace(vector=vector, sparse=sparse)
@@ -103,7 +103,9 @@ def _plain(raw: Raw) -> Raw:
     """Return the record with only JSON types: tuples and arrays become lists."""
     if "sparse_vector" in raw:
         if "sparseVector" in raw:
-            raise ContractError("a record has sparseVector or sparse_vector, not both")
+            raise ContractError(
+                "a record has both sparseVector and sparse_vector: remove one of them"
+            )
         raw = {**raw, "sparseVector": raw["sparse_vector"]}
         del raw["sparse_vector"]
     sparse: Any = raw.get("sparseVector")
@@ -120,10 +122,10 @@ def as_json(value: object, what: str) -> Any:
         text = orjson.dumps(value, _listed, orjson.OPT_SERIALIZE_NUMPY)
     except (TypeError, ValueError) as error:
         reason = error.__cause__ or error
-        raise ContractError(f"{what} has no JSON form: {reason}") from None
+        raise ContractError(f"{what} cannot be written as JSON: {reason}") from None
     plain = orjson.loads(text)
     if b"null" in text and (place := _not_finite(value, plain)) is not None:
-        raise ContractError(f"{what} has no JSON form: {place} is not a finite number")
+        raise ContractError(f"{what} cannot be written as JSON: {place} is not a finite number")
     return plain
 
 
@@ -135,7 +137,7 @@ def _listed(value: object) -> object:
         return dict(value)
     if is_sequence(value) and not isinstance(value, set | frozenset):
         return list(value)  # type: ignore[call-overload]
-    raise TypeError(f"{value!r:.80} is a {type(value).__name__}, which JSON has no word for")
+    raise TypeError(f"{value!r:.80} is a {type(value).__name__}, which JSON cannot represent")
 
 
 def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
@@ -174,7 +176,7 @@ def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
 def _named(id: object, value: object) -> Raw:
     if (record := _fields(value)) is not None:
         if record.get("id", id) != id:
-            raise ContractError(f"the record under the id {id!r} has another, {record['id']!r:.80}")
+            raise ContractError(f"the record under the id {id!r} has the id {record['id']!r:.80}")
         return {**record, "id": id}
     if isinstance(value, str):
         return {"id": id, "data": value}
@@ -295,7 +297,7 @@ def _from_npz(path: Path) -> Iterator[tuple[str, Raw]]:
     if unknown := sorted(columns.keys() - set(COLUMNS)):
         raise ContractError(
             f"{path.name} has the array {unknown[0]!r:.80}, "
-            f"but only {', '.join(COLUMNS)} go with vectors"
+            f"but only {', '.join(COLUMNS)} are allowed beside vectors"
         )
     if vectors.ndim != 2:
         raise ContractError(f"{path.name}: vectors has {vectors.ndim} dimension(s), expected 2")

@@ -81,7 +81,7 @@ class _Vector(Sort):
         try:
             _floats(wanted)
         except VectorError as error:
-            raise ContractError(f"no vector can be {brief(wanted, 80)}: {error.message}") from None
+            raise ContractError(f"{brief(wanted, 80)} is not a vector: {error.message}") from None
         return True
 
     def equals(self, found: Any, wanted: Any) -> bool:

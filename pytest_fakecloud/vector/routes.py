@@ -318,14 +318,16 @@ class VectorApp(App):
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
                 self._embedder()  # Without a model, raise the same error as for text on any other path.
-            raise errors.bad_request("A query by data belongs to query-data, not to query")
+            raise errors.bad_request("A query with data must be sent to query-data, not to query")
         return self.reader.query(fields), self.reader.include(fields)
 
     def _text_query(self, item: dict[str, Any]) -> tuple[VectorQuery, Include]:
         fields = self.reader.fields(item, "A query")
         query = self.reader.query(fields)
         if query.vector is not None or query.sparse is not None:
-            raise errors.bad_request("A query by vector belongs to query, not to query-data")
+            raise errors.bad_request(
+                "A query with a vector must be sent to query, not to query-data"
+            )
         mode = self.reader.query_mode(fields)
         vector, sparse = self._embedder().embed(self.reader.required_data(fields), query=True)
         if mode is not QueryMode.HYBRID:

@@ -61,9 +61,9 @@ class Bounds:
         if self.until() <= time.monotonic():
             if self._clean_until is None:
                 raise Unreachable(
-                    f"the run was not done after {self._seconds:g} s: pass --timeout SECONDS"
+                    f"the run did not end within {self._seconds:g} s: pass a longer --timeout SECONDS"
                 )
-            raise Unreachable("the clean-up took too long")
+            raise Unreachable("the clean-up did not end in time")
 
     def until(self) -> float:
         """Return the time, on the monotonic clock, by which the current request must end."""
@@ -78,4 +78,4 @@ class Bounds:
         """Count the bytes of a response; raise ``Unreachable`` if the total is too large."""
         self._bytes -= size
         if self._bytes < 0:
-            raise Unreachable(f"its answers are longer than {RUN_BYTES >> 20} MiB in all")
+            raise Unreachable(f"its responses are larger than {RUN_BYTES >> 20} MiB in total")

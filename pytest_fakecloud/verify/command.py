@@ -25,11 +25,11 @@ EXIT_SIGNAL = 128
 
 _WORDS = {
     "kv": "sets, reads and deletes keys",
-    "vector": "writes, queries and deletes vectors in namespaces of its own",
-    "queue": "publishes messages that wait for an hour, and cancels them; makes and deletes a queue, a "
-    "schedule and a URL group. Nothing is delivered",
-    "broker": "writes a few records to the topic, where they stay for its retention; consumes in a "
-    "group of its own",
+    "vector": "writes, queries and deletes vectors in its own namespaces",
+    "queue": "publishes messages with a delay of an hour, and cancels them; creates and deletes a "
+    "queue, a schedule and a URL group. Nothing is delivered",
+    "broker": "writes a few records to the topic, which keeps them until its retention ends; uses its "
+    "own consumer group",
 }
 _CREDENTIALS = {"kv": "TOKEN", "vector": "TOKEN", "queue": "TOKEN", "broker": "USERNAME:PASSWORD"}
 
@@ -38,37 +38,40 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command ``verify`` to the command line of ``pytest-fakecloud``."""
     parser = commands.add_parser(
         "verify",
-        help="compare the fakes with real services of yours, reply by reply",
-        description="Send the same requests to a real service of yours and to a fake made like it, and "
-        "show what differs. Everything has a name with a random prefix and is taken away again.",
-        epilog="Exit code: 0 when nothing differs (or all that does is known), 1 when something "
-        "differs, 2 for wrong options, 3 when a service gives no usable answer, 130 or 143 when a "
-        "signal ended it. A token may also come from the environment: "
-        "PYTEST_FAKECLOUD_VERIFY_KV_TOKEN and the like.",
+        help="compare the fakes with your real services, reply by reply",
+        description="Send the same requests to one of your real services and to a fake with the same "
+        "settings, and show the differences. All names have a random prefix, and everything is deleted "
+        "again, except records of a broker.",
+        epilog="Exit code: 0 if there are no differences, or only known ones, 1 if something differs, "
+        "2 for invalid options, 3 if a service returns no usable response, 130 or 143 if a signal "
+        "ended the run. A token can also be set in the environment, e.g. in "
+        "PYTEST_FAKECLOUD_VERIFY_KV_TOKEN.",
     )
     for name, words in _CREDENTIALS.items():
-        parser.add_argument(f"--{name}", metavar="URL", help=f"address of a real {name} service")
+        parser.add_argument(f"--{name}", metavar="URL", help=f"URL of a real {name} service")
         parser.add_argument(f"--{name}-token", metavar=words, help=f"its credentials: {words}")
     parser.add_argument(
         "--token", help="the token of --kv, --vector or --queue, if only one is given"
     )
-    parser.add_argument("--broker-topic", metavar="TOPIC", help="a topic that may be written to")
-    parser.add_argument("--yes", action="store_true", help="do not ask before anything is sent")
+    parser.add_argument("--broker-topic", metavar="TOPIC", help="a topic that the run may write to")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        "--dry-run", action="store_true", help="show what would be done, and send nothing"
     )
     parser.add_argument(
-        "--json", metavar="FILE", help="write everything as JSON ('-': standard output)"
+        "--json", metavar="FILE", help="write all comparisons as JSON ('-': standard output)"
     )
-    parser.add_argument("--html", metavar="FILE", help="write everything as a page")
+    parser.add_argument("--html", metavar="FILE", help="write all comparisons as an HTML page")
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=RUN_SECONDS,
         metavar="SECONDS",
-        help=f"how long all of it may take (default: {RUN_SECONDS:g})",
+        help=f"time limit of the whole run in seconds (default: {RUN_SECONDS:g})",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.add_argument(
+        "--quiet", action="store_true", help="do not show progress on standard error"
+    )
 
 
 def _seconds(text: str) -> float:
@@ -97,7 +100,7 @@ def run(given: argparse.Namespace) -> int:
     if given.dry_run:
         return 0
     if not given.yes and not _agreed():
-        return _tell("nothing was sent: say yes, or pass --yes", EXIT_USAGE)
+        return _tell("nothing was sent: answer yes, or pass --yes", EXIT_USAGE)
     return _compare(given, targets, mask)
 
 
@@ -157,14 +160,14 @@ def _check(target: Target) -> None:
     known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
     if scheme not in known:
         raise ValueError(
-            f"--{target.service}: {scheme or 'no scheme'} is unknown, pass an address with "
+            f"--{target.service}: the URL has the scheme {scheme or '(none)'}, expected one of "
             f"{', '.join(known)}"
         )
     if not target.token and not target.is_redis:
         words = _CREDENTIALS[target.service]
         raise ValueError(f"--{target.service} needs credentials: --{target.service}-token {words}")
     if target.service == "broker" and not target.topic:
-        raise ValueError("--broker needs --broker-topic TOPIC, a topic that may be written to")
+        raise ValueError("--broker needs --broker-topic TOPIC, a topic that the run may write to")
 
 
 def _announce(targets: list[Target], mask: Mask) -> None:
@@ -184,7 +187,7 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         return False
     try:
-        return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+        return input("Continue? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
 

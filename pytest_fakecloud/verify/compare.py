@@ -93,7 +93,13 @@ def _shapes(real: Any, fake: Any, where: str) -> str | None:
 
 
 def _kind(value: Any) -> str:
-    words = {dict: "an object", list: "a list", str: "a text", bool: "a flag", type(None): "null"}
+    words = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+    }
     return words.get(type(value), "a number")
 
 

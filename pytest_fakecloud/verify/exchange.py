@@ -86,7 +86,7 @@ def _ask(
         for piece in answer.iter_content(_CHUNK):
             content += piece
             if len(content) > ANSWER_BYTES:
-                raise Unreachable(f"an answer is longer than {ANSWER_BYTES >> 20} MiB")
+                raise Unreachable(f"a response is larger than {ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > began + SECONDS:
                 raise _late()
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -94,4 +94,4 @@ def _ask(
 
 
 def _late() -> Unreachable:
-    return Unreachable(f"no whole answer after {SECONDS:g} s")
+    return Unreachable(f"no complete response within {SECONDS:g} s")

@@ -130,7 +130,7 @@ class Side:
                 self._exchange(step)
         except Unreachable as error:
             raise Unreachable(
-                f"Something whose name begins with {self._prefix} may be left there: {error}"
+                f"Data with names that begin with {self._prefix} may be left: {error}"
             ) from None
         finally:
             self._bounds.end_cleaning()
@@ -153,12 +153,12 @@ class Side:
             answer = exchange(self._http, self._bounds, step.method, url, body, headers)
         except Unreachable as error:
             raise Unreachable(
-                f"{self.target.service}: no answer from {self.target.url}: {error}"
+                f"{self.target.service}: no response from {self.target.url}: {error}"
             ) from None
         if answer.status == 429:
             raise Unreachable(
-                f"{self.target.service}: {self.target.url} answered 429: the plan's rate or quota is"
-                " used up. Nothing more is asked; try again later"
+                f"{self.target.service}: {self.target.url} returned 429: the plan's rate limit or "
+                "quota is used up. The run ends here; try again later"
             )
         return _reply(answer)
 
@@ -186,7 +186,7 @@ class Side:
                 return
             if time.monotonic() > until:
                 raise Unreachable(
-                    f"{self.target.url} has still vectors pending after {SECONDS:.0f} s: try again later"
+                    f"{self.target.url} still has pending vectors after {SECONDS:.0f} s: try again later"
                 )
             time.sleep(PAUSE)
 
@@ -323,14 +323,15 @@ def facts_of(side: Side) -> Mapping[str, Any]:
             )
         if found.get("indexType", "DENSE") != "DENSE":
             raise Unreachable(
-                f"{target.url} is an index of {found['indexType']} vectors; scenarios need dense ones"
+                f"{target.url} is an index of {found['indexType']} vectors; the scenarios need "
+                "dense vectors"
             )
         return dict(found)
     if target.service == "broker":
         topics = _told(side, "/topics")
         if target.topic not in topics:
             raise Unreachable(
-                f"{target.url} has no topic {target.topic!r}; it has: {', '.join(topics)}"
+                f"{target.url} has no topic {target.topic!r}; its topics are: {', '.join(topics)}"
             )
         return {target.topic: topics[target.topic]}
     return {}
@@ -340,6 +341,6 @@ def _told(side: Side, path: str) -> dict[str, Any]:
     reply = side.send(Step("GET", path))
     if reply.status != 200 or not isinstance(reply.body, dict):
         raise Unreachable(
-            f"{side.target.url}{path} answered {reply}: check the address and the credentials"
+            f"{side.target.url}{path} returned {reply}: check the address and the credentials"
         )
     return reply.body

@@ -88,9 +88,9 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
         (
             lambda: checked_body({1}, dump),
             "the body {1} cannot be sent as JSON (Object of type set is not JSON serializable): "
-            "pass bytes, text, or what JSON knows",
+            "pass bytes, a string or a JSON value",
         ),
-        (lambda: checked_body(5, None), "this plan can only send bytes, not 5"),
+        (lambda: checked_body(5, None), "the faults of this fake can only send bytes, got 5"),
         (lambda: checked_body("\ud800", dump), "'\\ud800' cannot be sent: surrogates not allowed"),
         (
             lambda: checked_type("a\nb"),
@@ -100,7 +100,7 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
             lambda: checked_type(b"text/html"),
             "content_type=b'text/html' is not a content type: pass a string such as 'text/html'",
         ),
-        (lambda: checked(Answer(5), None), "this plan can only send bytes, not 5"),
+        (lambda: checked(Answer(5), None), "the faults of this fake can only send bytes, got 5"),
     ],
 )
 def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:

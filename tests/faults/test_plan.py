@@ -453,7 +453,7 @@ def test_a_failing_predicate_is_the_tests_own_problem(
     fault = demo.faults.answer(503, **{matcher: broken})  # type: ignore[arg-type]
     assert client.post("/add/w").status_code == 500
     (problem,) = demo.context.problems
-    assert "because of an error of the test" in problem.text
+    assert "because of an error in a callback of the test" in problem.text
     assert f"a predicate of {fault!r} failed: " in problem.text
     assert "KeyError('typo')" in problem.text
     assert (fault.hits, demo._engine.words) == (0, [])
@@ -621,11 +621,11 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "skip": (lambda f: f.drop(skip=-1), "skip=-1 is not a count"),
     "when": (lambda f: f.drop(when="x"), "when='x' is not a function"),  # type: ignore[arg-type]
     "delay": (lambda f: f.delay("soon"), "'soon' is not a duration"),
-    "empty": (lambda f: f.sequence([]), "got no steps"),
+    "empty": (lambda f: f.sequence([]), "needs at least one step"),
     "step": (lambda f: f.sequence(["explode"]), "'explode' is not a step"),  # type: ignore[list-item]
     "step status": (lambda f: f.sequence([42]), "42 is not a valid status"),
-    "rate": (lambda f: f.random(2), "rate=2 is not a share"),
-    "rate bool": (lambda f: f.random(True), "rate=True is not a share"),
+    "rate": (lambda f: f.random(2), "rate=2 is not a probability"),
+    "rate bool": (lambda f: f.random(True), "rate=True is not a probability"),
     "call": (lambda f: f.call("x"), "needs a function"),  # type: ignore[arg-type]
     "call to await": (lambda f: f.call(awaited), "must be awaited or iterated"),
     "call to go through": (lambda f: f.call(gone_through), "must be awaited or iterated"),
@@ -723,15 +723,18 @@ STEPS = (
         (lambda f: f.call("x"), "call() needs a function, got 'x'"),
         # The repr contains an address, but workers of xdist must agree on test names.
         pytest.param(lambda f: f.call(awaited), f"{awaited!r} {AWAITED}", id="awaited"),
-        (lambda f: f.call(print, "x"), "call() runs a function 'before' or 'after', not 'x'"),
-        (lambda f: f.sequence([]), "sequence() got no steps: give for example [503, None, 429]"),
+        (lambda f: f.call(print, "x"), "moment='x' is invalid: pass 'before' or 'after'"),
+        (
+            lambda f: f.sequence([]),
+            "sequence() needs at least one step: pass e.g. [503, None, 429]",
+        ),
         (lambda f: f.sequence(5), "5 are not steps: pass a list such as [503, None, 429]"),
         (lambda f: f.sequence(b"x"), "b'x' are not steps: pass a list such as [503, None, 429]"),
         (lambda f: f.sequence([(1, 2, 3)]), f"(1, 2, 3) is not a step: {STEPS}"),
         (lambda f: f.random(1, "DROP"), f"'DROP' is not a step: {STEPS}"),
-        (lambda f: f.random(1.5), "rate=1.5 is not a share: pass a number from 0 to 1"),
-        (lambda f: f.random(-0.1), "rate=-0.1 is not a share: pass a number from 0 to 1"),
-        (lambda f: f.random("1"), "rate='1' is not a share: pass a number from 0 to 1"),
+        (lambda f: f.random(1.5), "rate=1.5 is not a probability: pass a number from 0 to 1"),
+        (lambda f: f.random(-0.1), "rate=-0.1 is not a probability: pass a number from 0 to 1"),
+        (lambda f: f.random("1"), "rate='1' is not a probability: pass a number from 0 to 1"),
         (lambda f: f.rate_limit(per=0), "per=0 is not a period: pass a positive duration"),
         (lambda f: f.drop(reset=1), "reset=1 must be True or False"),
         (lambda f: f.lose_answer(reset=None), "reset=None must be True or False"),

@@ -154,7 +154,7 @@ def test_a_wrong_method_is_a_problem_with_the_right_ones(demo: Demo) -> None:
     answer = ask(demo, "DELETE", "/echo/x")
     assert answer.status == 405
     assert ("Allow", "GET, HEAD, POST, PUT") in answer.headers
-    assert "the path takes GET, HEAD, POST, PUT" in demo.context.problems[0].text
+    assert "the path accepts GET, HEAD, POST, PUT" in demo.context.problems[0].text
 
 
 def test_a_bug_is_a_500_and_a_problem_with_its_traceback(demo: Demo) -> None:

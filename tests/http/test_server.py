@@ -436,7 +436,8 @@ def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None
     raw.ask("GET / HTTP/1.1\r\n\r\n")
     event = demo.journal.events("refused").only()
     assert (
-        event.text == "400 to bytes that are not a request: an HTTP/1.1 request needs a Host header"
+        event.text
+        == "400 for bytes that are not a valid request: an HTTP/1.1 request needs a Host header"
     )
     assert demo.journal.calls() == []
     assert demo.context.problems == []
@@ -453,10 +454,10 @@ def test_tls_to_a_plain_port_is_called_by_its_name(demo: Demo, raw: Raw) -> None
 @pytest.mark.parametrize(
     ("method", "target", "allowed", "reason"),
     [
-        ("BREW", "/echo/x?y", "GET, HEAD, POST, PUT", "the path takes GET, HEAD, POST, PUT"),
+        ("BREW", "/echo/x?y", "GET, HEAD, POST, PUT", "the path accepts GET, HEAD, POST, PUT"),
         ("BREW", "/nowhere", "GET, HEAD, POST, PUT", "no route for it"),
         ("BREW", "", "GET, HEAD, POST, PUT", "no route for it"),
-        ("get", "/echo/x", "GET, HEAD, POST, PUT", "the path takes GET, HEAD, POST, PUT"),
+        ("get", "/echo/x", "GET, HEAD, POST, PUT", "the path accepts GET, HEAD, POST, PUT"),
         ("CONNECT", "h:1", "GET, HEAD, POST, PUT", "no route for it"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_wrong_method_names_the_right_ones(run: Run) -> None:
         """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*broker got PATCH /topics: the path takes GET*"])
+    result.stdout.fnmatch_lines(["*broker got PATCH /topics: the path accepts GET*"])
 
 
 @pytest.mark.parametrize(

@@ -721,7 +721,7 @@ def test_freezegun_around_it_is_ticked() -> None:
             assert datetime.now(UTC) == datetime(2026, 1, 1, 12, 1, 30, tzinfo=UTC)
             assert cloud.clock.now() == datetime.now(UTC)
         assert frozen() == datetime(2026, 1, 1, 12, 1, 30)
-        with pytest.raises(ContractError, match="freezegun controls this process's time"):
+        with pytest.raises(ContractError, match="freezegun has set this process's time"):
             Cloud(now="2030-01-01T00:00:00Z", process_time=True)
 
 

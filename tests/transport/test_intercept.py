@@ -169,7 +169,7 @@ def test_it_ends_with_its_handle(kv: KVServer) -> None:
 
 def test_one_origin_has_one_fake(kv: KVServer) -> None:
     with kv.intercept(ORIGIN):
-        with pytest.raises(ContractError, match=r"example-kv\.test is intercepted already"):
+        with pytest.raises(ContractError, match=r"example-kv\.test is already intercepted"):
             kv.intercept(ORIGIN + "/")
         assert by_requests(f"{ORIGIN}/get/k", kv.headers)[0] == 200
 

@@ -321,8 +321,14 @@ class Asynchronous:
         (asynchronous, "embedding=.* is asynchronous, .*pass a plain function"),
         (Asynchronous(), "embedding=.* is asynchronous"),
         (AsyncMock(), "embedding=.* is asynchronous"),
-        (lambda: [1], "cannot be called with a text alone: too many positional arguments"),
-        (lambda a, b: [1], "cannot be called with a text alone: missing a required argument: 'b'"),
+        (
+            lambda: [1],
+            "the text as its only argument: too many positional arguments",
+        ),
+        (
+            lambda a, b: [1],
+            "the text as its only argument: missing a required argument: 'b'",
+        ),
     ],
 )
 def test_a_function_that_could_never_embed_is_refused(function: Any, reason: str) -> None:
@@ -355,7 +361,7 @@ def test_functions_of_any_making_embed() -> None:
     ],
 )
 def test_a_model_must_make_the_vectors_of_the_kind(setting: str, kind: Kind, what: str) -> None:
-    with pytest.raises(ContractError, match=f"embedding='{setting}' makes no {what} vectors"):
+    with pytest.raises(ContractError, match=f"embedding='{setting}' has no {what} vectors"):
         Embedder(setting, kind, None)
 
 

@@ -117,7 +117,7 @@ def test_cursors(value: Any, slot: int) -> None:
 
 @pytest.mark.parametrize("value", ["abc", "-1", -1, "1.5", "٣", "9" * 30])
 def test_cursors_that_are_not_positions(value: Any) -> None:
-    with pytest.raises(VectorError, match=r"Invalid cursor .*: start with '0'") as caught:
+    with pytest.raises(VectorError, match=r"Invalid cursor .*: pass '0' to start") as caught:
         READER.cursor({"cursor": value})
     assert caught.value.status == 400
 
@@ -177,7 +177,7 @@ def test_a_sparse_vector_has_at_least_one_entry() -> None:
         lambda: READER.change({"id": "a", **empty}),
         lambda: READER.query(empty),
     ):
-        with pytest.raises(VectorError, match="at least one index with its value") as caught:
+        with pytest.raises(VectorError, match="at least one index and its value") as caught:
             read()
         assert caught.value.status == 422
 

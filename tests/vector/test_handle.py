@@ -112,9 +112,9 @@ def test_load_is_all_or_nothing(index: VectorIndex) -> None:
 
 @pytest.mark.parametrize("namespace", [None, 5, ["a"], b"a", "\ud800"])
 def test_what_is_no_name_of_a_namespace_is_refused(index: VectorIndex, namespace: Any) -> None:
-    with pytest.raises(ContractError, match="is not a name of a namespace"):
+    with pytest.raises(ContractError, match="is not a valid name of a namespace"):
         index.load({"a": [1, 0]}, namespace=namespace)
-    with pytest.raises(ContractError, match="is not a name of a namespace"):
+    with pytest.raises(ContractError, match="is not a valid name of a namespace"):
         index.vectors(namespace)
     assert index.namespaces() == [""]
 
@@ -180,7 +180,9 @@ def test_the_snapshot_of_another_index_is_refused(
     index.load({"a": [1, 0]})
     with VectorIndex(Context.alone(), **other) as another:
         snapshot = another.snapshot()
-    with pytest.raises(ContractError, match=r"the snapshot is of the index .*, this is .*load\(\)"):
+    with pytest.raises(
+        ContractError, match=r"the snapshot is of the index .*, but this is .*load\(\)"
+    ):
         index.restore(snapshot)
     assert query(index) == ["a"]
 
@@ -287,12 +289,16 @@ def test_matches(index: VectorIndex) -> None:
     assert index.matches("n = 1 AND v[0] = 2", {"n": np.int64(1), "v": np.array([2.0])}) is True
     assert index.matches("day GLOB '2026-*'", {"day": date(2026, 1, 2)})
     for filter, metadata, reason in [
-        (None, {}, "filter=None must be a text"),
-        (5, {}, "filter=5 must be a text"),
+        (None, {}, "filter=None must be a string"),
+        (5, {}, "filter=5 must be a string"),
         ("n = 1", [1], r"metadata=\[1\] must be a mapping"),
         ("n = 1", "n", "metadata='n' must be a mapping"),
-        ("n = 1", {"n": {1}}, r"the metadata has no JSON form: \{1\} is a set"),
-        ("n = 1", {"n": float("nan")}, "the metadata has no JSON form: n is not a finite number"),
+        ("n = 1", {"n": {1}}, r"the metadata cannot be written as JSON: \{1\} is a set"),
+        (
+            "n = 1",
+            {"n": float("nan")},
+            "the metadata cannot be written as JSON: n is not a finite number",
+        ),
     ]:
         with pytest.raises(ContractError, match=reason):
             index.matches(filter, metadata)  # type: ignore[arg-type]
@@ -411,10 +417,10 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ({"namespaces": "abc"}, "namespaces='abc' of vector_index must be a list of names"),
         (
             {"namespaces": iter(["a", None])},
-            "None is not a name of a namespace: pass a text; the default",
+            "None is not a valid name of a namespace: pass a string",
         ),
         ({"namespaces": [["a"]]}, "must be a list of names, or a mapping from name to data"),
-        ({"namespaces": ["\ud800"]}, "no client can send half a surrogate pair"),
+        ({"namespaces": ["\ud800"]}, "it contains half a surrogate pair, which no client"),
         ({"namespaces": {"a": 5}}, "cannot load 5: expected a list of records"),
         (
             {"namespaces": ["a", "b"], "limits": {"namespaces": 2}},
@@ -422,7 +428,7 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
         ),
         ({"limits": {"x": 1}}, "limits has no setting 'x'; it has: metadata_bytes"),
         ({"recall": 2}, "recall=2 of vector_index must be a number from 0 to 1"),
-        ({"embedding": 5}, "embedding=5 is not understood"),
+        ({"embedding": 5}, "embedding=5 is invalid: pass"),
         ({"embedding": "gpt"}, "embedding='gpt' is not a known model"),
     ],
 )

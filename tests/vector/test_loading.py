@@ -169,7 +169,10 @@ def test_what_cannot_be_loaded() -> None:
             ([5], "cannot load 5: a record is a mapping or"),
             ([("a",)], "a record is a mapping or"),
             ([("a", [1], {}, "text", "more")], "a record is a mapping or"),
-            ([("a", "text")], "the text 'text' needs an index with an embedding: make it with emb"),
+            (
+                [("a", "text")],
+                "the text 'text' has no vector, and the index has no embedding: pass",
+            ),
             ({"a": 5}, "cannot load 5 under the id 'a': expected a vector, a string or a record"),
             (
                 [{"id": "a", "vector": [1]}, {"id": "b", "vector": ["x"]}],
@@ -182,31 +185,34 @@ def test_what_cannot_be_loaded() -> None:
             ([{"vector": [1]}], "Invalid field id"),
             (
                 [{"id": "a", "vector": [float("nan")]}],
-                r"no JSON form: vector\[0\] is not a finite",
+                r"cannot be written as JSON: vector\[0\] is not a finite",
             ),
-            ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' has no JSON form"),
-            ([{"id": "\ud800", "vector": [1]}], "has no JSON form"),
+            ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' cannot be written as JSON"),
+            ([{"id": "\ud800", "vector": [1]}], "cannot be written as JSON"),
             ([("a", np.zeros((2, 3)))], "expected an array of numbers, got 'array of 2x3 float64'"),
             ([("a", np.array(["x"]))], "expected an array of numbers, got 'array of 1 <U1'"),
             ([("a", np.array([1e39]))], "range of a 32-bit float"),
             ([("a", np.array([np.nan]))], "must be finite"),
             (
                 [("a", [1], {"x": [{"y": float("inf")}]})],
-                r"no JSON form: metadata\.x\[0\]\.y is not a fin",
+                r"cannot be written as JSON: metadata\.x\[0\]\.y is not a fin",
             ),
             (
                 [("a", [1], {"x": np.array([1, np.nan])})],
-                r"no JSON form: metadata\.x\[1\] is not a fin",
+                r"cannot be written as JSON: metadata\.x\[1\] is not a fin",
             ),
             (
                 [("a", [1], {"x": {1, 2}})],
-                "no JSON form: {1, 2} is a set, which JSON has no word for",
+                "cannot be written as JSON: {1, 2} is a set, which JSON cannot represent",
             ),
-            ([("a", [1], {1: 2})], "record 0: record 'a' has no JSON form: Dict key must be str"),
-            ({"a": {"id": "b", "vector": [1]}}, "the record under the id 'a' has another, 'b'"),
+            (
+                [("a", [1], {1: 2})],
+                "record 0: record 'a' cannot be written as JSON: Dict key must be str",
+            ),
+            ({"a": {"id": "b", "vector": [1]}}, "the record under the id 'a' has the id 'b'"),
             (
                 [{"id": "a", "sparseVector": ([1], [1]), "sparse_vector": ([1], [1])}],
-                "sparseVector or sparse_vector, not both",
+                "has both sparseVector and sparse_vector",
             ),
             ([("a", [1]), ("b", [1, 2])], "record 1 does not fit .* dimension: 2, expected: 1"),
         ],
@@ -267,7 +273,8 @@ def test_npz_rows_and_unknown_arrays_are_named(tmp_path: Path) -> None:
         read(path)
     np.savez(path, vectors=np.zeros((1, 2)), metadatas=["{}"])
     with pytest.raises(
-        ContractError, match="the array 'metadatas', but only ids, metadata, data go with vectors"
+        ContractError,
+        match="the array 'metadatas', but only ids, metadata, data are allowed beside vectors",
     ):
         read(path)
 

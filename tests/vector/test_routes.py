@@ -461,9 +461,12 @@ def test_a_query_is_by_text_or_by_vector(make: Callable[..., Api]) -> None:
     api = make(embedding=True)
     both = {"data": "x", "vector": [1, 2]}
     assert (
-        api.error("/query-data", both)[1] == "A query by vector belongs to query, not to query-data"
+        api.error("/query-data", both)[1]
+        == "A query with a vector must be sent to query, not to query-data"
     )
-    assert api.error("/query", both)[1] == "A query by data belongs to query-data, not to query"
+    assert (
+        api.error("/query", both)[1] == "A query with data must be sent to query-data, not to query"
+    )
     assert api.error("/query-data", {})[1] == "Missing field data: expected a string"
 
 
@@ -527,7 +530,7 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/upsert", [GOOD, {**GOOD, "metadata": {"x": "y" * 2**20}}], 400, "Metadata size limit"),
         ("/upsert", [GOOD, {**GOOD, "data": "y" * (2**20 + 1)}], 400, "Data size limit exceeded"),
         ("/upsert", [GOOD, {**GOOD, "vectors": []}], 400, "unknown field 'vectors', did you mean"),
-        ("/upsert", b"", 400, "The request body is empty, JSON was expected"),
+        ("/upsert", b"", 400, "The request body is empty, expected JSON"),
         ("/upsert", b" \n", 400, "body is empty"),
         ("/upsert", b"{", 400, "The request body is not valid JSON"),
         ("/upsert", b'"\xff"', 400, "not valid JSON"),
@@ -539,7 +542,7 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/query", {"vector": [1, 2], "topK": 0}, 400, "Invalid field topK"),
         ("/query", {"vector": [1, 2], "topK": 2**63}, 400, "Invalid field topK"),
         ("/query", {"vector": [1, 2], "top_k": 5}, 400, "did you mean 'topK'"),
-        ("/query", {"vector": [1, 2], "data": "x"}, 400, "belongs to query-data"),
+        ("/query", {"vector": [1, 2], "data": "x"}, 400, "must be sent to query-data"),
         ("/query", {"vector": [1, 2], "filter": "(" * 10_000}, 400, "nested more than 100"),
         ("/query", {"vector": [1, 2], "filter": "a = " + "(" * 10_241}, 400, "Filter size limit"),
         (

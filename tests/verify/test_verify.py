@@ -95,7 +95,7 @@ def test_a_served_fake_is_the_same_and_left_as_it_was(cloud: Cloud, made: Any, l
 def test_nothing_is_left_behind_by_what_is_interrupted(cloud: Cloud) -> None:
     kv, target = kv_of(cloud)
     kv.faults.drop(command="INCRBYFLOAT")
-    with pytest.raises(Unreachable, match="no answer from"):
+    with pytest.raises(Unreachable, match="no response from"):
         verify(target)
     assert kv.keys() == []
 
@@ -109,7 +109,7 @@ PLANTED = [
             ({"command": "LINSERT"}, 400, {"error": "ERR no"}, "status 400, the fake 200"),
             ({"command": "JSON.TYPE"}, 200, {"result": []}, "has 0 members, the fake's 5"),
             ({"command": "TTL"}, 200, {"result": 5000}, "result: 5000, the fake 100"),
-            ({"command": "TIME"}, 200, {"result": "now"}, "is a text, the fake's a list"),
+            ({"command": "TIME"}, 200, {"result": "now"}, "is a string, the fake's a list"),
         ],
     ),
     (
@@ -202,17 +202,17 @@ def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:
     with pytest.raises(Unreachable, match="check the address and the credentials"):
         verify(Target("vector", index.url, "wrong"))
     broker, target = broker_of(cloud)
-    with pytest.raises(Unreachable, match="has no topic 'none'; it has: orders"):
+    with pytest.raises(Unreachable, match="has no topic 'none'; its topics are: orders"):
         verify(Target("broker", broker.url, target.token, "none"))
     sparse = cloud.vector_index(name="sparse", kind="sparse")
-    with pytest.raises(Unreachable, match="scenarios need dense ones"):
+    with pytest.raises(Unreachable, match="scenarios need dense vectors"):
         verify(Target("vector", sparse.url, sparse.token))
 
 
 def test_a_used_up_quota_ends_it(cloud: Cloud) -> None:
     kv, target = kv_of(cloud)
     kv.faults.answer(429, times=1, command="ZADD")
-    with pytest.raises(Unreachable, match=r"rate or quota is used up. Nothing more is asked"):
+    with pytest.raises(Unreachable, match=r"rate limit or quota is used up. The run ends here"):
         verify(target)
 
 
@@ -258,7 +258,7 @@ class TestCommand:
         line = ["verify", "--kv", target.url, "--token", target.token]
         assert main([*line, "--dry-run"]) == 0
         assert main(line) == command.EXIT_USAGE
-        assert "nothing was sent: say yes, or pass --yes" in capsys.readouterr().err
+        assert "nothing was sent: answer yes, or pass --yes" in capsys.readouterr().err
         assert len(cloud.journal.calls()) == 0
 
     @pytest.mark.parametrize(("answer", "sent"), [("y", True), (" Yes ", True), ("", False)])
@@ -270,7 +270,7 @@ class TestCommand:
         monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
         monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
         code = main(["verify", "--kv", target.url, "--token", target.token])
-        assert asked == ["Go on? [y/N] "]
+        assert asked == ["Continue? [y/N] "]
         assert code == (0 if sent else command.EXIT_USAGE)
         assert bool(cloud.journal.calls()) == sent
 
@@ -314,7 +314,7 @@ class TestCommand:
             target = kv_of(gone)[1]
         line = ["verify", "--kv", target.url, "--token", target.token, "--yes"]
         assert main(line) == command.EXIT_UNREACHABLE
-        assert "no answer from" in capsys.readouterr().err
+        assert "no response from" in capsys.readouterr().err
 
 
 def test_an_empty_comparison_can_be_shown() -> None:

@@ -69,7 +69,7 @@ class Checks:
         self._kind(change, "The update", change.id)
         if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
             raise errors.unprocessable(
-                "An update of a hybrid index must carry both vector and sparseVector, or neither."
+                "An update of a hybrid index must contain both vector and sparseVector, or neither."
             )
         self._dimension(change, dimension)
 

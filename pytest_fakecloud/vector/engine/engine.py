@@ -515,8 +515,8 @@ class VectorEngine:
         """
         if snapshot.index != self.identity:
             raise ContractError(
-                f"the snapshot is of the index {snapshot.index}, this is {self.identity}: "
-                "load() takes what vectors() of another index returns"
+                f"the snapshot is of the index {snapshot.index}, but this is {self.identity}: to copy "
+                "records between indexes, pass vectors() of one to load() of the other"
             )
         with self._lock:
             self.dimension = snapshot.dimension

@@ -30,7 +30,7 @@ def _why_not(expression: Expression, metadata: Mapping[str, Any] | None) -> str 
     get = getter(path)
     value = MISSING if get is None else get(metadata)
     if isinstance(expression, HasField):
-        return f"{path} is {'there' if expression.negated else 'absent'}"
+        return f"{path} is {'present' if expression.negated else 'absent'}"
     if value is MISSING:
         names = ", ".join(sorted(metadata or ()))
         return f"{path} is absent ({f'its metadata has only {names}' if names else 'no metadata'})"
@@ -43,11 +43,11 @@ def _why_not(expression: Expression, metadata: Mapping[str, Any] | None) -> str 
 def _asked(expression: Compare | In | Glob | Contains) -> str:
     if isinstance(expression, In):
         within = ", ".join(map(_typed, expression.literals))
-        return f"{'excluded by' if expression.negated else 'looked for among'} {within}"
+        return f"{'excluded by' if expression.negated else 'not one of'} {within}"
     if isinstance(expression, Glob):
         return f"compared with the pattern {json.dumps(expression.pattern)}"
     if isinstance(expression, Contains):
-        return f"looked into for {_typed(expression.literal)}"
+        return f"searched for {_typed(expression.literal)}"
     sign = "" if expression.operator == "=" else f" by {expression.operator}"
     return f"compared{sign} with {_typed(expression.literal)}"
 

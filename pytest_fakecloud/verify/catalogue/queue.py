@@ -45,7 +45,7 @@ SCENARIOS = (
     ),
     Scenario(
         "queue",
-        "cancelling several",
+        "cancelling several messages",
         (
             _publish(headers={"Upstash-Label": "{p}bulk"}, keep=_KEPT),
             _publish(headers={"Upstash-Label": "{p}bulk"}, keep={"other": "messageId"}),
@@ -56,7 +56,7 @@ SCENARIOS = (
     ),
     Scenario(
         "queue",
-        "what a message says of itself",
+        "fields of a message",
         (
             _publish(
                 headers={
@@ -83,7 +83,7 @@ SCENARIOS = (
     ),
     Scenario(
         "queue",
-        "what a publish refuses",
+        "rejected publishes",
         (
             _publish("ftp://example.com"),
             _publish("not-a-url-{p}"),

@@ -41,7 +41,7 @@ def scenarios(dimension: int) -> Iterator[Scenario]:
         post("/fetch/{p}ns", {"prefix": "a"}),
     )
     yield story(
-        "what an upsert refuses",
+        "rejected upserts",
         post("/upsert/{p}ns", {"id": "d", "vector": [*vector(1), 1]}),
         post("/upsert/{p}ns", {"id": "d"}),
         post("/upsert/{p}ns", {"vector": vector(1)}),
@@ -119,7 +119,7 @@ def scenarios(dimension: int) -> Iterator[Scenario]:
         post("/range/{p}ns", {"cursor": "0", "limit": 10}),
     )
     yield story(
-        "a query that goes on",
+        "resumable query",
         post(
             "/resumable-query/{p}ns",
             {"vector": vector(1), "topK": 1, "maxIdle": 60},

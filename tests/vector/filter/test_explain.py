@@ -36,14 +36,14 @@ def test_the_first_condition_that_does_not_hold() -> None:
             ),
             ("zip = 3000", "zip is absent (its metadata has only city, n, none, open, tags)"),
             ("HAS FIELD zip", "zip is absent"),
-            ("HAS NOT FIELD city", "city is there"),
+            ("HAS NOT FIELD city", "city is present"),
             (
                 "city IN ('Basel', 'Chur')",
-                'city is the string "Bern", looked for among the string "Basel", the string "Chur"',
+                'city is the string "Bern", not one of the string "Basel", the string "Chur"',
             ),
             ("n NOT IN (4, 5)", "n is the number 4, excluded by the number 4, the number 5"),
             ("city GLOB 'Z*'", 'city is the string "Bern", compared with the pattern "Z*"'),
-            ("tags CONTAINS 'c'", 'tags is the array ["a", "b"], looked into for the string "c"'),
+            ("tags CONTAINS 'c'", 'tags is the array ["a", "b"], searched for the string "c"'),
             ("open = false", "open is the boolean true, compared with the boolean false"),
         ],
     )
