@@ -1,1 +1,1 @@
-"""Delivery of messages: over HTTP, to applications and functions, to mocks, to prepared answers."""
+"""Delivery of messages over HTTP, to applications, functions and mocks, and to prepared answers."""

@@ -18,9 +18,7 @@ CLIENT = ("127.0.0.1", 0)
 
 @dataclass
 class AppAnswer:
-    """An application's response; ``exception`` was raised by the application or caught by its
-    framework.
-    """
+    """An application's response, and the exception that it raised or that its framework caught."""
 
     status: int
     headers: HeaderList = field(default_factory=list)
@@ -29,7 +27,7 @@ class AppAnswer:
 
 
 def failed(exception: BaseException) -> AppAnswer:
-    """Return the 500 response for a handler that raised."""
+    """Return the 500 response for a handler that raised an exception."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     return AppAnswer(500, headers, b"Internal Server Error", exception)
 
@@ -75,11 +73,11 @@ _connected: dict[str, _FrameworkSignal] = {}
 
 @contextlib.contextmanager
 def caught_by_framework() -> Iterator[list[BaseException]]:
-    """Collect the exceptions that Flask and Django catch and answer with a 500."""
+    """Collect the exceptions that Flask and Django catch and convert to a 500."""
     seen: list[BaseException] = []
     for name, signal in _signals():
-        # Never disconnect the receiver, because another delivery may be using it. Connect again to
-        # the new signal of a module that was removed from ``sys.modules`` and imported again.
+        # Never disconnect the receiver, because another delivery may be using it. If the module was
+        # removed from ``sys.modules`` and imported again, connect it to the new signal.
         if _connected.get(name) is not signal:
             signal.connect(_keep_exception, weak=False)
             _connected[name] = signal
@@ -95,7 +93,7 @@ class _FrameworkSignal(Protocol):
 
 
 def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
-    # A framework in use is already imported, so look it up among the loaded modules.
+    # A framework that is in use is already imported.
     for module in ("flask.signals", "django.core.signals"):
         loaded = sys.modules.get(module)
         signal = getattr(loaded, "got_request_exception", None)
@@ -111,7 +109,7 @@ def _keep_exception(sender: object, **details: Any) -> None:
 
 
 def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
-    """Add the exception that the framework caught to a 5xx response that has none."""
+    """Add the exception that the framework caught to a 5xx response that has no exception."""
     if handled.exception is None and handled.status >= 500 and seen:
         handled.exception = seen[-1]
     return handled

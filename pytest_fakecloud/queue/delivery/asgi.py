@@ -1,8 +1,9 @@
-"""Call an ASGI application with a delivery, without a socket.
+"""Delivery to ASGI applications in process, without a socket.
 
-The application sees the request that a server would pass: the raw target in ``raw_path``, ``path``
-with escapes decoded once, all headers, ``Host`` from the URL. An exception raised by the
-application becomes a 500 and is kept; so is an exception that Django turned into a 500.
+The application receives the same request as from a server: the raw target in ``raw_path``, ``path``
+with escapes decoded once, all headers, and ``Host`` from the URL. An exception raised by the
+application becomes a 500 response and is kept, and so is an exception that Django converted to a
+500.
 """
 
 from __future__ import annotations
@@ -154,9 +155,9 @@ def new_event() -> AsyncEvent:
 
 
 async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
-    """Return a coroutine's result, or an exception that ends the test.
+    """Return a coroutine's result, or the exception with which it ended the test.
 
-    If such an exception left the coroutine, it would also end the event loop.
+    If the coroutine raised such an exception, it would also end the event loop.
     """
     try:
         return await work, None
@@ -172,8 +173,8 @@ async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException |
 class AsgiRunner:
     """An event loop in its own thread, for coroutines that no running loop awaits.
 
-    It starts each application's lifespan before the first request and ends it in ``close()``, as a
-    server would. Applications without lifespan support are called without one.
+    Like a server, it starts each application's lifespan before the first request and ends it in
+    ``close()``. Applications without lifespan support are called without one.
     """
 
     def __init__(self) -> None:
@@ -200,7 +201,7 @@ class AsgiRunner:
             host = self._host
         future = host.submit(_held(work))
         try:
-            # result() waits in C code, so tools that freeze time do not affect its timeout.
+            # result() waits in C code, so tools that freeze time do not change its timeout.
             result, ending = future.result(deadlines.cap)
             if ending is not None:
                 raise ending
@@ -216,13 +217,13 @@ class AsgiRunner:
         return id(app) in self._lifespans
 
     async def lifespan(self, app: AsgiApp) -> Mapping[str, Any]:
-        """Return the application's lifespan state; start the lifespan on the first request."""
+        """Return the application's lifespan state. The first call starts the lifespan."""
         if id(app) not in self._lifespans:
             self._lifespans[id(app)] = Lifespan(app)
         return await self._lifespans[id(app)].started()
 
     def close(self) -> None:
-        """End all lifespans, then the loop; wait at most two real seconds."""
+        """End all lifespans, then the loop. Waits at most two real seconds for each of these steps."""
         ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         with contextlib.suppress(TimeoutError):
             ending.result(2)

@@ -1,7 +1,7 @@
-"""Real-time limits of attempts, on a clock that time-freezing tools do not affect.
+"""Real-time limits of attempts, measured by a clock that time-freezing tools do not change.
 
-The timeout of an attempt is virtual; this limit only keeps a test suite from hanging. One daemon
-thread, started on first use, serves all attempts of a sender.
+The timeout of an attempt counts on the queue's clock. The limits here only keep a test suite from
+hanging. One daemon thread, started on first use, serves all attempts of a sender.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...core.timeparse import monotonic
 T = TypeVar("T")
 
 DEFAULT_CAP = 5.0
-"""Maximum wall-clock seconds of an attempt, whatever its timeout on the queue's clock."""
+"""Maximum duration of an attempt in wall-clock seconds, even if its timeout is longer."""
 
 _COMPACT = 64
-"""If there are fewer deadlines than this, cancelled ones are not removed."""
+"""Cancelled deadlines are not removed while there are fewer deadlines than this."""
 
 
 class Deadlines:
-    """Calls functions after a real-time delay; ``cap`` is the limit of one attempt in seconds."""
+    """Calls functions after a real-time delay. ``cap`` is the limit of one attempt in seconds."""
 
     def __init__(self, cap: float = DEFAULT_CAP) -> None:
         self.cap = cap
@@ -37,13 +37,15 @@ class Deadlines:
         self._closed = False
 
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
-        """Schedule a callback in ``seconds`` (default: the cap); return a number for ``cancel``."""
+        """Schedule a callback after ``seconds`` (default: the cap), and return a number for
+        ``cancel()``.
+        """
         due = monotonic() + (self.cap if seconds is None else seconds)
         with self._condition:
             number = next(self._numbers)
             self._callbacks[number] = callback
             if len(self._heap) > 2 * len(self._callbacks) + _COMPACT:
-                # Most attempts end long before their deadline, which may be a day away.
+                # Most attempts end long before their deadline, which may be a day later.
                 self._heap = [each for each in self._heap if each[1] in self._callbacks]
                 heapq.heapify(self._heap)
             heapq.heappush(self._heap, (due, number))
@@ -57,12 +59,12 @@ class Deadlines:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Cancel a callback; return False if it was already called."""
+        """Cancel a callback; return False if it has already been called."""
         with self._condition:
             return self._callbacks.pop(number, None) is not None
 
     def close(self) -> None:
-        """Cancel everything and end the thread."""
+        """Cancel all callbacks and end the thread."""
         with self._condition:
             self._closed = True
             self._callbacks.clear()
@@ -72,9 +74,9 @@ class Deadlines:
             thread.join(2)
 
     def timeout_text(self, why: str) -> str:
-        """Return the error text for an attempt that reached the limit.
+        """Return the error message for an attempt that reached the limit.
 
-        If an event loop is running in this thread, the text suggests the awaitable method.
+        If an event loop is running in this thread, the message suggests the awaitable methods.
         """
         text = f"no answer within {self.cap:g} s of real time"
         if loop_is_running():
@@ -85,7 +87,7 @@ class Deadlines:
         return text
 
     async def within_cap(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await in the running loop (asyncio or trio); return None if that takes longer than the
+        """Await a coroutine in the running loop (asyncio or trio); return None if it exceeds the
         cap.
         """
         if not _asyncio_is_running():
@@ -94,8 +96,8 @@ class Deadlines:
 
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        # Use this object's thread, because the loop's own timers stop if a tool freezes
-        # time.monotonic.
+        # The loop's own timers stop if a tool freezes time.monotonic, so this object's thread ends
+        # the task.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
             await asyncio.wait({task})
@@ -139,12 +141,12 @@ class Deadlines:
             try:
                 callback()
             except Exception:
-                # What should be ended has already ended.
+                # The callback ends an attempt, which has ended already.
                 continue
 
 
 def _asyncio_is_running() -> bool:
-    # Code that runs a loop has imported asyncio, so there is no need to import it here.
+    # Code that runs a loop has imported asyncio, so an import is not needed here.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False

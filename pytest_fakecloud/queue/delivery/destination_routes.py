@@ -1,8 +1,8 @@
 """Routes of the destinations table: applications, functions, prepared answers and other servers.
 
-Applications and functions run in the caller's thread. Coroutines run in the running event loop when
-the test awaits the delivery, otherwise in an event loop of the queue's own.
-Source: decided here, except that an exception in a handler is a 500, as in any server.
+Applications and functions run in the caller's thread. Coroutines run in the running event loop if
+the test awaits the delivery, otherwise in the queue's own event loop. Source: decided here, except
+that an exception in a handler is a 500, as in any server.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ if TYPE_CHECKING:
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
-"""What selects a route's URLs: a prefix, a pattern with ``*``, a regular expression or a function."""
+"""The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
 
 
 class DestinationRoute:
-    """A route of the destinations table: the URLs it matches, and the handler that answers them.
+    """A route of the destinations table, with the URLs it matches and the handler that answers
+    them.
 
     ``deliveries`` are the requests that this route received, oldest first. In a long-running
-    server, it keeps only as many of them as the journal keeps entries. ``raise_exceptions`` tells
+    server, it keeps only as many of them as the journal keeps entries. ``raise_exceptions`` is
     whether the call that made a delivery raises the handler's exception.
     """
 
@@ -75,11 +76,11 @@ class DestinationRoute:
         return self._raise_exceptions
 
     def remove(self) -> None:
-        """Remove this route; the route with the next shorter prefix then receives its deliveries."""
+        """Remove this route. The route with the next shorter prefix then receives its deliveries."""
         self._table.remove(self)
 
     def _saved(self) -> Any:
-        """Return the deliveries so far and the number of answers given, for ``_restore``."""
+        """Return the deliveries so far and the number of answers given, for ``_restore()``."""
         return list(self.deliveries), 0
 
     def _restore(self, saved: Any) -> None:
@@ -98,7 +99,7 @@ class DestinationRoute:
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
         keep = self._table.keep
-        # Remove old deliveries only when the list is a quarter too long, because removal is slow.
+        # Removal is slow, so remove old deliveries only when the list is a quarter too long.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
 
@@ -114,7 +115,7 @@ class DestinationRoute:
 
 
 class WsgiRoute(DestinationRoute):
-    """Answers with a WSGI application."""
+    """Answers deliveries with a WSGI application."""
 
     def __init__(self, *args: Any, app: WsgiApp) -> None:
         super().__init__(*args)
@@ -125,7 +126,7 @@ class WsgiRoute(DestinationRoute):
 
 
 class AsgiRoute(DestinationRoute):
-    """Answers with an ASGI application."""
+    """Answers deliveries with an ASGI application."""
 
     def __init__(self, *args: Any, app: AsgiApp, lifespan: LifespanMode) -> None:
         super().__init__(*args)
@@ -178,7 +179,7 @@ class AsgiRoute(DestinationRoute):
 
 
 class FunctionRoute(DestinationRoute):
-    """Answers with a function or coroutine function of one ``DeliveredRequest``."""
+    """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
 
     def __init__(self, *args: Any, handler: Handler) -> None:
         super().__init__(*args)
@@ -236,7 +237,7 @@ class ForwardRoute(DestinationRoute):
             prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
             rest = rest[len(prefix.rstrip("/")) :]
         elif urlsplit(self._target).path:
-            # A pattern has no prefix for the target's path to replace, so ignore the published
+            # A pattern has no prefix that the target's path could replace, so drop the published
             # path.
             rest = ""
         headers = [
@@ -250,7 +251,7 @@ class ForwardRoute(DestinationRoute):
 
 
 class PreparedRoute(DestinationRoute):
-    """Returns prepared answers in turn; the last one repeats."""
+    """Answers deliveries with prepared answers in turn, and repeats the last one."""
 
     def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
         super().__init__(*args)
@@ -277,7 +278,7 @@ class PreparedRoute(DestinationRoute):
 
 
 class EventLoops:
-    """The event loops that applications and coroutine functions of one table run in."""
+    """The event loops in which applications and coroutine functions of one table run."""
 
     def __init__(self) -> None:
         self._runner: AsgiRunner | None = None
@@ -285,17 +286,18 @@ class EventLoops:
         self._lock = threading.Lock()
 
     def runner(self) -> AsgiRunner:
-        """Return the loop for coroutines that no running loop awaits; started on first use."""
+        """Return the loop for coroutines that no running loop awaits, starting it on first use."""
         with self._lock:
             if self._runner is None:
-                # Import late: the module imports asyncio, which no other part of a queue needs.
+                # Imported here, because the module imports asyncio, which no other part of a queue
+                # needs.
                 from .asgi import AsgiRunner
 
                 self._runner = AsgiRunner()
             return self._runner
 
     def running_lifespan(self, app: AsgiApp) -> RunningLifespan | None:
-        """Return the application's lifespan if code outside the queue runs it, else None."""
+        """Return the application's lifespan if other code than the queue runs it, else None."""
         if self._runner is not None and self._runner.has(app):
             return None
         if self._running is None:

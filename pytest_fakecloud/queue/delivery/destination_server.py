@@ -1,7 +1,7 @@
-"""``Destination``: a pytest-httpserver whose requests are served by the fakes' own HTTP server.
+"""``Destination``: a pytest-httpserver that uses the HTTP server of the fakes.
 
 Expectations are written with pytest-httpserver's methods. The fakes' server listens on a free port,
-accepts concurrent requests, and stops without pytest-httpserver's half second of delay. Importing
+accepts concurrent requests, and stops without pytest-httpserver's delay of half a second. Importing
 this module imports pytest-httpserver.
 """
 
@@ -28,12 +28,12 @@ from ...http.routing import Route
 from .wsgi import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024
-"""Maximum size of a body: a callback contains two bodies of the maximum message size, in Base64."""
+"""Maximum size of a body. A callback contains two bodies of the maximum message size, in Base64."""
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
 class _ServerApp(App):
-    """Adds the journal and the faults, which every fake has, to a pytest-httpserver."""
+    """Adds a journal and injected faults, which every fake has, to a pytest-httpserver."""
 
     service = "destination"
 
@@ -42,8 +42,8 @@ class _ServerApp(App):
         self._names = tuple(names)
 
     def routes(self) -> list[Route]:
-        """Return a route for all paths, and one for each named path, so that faults can select
-        them.
+        """Return a route for each named path, so that faults can select it, and one for all other
+        paths.
         """
         named = [
             Route(_METHODS, pattern, name, self._receive)
@@ -54,7 +54,7 @@ class _ServerApp(App):
 
 
 class _Oneshots(RequestHandlerList):
-    """One-shot expectations; each is used only once, even if requests are simultaneous."""
+    """One-shot expectations. Each of them is used only once, even if requests are simultaneous."""
 
     def __init__(self, handlers: Iterable[RequestHandler] = ()) -> None:
         super().__init__(handlers)
@@ -69,14 +69,14 @@ class _Oneshots(RequestHandlerList):
             return found
 
     def remove(self, handler: RequestHandler) -> None:
-        """Do nothing: ``match`` has removed the expectation."""
+        """Do nothing, because ``match()`` has already removed the expectation."""
 
 
 class Destination(Handle, HTTPServer):
-    """A pytest-httpserver with ``.url``, to receive deliveries.
+    """A pytest-httpserver to deliver messages to, at ``url``.
 
     Write expectations with ``expect_request()``, ``expect_oneshot_request()`` and
-    ``expect_ordered_request()``; unmet expectations and unexpected requests fail the test in its
+    ``expect_ordered_request()``. Unmet expectations and unexpected requests fail the test in its
     call phase. Handlers may run concurrently.
     """
 
@@ -99,12 +99,12 @@ class Destination(Handle, HTTPServer):
     # -- methods of pytest-httpserver ------------------------------------------------------------
 
     def start(self) -> None:
-        """Do nothing: the server is already running."""
+        """Do nothing, because the server is already running."""
         if self.closed:
             raise ContractError(f"{self.name} is closed: ask the cloud for another one")
 
     def stop(self) -> None:
-        """Close the fake without waiting."""
+        """Close the fake immediately."""
         self.close()
 
     def is_running(self) -> bool:
@@ -129,26 +129,27 @@ class Destination(Handle, HTTPServer):
         try:
             response = self.application(received)
         except Error as error:
-            # The expectation has no response: the test has not called respond_with_...().
+            # The test has not called respond_with_...() for the expectation, so there is no
+            # response.
             self.add_assertion(str(error))
             response = WerkzeugResponse(str(error), self.no_handler_status_code)
         except Exception as error:
-            # The exception is already among the assertions or handler errors that `_unmet` reports.
+            # The exception is already one of the assertions or handler errors that `_unmet`
+            # reports.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
         return _answer(response)
 
     # -- expectations ----------------------------------------------------------------------------
 
     def clear_all_handlers(self) -> None:
-        """Forget all expectations."""
         super().clear_all_handlers()
         self.oneshot_handlers = _Oneshots()
 
     def _unmet(self) -> list[str]:
         """Return the reasons why the expectations are not met.
 
-        These are unexpected requests, exceptions in handlers, and missing one-shot or ordered
-        requests.
+        Reasons are unexpected requests, exceptions in handlers, and one-shot or ordered requests
+        that were not received.
         """
         reasons = [str(text) for text in self.assertions if not isinstance(text, AssertionError)]
         reasons += [
@@ -206,7 +207,7 @@ class Destination(Handle, HTTPServer):
             setattr(self, attribute, value)
 
     def load(self, data: Any) -> None:
-        """Raise ``ContractError``: expectations are written with ``expect_request()``."""
+        """Raise ``ContractError``, because a destination has no data apart from its expectations."""
         raise ContractError("a receiver holds no data; write expectations with expect_request()")
 
 

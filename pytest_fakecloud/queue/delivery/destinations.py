@@ -1,8 +1,8 @@
 """The table of a queue's destinations, which maps URLs to handlers.
 
 The longest prefix wins, and a prefix ends at a path segment (``https://app/hook`` matches ``/hook``
-and ``/hook/1``, never ``/hooks``). Routes with ``*``, a regular expression or a function are tried
-after the prefixes, newest first; ``"*"`` is tried last. Source: decided here.
+and ``/hook/1``, but not ``/hooks``). Routes with ``*``, a regular expression or a function are
+tried after the prefixes, newest first. ``"*"`` is tried last. Source: decided here.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ if TYPE_CHECKING:
 
 
 class Destinations:
-    """The destination handlers of a queue. The longest matching prefix wins; ``"*"`` is the last
-    resort.
+    """The destination handlers of a queue.
 
-    Each method that adds a route returns it; a route with the same prefix is replaced. URLs are
-    absolute ``http://`` or ``https://`` prefixes, patterns with ``*``, regular expressions,
-    functions of the URL, or names of the service's own destinations such as ``"api/llm"``; any
-    other value raises ``ContractError``. Each route keeps as many deliveries as the ``recorder``
-    keeps entries.
+    The longest matching prefix wins, and ``"*"`` matches URLs without another route. Each method
+    that adds a route returns it; a route with the same prefix is replaced. URLs are absolute
+    ``http://`` or ``https://`` prefixes, patterns with ``*``, regular expressions, functions of the
+    URL, or names of the service's own destinations such as ``"api/llm"``. Any other value raises
+    ``ContractError``. Each route keeps as many deliveries as the ``recorder`` keeps entries.
     """
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
@@ -68,7 +67,7 @@ class Destinations:
     def wsgi(
         self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver to a WSGI application, called in the thread that delivers."""
+        """Deliver to a WSGI application, which is called in the thread that delivers."""
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"a WSGI application is a callable, got {app!r}")
@@ -86,14 +85,14 @@ class Destinations:
     ) -> DestinationRoute:
         """Deliver to an ASGI application.
 
-        The awaitable methods (``queue.aio``) call the application in the running loop, and the test
-        is responsible for its lifespan. The other methods call it in the queue's own loop. There,
-        ``lifespan=True`` also runs the application's lifespan, from the first delivery until the
-        queue is closed, and ``False`` never runs it. ``"auto"`` runs it unless the lifespan is
-        already running, as in a block of Starlette's ``TestClient`` (asyncio or trio) or of a
-        lifespan manager in the test's own loop; deliveries then go to that loop, with its state.
-        Only the object given here is recognised, not an object that wraps it; pass the same object
-        to both, or pass ``lifespan=False``.
+        The awaitable methods (``queue.aio``) call the application in the running event loop, and
+        the test is responsible for its lifespan. The other methods call it in the queue's own loop.
+        With ``lifespan=True``, this loop also runs the application's lifespan, from the first
+        delivery until the queue is closed; with ``False``, it never does. With ``"auto"``, it does
+        unless the lifespan is already running elsewhere, such as in a block of Starlette's
+        ``TestClient`` (asyncio or trio) or of a lifespan manager in the test's own loop. Deliveries
+        then go to that loop, with its state. This detection works only for the same application
+        object, not for an object that wraps it; otherwise pass ``lifespan=False``.
         """
         __tracebackhide__ = True
         if not callable(app):
@@ -112,8 +111,8 @@ class Destinations:
         """Deliver to a function or coroutine function that receives a ``DeliveredRequest``.
 
         It returns a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body,
-        or None for 200. Any other result is a mistake in the test: the call that delivers raises
-        ``ContractError``.
+        or None for 200. Any other result is a mistake in the test, for which the call that delivers
+        raises ``ContractError``.
         """
         __tracebackhide__ = True
         if not callable(fn):
@@ -127,7 +126,7 @@ class Destinations:
         after: Duration = 0,
         raise_exceptions: bool | None = None,
     ) -> DestinationRoute:
-        """Answer with each of these answers in turn; the last one repeats.
+        """Answer with each of these answers in turn, then repeat the last one.
 
         An answer is a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, a body
         with status 200 (string, bytes, or a dict or list as JSON), or an exception. ``after`` is
@@ -140,7 +139,7 @@ class Destinations:
         return self._add(PreparedRoute(self, url, "answers", raise_exceptions, replies=replies))
 
     def accept(self, url: Url = "*") -> DestinationRoute:
-        """Answer with 200 for everything under a prefix, or for every URL without another route.
+        """Answer deliveries to a prefix, or to all URLs without another route, with 200.
 
         Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
@@ -148,12 +147,12 @@ class Destinations:
         return self._add(PreparedRoute(self, url, "accept", replies=[Reply()]))
 
     def hang(self, url: Url) -> DestinationRoute:
-        """Never answer: each attempt lasts until its timeout on the queue's clock."""
+        """Never answer, so that each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "hang", replies=[Reply.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
-        """Refuse the connection, like a host without a listening server."""
+        """Refuse the connection, as if no server listened at this address."""
         __tracebackhide__ = True
         return self._add(PreparedRoute(self, url, "refuse", replies=[Reply.refuse()]))
 
@@ -162,9 +161,9 @@ class Destinations:
 
         The path and query below the prefix do not change. ``Host`` is the target's; the published
         host and scheme are in ``X-Forwarded-Host`` and ``X-Forwarded-Proto``. Certificates are not
-        checked. This is the only way in which a delivery can leave this machine: the target need
-        not be a loopback address. Raises ``ContractError`` if the target is not an absolute HTTP
-        URL.
+        checked. This is the only way in which a delivery can leave this machine, because the target
+        need not be a loopback address. Raises ``ContractError`` if the target is not an absolute
+        HTTP URL.
         """
         __tracebackhide__ = True
         split = split_text(target) if isinstance(target, str) else None
@@ -179,30 +178,29 @@ class Destinations:
 
     @property
     def routes(self) -> Found[DestinationRoute]:
-        """All routes, the longest prefix first."""
+        """All routes, those with the longest prefix first."""
         with self._lock:
             pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
         return Found(route for _, route in pairs)
 
     def remove(self, route: DestinationRoute) -> None:
-        """Remove a route; do nothing if it has already been removed."""
+        """Remove a route, unless it has already been removed."""
         with self._lock:
             for scope, known in list(self._routes.items()):
                 if known is route:
                     del self._routes[scope]
 
     def clear(self) -> None:
-        """Remove all routes."""
         with self._lock:
             self._routes.clear()
 
     def _saved(self) -> object:
-        """Return the routes and their state, for ``_restore``."""
+        """Return the routes and their state, for ``_restore()``."""
         with self._lock:
             return [(scope, route, route._saved()) for scope, route in self._routes.items()]
 
     def _restore(self, saved: Any) -> None:
-        """Restore the routes and their state, as returned by ``_saved()``."""
+        """Restore routes and their state, as returned by ``_saved()``."""
         with self._lock:
             self._routes = {scope: route for scope, route, _ in saved}
             for _, route, state in saved:

@@ -1,4 +1,4 @@
-"""Run a queue: deliver the messages that are due and report what is left."""
+"""Runs of a queue, which deliver the messages that are due and report what is left."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ..unfinished import waiting
 
 
 class Attempts(Found[Attempt]):
-    """The attempts that a call made, oldest first; ``waiting`` describes the undelivered messages."""
+    """The attempts that a call made, oldest first. ``waiting`` describes the undelivered messages."""
 
     waiting: str = "nothing"
     _fields, _kind = ATTEMPTS, "attempt"
 
 
 class NotIdle(AssertionError):
-    """Raised if a queue still has messages to deliver after the given time has passed.
+    """Raised if a queue still has messages to deliver when the given time has passed.
 
     ``run_until_idle(within=...)`` raises it with the timelines of the first undelivered messages.
     """
@@ -38,14 +38,14 @@ class NotIdle(AssertionError):
 
 Target = Callable[[], int]
 Plan = Generator[Target, list[Fired], Attempts]
-"""Yields functions that return the time to move to, and receives the timers that fired."""
+"""A generator that yields functions returning the time to move to, and receives the fired timers."""
 
 
 class Driver:
-    """Runs the deliveries of one queue, in this thread or in the running loop.
+    """Runs the deliveries of one queue, in this thread or in the running event loop.
 
-    ``check_open`` is called before each run and raises if the queue is closed; ``release`` is
-    called after it to close idle connections.
+    ``check_open`` is called before each run and raises an error if the queue is closed. ``release``
+    is called after each run to close idle connections.
     """
 
     def __init__(
@@ -63,8 +63,9 @@ class Driver:
         return self._report(fired)
 
     def run_until_idle(self, within: Duration) -> Plan:
-        """Plan the deliveries until every message is delivered; raise ``NotIdle`` if that takes
-        longer.
+        """Plan the deliveries until all messages are delivered.
+
+        The plan raises ``NotIdle`` if that takes longer than ``within``.
         """
         __tracebackhide__ = True
         engine, clock = self._engine, self.clock
@@ -121,7 +122,7 @@ class Driver:
             return result
 
     async def run_async(self, plan: Plan) -> Attempts:
-        """Run a plan in the running loop, which awaits the attempts."""
+        """Run a plan in the running event loop, which awaits the attempts."""
         __tracebackhide__ = True
         self._begin()
         try:
@@ -134,12 +135,12 @@ class Driver:
 
 
 def _at_least_now(clock: Timekeeper, instant_us: int) -> int:
-    # A running clock may already be past that time.
+    # A running clock may already be later than the due time.
     return max(instant_us, clock.now_us())
 
 
 class QueueAio:
-    """Awaitable versions of the methods that deliver, for destinations that run in the test's own
+    """Awaitable versions of the methods that deliver, for destinations in the test's own event
     loop.
     """
 

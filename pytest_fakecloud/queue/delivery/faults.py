@@ -1,12 +1,12 @@
-"""Faults specific to a queue: those of its deliveries and signatures.
+"""Injected faults of a queue's deliveries and signatures.
 
 They supplement the common faults (``answer``, ``drop``, … for requests to the queue) and take the
-same keywords. ``when=`` receives a ``DeliverySubject``; ``url=``, ``label=``, ``kind=``, ``queue=``
-and ``message_id=`` are compared with the delivery: a string (``*`` matches any text), a regular
-expression or a predicate, as in assertions.
+same keywords. ``when=`` receives a ``DeliverySubject``. ``url=``, ``label=``, ``kind=``, ``queue=``
+and ``message_id=`` are compared with the delivery. As in assertions, a condition is a string (``*``
+matches any text), a regular expression or a predicate.
 
-Decided here: ``crash_after_answer`` happens once unless ``times=`` is given, the others until they
-are removed; an overtaken message is due again after the next delivery, or a second later.
+Decided here: ``crash_after_answer`` happens once unless ``times=`` is given, the other faults until
+they are removed. An overtaken message is due again after the next delivery, or a second later.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _SubjectCall:
 
 
 class DeliverySubject:
-    """The delivery that a fault's ``when=`` receives."""
+    """The delivery that a fault's ``when=`` function receives."""
 
     def __init__(self, message: Message, *, url: str, method: str, body: bytes) -> None:
         self.message_id = message.public_id
@@ -127,17 +127,18 @@ class DeliveryFaults(FaultTable, Mishaps):
 
 
 class QueueFaults(FaultPlan):
-    """The fault plan of a queue, with the common faults and those of deliveries."""
+    """The fault plan of a queue, with the common faults and the faults of deliveries."""
 
     _table: DeliveryFaults
 
     def duplicate(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Send each matching delivery twice, with the same id and the same attempt number."""
+        """Send each matching delivery twice, with the same message id and attempt number."""
         return self._delivery("duplicate", matchers)
 
     def reorder(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Let other messages that are due at the same time overtake a matching one, even in an
-        ordered queue.
+        """Let other messages that are due at the same time overtake a matching message.
+
+        This also happens in an ordered queue.
         """
         return self._delivery("reorder", matchers)
 
@@ -152,7 +153,7 @@ class QueueFaults(FaultPlan):
     def drop_callback(self, **matchers: Unpack[Matchers]) -> Fault:
         """Drop matching callbacks and failure callbacks before they are published.
 
-        ``url=`` is the callback's, ``kind=`` is ``"callback"`` or ``"failure_callback"``.
+        ``url=`` is the URL of the callback, ``kind=`` is ``"callback"`` or ``"failure_callback"``.
         """
         return self._delivery("drop_callback", matchers)
 
@@ -165,7 +166,7 @@ class QueueFaults(FaultPlan):
         return self._delivery("next_key", matchers)
 
     def expired_token(self, **matchers: Unpack[Matchers]) -> Fault:
-        """Sign matching deliveries with a token that expired an hour ago."""
+        """Sign matching deliveries with a token issued an hour ago, which has expired."""
         return self._delivery("expired", matchers)
 
     def unsigned(self, **matchers: Unpack[Matchers]) -> Fault:
@@ -173,21 +174,22 @@ class QueueFaults(FaultPlan):
         return self._delivery("unsigned", matchers)
 
     def burst_limit(self, limit: int = 100, **matchers: Unpack[Matchers]) -> Fault:
-        """Reject publish requests with the 429 and the headers of the burst limit."""
+        """Reject publish requests with the 429 response and the headers of the burst limit."""
         number("limit", limit)
         return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
     def daily_limit(self, limit: int = 1000, **matchers: Unpack[Matchers]) -> Fault:
-        """Reject publish requests with the 429 and the headers of the daily limit."""
+        """Reject publish requests with the 429 response and the headers of the daily limit."""
         number("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
         rule = Rule(self._table, kind, kind, matchers)
-        # Reject names of URL groups: publish requests may have them, but deliveries only have URLs.
+        # Reject names of URL groups: a publish request can contain one, but a delivery has only a
+        # URL.
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
-            # Reject other kinds, with which the fault could never apply.
+            # Reject other kinds, because the fault would never apply to them.
             Question("kind", rule.facts["kind"], matching.one_of("kind", KINDS[1:]))
         return self._add(rule)
 

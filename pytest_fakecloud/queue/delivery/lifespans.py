@@ -1,4 +1,4 @@
-"""Lifespans of ASGI applications, run by the queue or found running in another event loop."""
+"""Lifespans of ASGI applications, run by the queue or already running in another event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
 
 
 class Lifespan:
-    """A lifespan that the queue runs in the running loop; ``state`` is the application's state."""
+    """A lifespan that the queue runs in the running loop. ``state`` is the application's state."""
 
     def __init__(self, app: AsgiApp) -> None:
         self.app = app
@@ -32,14 +32,16 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def started(self) -> Mapping[str, Any]:
-        """Wait for the start-up and return the state; raise ``RuntimeError`` if it failed."""
+        """Wait until the application has started, and return its state; raise its error if it
+        failed.
+        """
         await self._startup.wait()
         if self._error is not None:
             raise self._error
         return self.state
 
     async def stop(self) -> None:
-        """Start the shutdown and wait for its end."""
+        """Start the shutdown of the application and wait until it has ended."""
         self._shutdown.set()
         await self._done.wait()
 
@@ -48,7 +50,7 @@ class Lifespan:
         try:
             await self.app(scope, self._receive, self._send)
         except Exception as error:
-            # An application without lifespan support raises an exception, as the protocol allows.
+            # The protocol allows an application without lifespan support to raise an exception.
             if self._error is not None:
                 self._error.__cause__ = error
         except asyncio.CancelledError:
@@ -93,7 +95,7 @@ class AsyncioHost:
 
     @property
     def is_here(self) -> bool:
-        """Whether the loop runs in this thread."""
+        """Whether the loop runs in the current thread."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -114,7 +116,7 @@ class TrioHost:
         self._token: Any = runner.current_trio_token()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in this run."""
+        """Run a coroutine in this trio run."""
         future: Future[T] = Future()
         trio, token = self._trio, self._token
         scope = trio.CancelScope()
@@ -143,12 +145,12 @@ class TrioHost:
 
     @property
     def runs(self) -> bool:
-        """Whether the run is still active."""
+        """Whether the trio run is still active."""
         return bool(self._runner.tasks)
 
     @property
     def is_here(self) -> bool:
-        """Whether the run is in this thread."""
+        """Whether the trio run is in the current thread."""
         try:
             return self._trio.lowlevel.current_trio_token() is self._token
         except RuntimeError:
@@ -168,13 +170,14 @@ class TrioHost:
 
 
 Host: TypeAlias = AsyncioHost | TrioHost
-"""An event loop started by code outside the queue, in any thread."""
+"""An event loop that other code than the queue has started, in any thread."""
 
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan that code outside the queue runs: the application's coroutine, its state and its
-    loop.
+    """A lifespan that other code than the queue runs.
+
+    It consists of the application's coroutine, its state, and the event loop it runs in.
     """
 
     coroutine: CoroutineType[Any, Any, Any]
@@ -206,7 +209,7 @@ class RunningLifespans:
 def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
     """Return the lifespan of an application that is running in asyncio or trio, or None.
 
-    The ASGI protocol offers no way to find it. But while a lifespan runs, a coroutine of the
+    The ASGI protocol offers no way to find it. While a lifespan runs, however, a coroutine of the
     application is suspended in a task and has a scope of type "lifespan".
     """
     for host in _hosts():
@@ -221,7 +224,7 @@ def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
 
 
 def _hosts() -> list[AsyncioHost | TrioHost]:
-    """Return the event loops running in threads of this process, found through the threads' stacks."""
+    """Return the event loops running in this process, found in the stacks of its threads."""
     loops: set[asyncio.AbstractEventLoop] = set()
     runners: dict[int, Any] = {}
     for top in sys._current_frames().values():
@@ -253,7 +256,7 @@ def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
     names = code.co_varnames
     if owner is not None and inside.get(names[0]) is not owner:
         return None
-    # Applications created by the same function share their code but differ in closure variables.
+    # Applications created by the same function have the same code, but other closure variables.
     about = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
     if any(inside.get(name) is not _content(cell) for name, cell in about):
         return None

@@ -34,7 +34,7 @@ class LoopbackSender:
     """Sends deliveries to servers on loopback addresses.
 
     With ``keeps``, connections stay open during a burst of sequential deliveries. Without it, each
-    delivery uses its own connection, because an idle connection beside parallel deliveries could
+    delivery has its own connection, because an idle connection beside parallel deliveries could
     block a single-threaded server.
     """
 
@@ -48,14 +48,18 @@ class LoopbackSender:
         self._watched = False
 
     def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
-        """Send a delivery within ``limit`` real seconds (default: the cap); never raises."""
+        """Send a delivery and return its outcome, which includes any error.
+
+        ``limit`` is in real seconds and defaults to the cap.
+        """
         wire = _Wire(sendable(delivery))
         planned = self._deadlines.start(wire.cut, limit)
         self._under_way.add(wire)
         try:
             outcome = self._exchange(delivery, wire)
         except NewConnectionError as error:
-            # Keep the operating system's error; urllib3's text describes our connection class.
+            # Keep the operating system's error, because urllib3's message describes our connection
+            # class.
             cause = error.__cause__ or error.__context__
             shown = cause if isinstance(cause, OSError) else error
             outcome = Outcome(exception=shown, where="loopback")
@@ -132,7 +136,6 @@ class LoopbackSender:
                 wire.cut()
 
     def release(self) -> None:
-        """Close the idle connections."""
         with self._lock:
             manager, self._manager = self._manager, None
         if manager is not None:
@@ -147,8 +150,8 @@ class LoopbackSender:
             return self._manager
 
     def _close_when_idle(self) -> None:
-        # Keep a connection open only during a burst of attempts: it blocks a single-threaded
-        # server and keeps a threaded server from stopping.
+        # Keep a connection open only during a burst of attempts. An idle connection blocks a
+        # single-threaded server and prevents a threaded server from stopping.
         self._used = monotonic()
         if not self._watched:
             self._watched = True
@@ -164,9 +167,7 @@ class LoopbackSender:
 
 
 class _Wire(urllib3.HTTPHeaderDict):
-    """The headers of a request, with the target and the host, which urllib3 would otherwise
-    rewrite.
-    """
+    """The headers of a request, with the target and the host that urllib3 would otherwise rewrite."""
 
     def __init__(self, headers: HeaderList) -> None:
         super().__init__()
@@ -182,13 +183,13 @@ class _Wire(urllib3.HTTPHeaderDict):
         return self is other
 
     def copy(self) -> Self:
-        """Return this object instead of the copy that urllib3 asks for, because it has the
-        connection.
+        """Return this object itself, because the copy that urllib3 needs must have the connection,
+        too.
         """
         return self
 
     def cut(self) -> None:
-        """Interrupt the exchange; called from another thread."""
+        """Interrupt the exchange. Called from another thread."""
         connection = self.connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
@@ -230,7 +231,8 @@ class _ExactRequest(HTTPConnection):
 class _SecureExactRequest(_ExactRequest, HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        # Do not check certificates and do not warn: a test's own server may have any certificate.
+        # Do not check certificates and do not warn, because a test's own server may have any
+        # certificate.
         self.is_verified = True
 
 
@@ -249,7 +251,7 @@ class _HTTPSPool(urllib3.HTTPSConnectionPool):
 
 
 def _target(rewritten: str, options: Mapping[str, Any]) -> str:
-    # urlopen() normalises escapes before a connection or an in-process transport sees the target.
+    # urlopen() normalizes escapes before a connection or an in-process transport sees the target.
     headers = options.get("headers")
     return headers.target if isinstance(headers, _Wire) else rewritten
 

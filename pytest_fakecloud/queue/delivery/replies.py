@@ -1,4 +1,4 @@
-"""Delivered requests and prepared answers of destination handlers."""
+"""The requests that destination handlers receive, and the answers that they return."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class DestinationTimeout(TimeoutError):
 class Reply:
     """A prepared answer of a destination.
 
-    ``body`` is bytes, a string, or any JSON value (which also sets the content type); ``after`` is
-    the time that the destination takes on the queue's clock. ``Reply.hang()`` never answers,
-    ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid status,
-    invalid headers, a body that cannot be encoded, or an invalid duration.
+    ``body`` is bytes, a string, or any JSON value. The latter two also set the content type.
+    ``after`` is the time that the destination takes on the queue's clock. ``Reply.hang()`` never
+    answers, ``Reply.refuse()`` refuses the connection. Raises ``ContractError`` for an invalid
+    status, invalid headers, a body that cannot be encoded, or an invalid duration.
     """
 
     status: int = 200
@@ -51,13 +51,13 @@ class Reply:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
         duration_us(self.after)
-        # Read the headers now: an iterator would be empty when the answer is used again.
+        # Read the headers now, because an iterator would be empty when the answer is used again.
         object.__setattr__(self, "headers", tuple(_header_pairs(self.headers, self.body)))
         self._typed_body()
 
     @classmethod
     def hang(cls) -> Reply:
-        """Return a reply that accepts the request and never answers, so that the attempt times out."""
+        """Return a reply that never answers the request, so that the attempt times out."""
         return cls(ending="hang")
 
     @classmethod
@@ -83,8 +83,9 @@ class Reply:
 
 
 def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
-    """Return the outcome of a delivery with a prepared answer; it times out if the answer is too
-    slow.
+    """Return the outcome of a delivery with a prepared answer.
+
+    The delivery times out if the answer takes longer than its timeout.
     """
     if reply.ending == "refuse":
         error = ConnectionRefusedError(f"{_origin_text(delivery.url)} refuses connections")
@@ -99,16 +100,17 @@ def outcome_of(reply: Reply, delivery: Delivery, where: str) -> Outcome:
 Answer: TypeAlias = (
     int | tuple[Any, ...] | Reply | str | bytes | dict[str, Any] | list[Any] | BaseException | None
 )
-"""An accepted answer: a status, ``(status, body)``, ``(status, body, headers)``, a ``Reply``, or an
-exception to raise.
+"""An answer of a destination: a status, ``(status, body)``, ``(status, body, headers)``, a
+``Reply``, a body, None for 200, or an exception to raise.
 """
 
 
 def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcome:
     """Return the outcome for a destination that did not answer.
 
-    Without ``text``, the delivery's whole timeout passes on the queue's clock. With ``text``, the
-    real-time limit was reached; no virtual time passes, because the cause is a problem of the test.
+    Without ``text``, the delivery's whole timeout passes on the queue's clock. ``text`` is the
+    error message if the real-time limit was reached. In that case the problem is in the test, so no
+    time passes on the queue's clock.
     """
     virtual_us = delivery.timeout_us if text is None else 0
     text = text or f"no answer within {delivery.timeout_us / 1e6:g} s on the queue's clock"
@@ -118,7 +120,7 @@ def timed_out(delivery: Delivery, where: str, text: str | None = None) -> Outcom
 
 @dataclass(frozen=True)
 class DeliveredRequest:
-    """A delivery as a request; the argument of destination handlers."""
+    """A delivery as a request, which is the argument of destination handlers."""
 
     delivery: Delivery
 
@@ -164,12 +166,12 @@ class DeliveredRequest:
 
     @property
     def message_id(self) -> str:
-        """The id of the message, the same for every attempt."""
+        """The id of the message, which is the same for every attempt."""
         return self.delivery.message_id
 
     @property
     def retried(self) -> int:
-        """The number of earlier attempts; 0 for the first."""
+        """The number of earlier attempts; 0 for the first attempt."""
         return self.delivery.attempt
 
     def json(self) -> Any:
@@ -193,8 +195,9 @@ Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 
 
 def _header_pairs(headers: object, body: object) -> HeaderList:
-    """Return headers as pairs of strings, with numbers formatted; raise ``ContractError`` if
-    invalid.
+    """Return headers as pairs of strings; raise ``ContractError`` if they are invalid.
+
+    Numbers are accepted as values and converted to strings.
     """
     given = headers.items() if isinstance(headers, Mapping) else headers
     try:
@@ -221,7 +224,7 @@ def _header_pairs(headers: object, body: object) -> HeaderList:
 def as_reply(value: object) -> Reply:
     """Convert the result of a handler or an argument of ``answers()`` to a ``Reply``.
 
-    Raises ``ContractError``, which lists the accepted forms.
+    Raises ``ContractError`` with the accepted forms.
     """
     if isinstance(value, Reply):
         return value

@@ -1,4 +1,4 @@
-"""Deliver to mocks of the ``responses`` library."""
+"""Delivery to mocks of the ``responses`` library."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .loopback import sendable
 
 
 def through_responses(delivery: Delivery) -> Outcome | str:
-    """Return the answer of an active mock, or why no mock answers (empty if no mock is active)."""
-    # Read the attribute once: if another thread removed the mock before a second read, the original
-    # method would send the request to the network.
+    """Return an active mock's response, or why no mock matches (empty if no mock is active)."""
+    # Read the attribute only once. If another thread removed the mock before a second read, the
+    # original method would send the request to the network.
     send: Any = HTTPAdapter.send
     mock = _mock_behind(send)
     if mock is None:
@@ -70,7 +70,7 @@ def _mock_behind(send: Any) -> Any:
         return None
     while send is not None:
         if getattr(send, "__module__", None) == "responses":
-            # A wrapper of another tool copies the name of the function it wraps, but does not have
+            # Another tool's wrapper copies the name of the function it wraps, but does not contain
             # the mock.
             mock = inspect.getclosurevars(send).nonlocals.get("self")
             if isinstance(mock, library.RequestsMock) and mock._patcher is not None:
@@ -80,12 +80,11 @@ def _mock_behind(send: Any) -> Any:
 
 
 def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
-    """Return None if the mock has an answer, else the reason why each of its entries does not
-    match.
+    """Return why none of a mock's entries matches, or None if one matches.
 
     The mock itself is not called, because it would record a call that the tested code never made.
     """
-    # The library's matchers read these attributes.
+    # The matchers of the library read these attributes.
     request.params = _query(str(request.url))  # type: ignore[attr-defined]
     request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     reasons = []
@@ -115,8 +114,8 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     request = PreparedRequest()
     url = published_text(delivery.url)
     request.method = delivery.method
-    # Keep the published escapes, which requests would rewrite. Quote raw non-ASCII text as the mock
-    # quotes its own URL.
+    # Keep the published escapes, which requests would change. Quote raw non-ASCII text in the same
+    # way as the mock quotes its own URL.
     request.url = url if url.isascii() else requote_uri(url)
     request.headers = CaseInsensitiveDict(sendable(delivery))
     request.headers["Content-Length"] = str(len(delivery.body))

@@ -1,14 +1,14 @@
-"""Perform deliveries: choose the destination of a request, and send it.
+"""Sending of deliveries to the destinations of their URLs.
 
-A delivery goes to a route of ``Destinations``, else to an active mock of the ``responses`` library,
-else to a server on a loopback address. Any other delivery is refused with an error that names its
-URL, so that no test reaches the network by accident, or answered with 200 if
+A delivery is sent to a route of ``Destinations``, else to an active mock of the ``responses``
+library, else to a server on a loopback address. Any other delivery is refused with an error that
+contains its URL, so that no test reaches the network by accident, or answered with 200 if
 ``unstubbed="accept"``.
 
 The request consists of exactly the published target, the headers of the delivery, ``Host`` and a
-length: nothing comes from the environment (proxies, credentials) or from a client library
-(headers), and redirects are not followed. An attempt ends at a real-time limit, whatever its
-timeout on the queue's clock.
+length. Neither the environment (proxies, credentials) nor a client library (headers) adds anything,
+and redirects are not followed. An attempt ends at a real-time limit, even if its timeout on the
+queue's clock is longer.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 class UnstubbedDestination(ConnectionError):
-    """The destination has no route or mock and is not a loopback address, so nothing was sent."""
+    """Raised if a destination has no route or mock and is not a loopback address. Nothing was sent."""
 
 
 class Sender:
-    """Performs deliveries, in the caller's thread (``send``) or in the running loop (``asend``).
+    """Performs deliveries in the caller's thread (``send``) or in the running loop (``asend``).
 
     ``unstubbed`` is ``"refuse"`` (send nothing and call ``report``) or ``"accept"`` (answer with
     200). ``report_raised`` receives each exception that a destination raised in the test's code,
-    and the URL. ``cap`` is the maximum number of wall-clock seconds of an attempt over a socket or
-    in a loop. ``is_fake`` recognises the addresses of this cloud's fakes, which a route for ``"*"``
-    must not match, because it would intercept the callbacks of a capture. While ``time_passes()``
-    is true, a timeout below the cap applies in wall-clock seconds. ``side_by_side`` is True if
-    several threads call ``send``.
+    and the URL. ``cap`` is the maximum duration of an attempt over a socket or in a loop, in
+    wall-clock seconds. ``is_fake`` recognises addresses of this cloud's fakes, which a route for
+    ``"*"`` must not match, because it would intercept the callbacks of a capture. While
+    ``time_passes()`` is true, a timeout below the cap applies in wall-clock seconds.
+    ``side_by_side`` is True if several threads call ``send``.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Sender:
         return self._no_handler(delivery, mocked)
 
     async def asend(self, delivery: Delivery) -> Outcome:
-        """Perform one delivery in the running loop (asyncio or trio).
+        """Perform one delivery in the running event loop (asyncio or trio) and return its outcome.
 
-        ASGI applications and coroutine functions run in this loop, everything else in the loop's
-        thread. Connections are the exception: a worker thread makes them, so that a server in this
-        loop can answer.
+        ASGI applications and coroutine functions run in this loop, and everything else in the
+        loop's thread. However, connections are made in a worker thread, so that a server in this
+        loop can respond.
         """
         return self._reported(delivery, await self._asent(delivery))
 
@@ -119,10 +119,10 @@ class Sender:
         return self._no_handler(delivery, mocked)
 
     def _reported(self, delivery: Delivery, outcome: Outcome) -> Outcome:
-        """Report an exception of the test's code, and return the outcome.
+        """Return the outcome, after reporting any exception raised by the test's code.
 
-        The report must come first: a test that waits for the outcome may end as soon as it is
-        returned.
+        The report must come first, because a test that waits for the outcome may end as soon as it
+        is returned.
         """
         if outcome.exception is not None and self._report_raised is not None:
             error = _raised_by_test(outcome)
@@ -146,7 +146,7 @@ class Sender:
             self._sockets.release()
 
     def close(self) -> None:
-        """Interrupt deliveries in progress and close connections, loops and threads."""
+        """Interrupt deliveries in progress, and close all connections, loops and threads."""
         self._closed = True
         if self._sockets is not None:
             self._sockets.close()
@@ -156,7 +156,7 @@ class Sender:
     def _loopback(self) -> LoopbackSender:
         with self._lock:
             if self._sockets is None:
-                # Import the HTTP client only when a test delivers over sockets.
+                # Imported here, because only tests that deliver over sockets need the HTTP client.
                 from .loopback import LoopbackSender
 
                 self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
@@ -193,10 +193,11 @@ class Sender:
 
 
 def _raised_by_test(outcome: Outcome) -> BaseException | None:
-    """Return the exception of the test's code that a destination raised; see ``core.problems``.
+    """Return the exception that a destination raised in the test's code, or None.
 
-    Functions and callbacks of mocks belong to the test. An assertion raised by an application
-    belongs to the test if it passed through a test file, otherwise to the application.
+    See ``core.problems``. Functions and callbacks of mocks belong to the test. An assertion raised
+    by an application belongs to the test if it passed through a test file, otherwise to the
+    application.
     """
     found = raised_by_test(outcome.exception)
     if found is None or outcome.where == "answers":
@@ -212,7 +213,7 @@ def _queue_closed(delivery: Delivery) -> Outcome:
 
 
 def _mocked(delivery: Delivery) -> Outcome | str:
-    """Return the answer of an active mock, or why no mock answers (empty if no mock is active)."""
+    """Return an active mock's response, or why no mock matches (empty if no mock is active)."""
     if "responses" not in sys.modules:
         return ""
     from .responses_mock import through_responses
@@ -238,10 +239,10 @@ def is_loopback(url: str) -> bool:
 
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
-    """Return a function that returns the Unix seconds for signatures.
+    """Return a function that returns the Unix time for signatures, in seconds.
 
-    ``"receiver"`` is this process's ``time.time()``, frozen or not, as a receiver in this process
-    sees it. ``"real"`` is the wall-clock time even if freezegun or time-machine changes the
+    ``"receiver"`` is this process's ``time.time()``, frozen or not, which a receiver in this
+    process uses. ``"real"`` is the wall-clock time even if freezegun or time-machine changes the
     process's time, for receivers in other processes. ``"virtual"`` is the queue's clock
     (``now_us``, microseconds).
     """
@@ -254,10 +255,10 @@ def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable
 
 
 def real_time(_read: Callable[[], float] = time.time) -> float:
-    """Return the real Unix seconds even if freezegun or time-machine is active."""
+    """Return the real Unix time in seconds, even if freezegun or time-machine is active."""
     if sys.platform.startswith("linux"):
-        # 5 is CLOCK_REALTIME_COARSE, which no time-freezing tool replaces; its 4 ms resolution is
-        # enough.
+        # Clock 5 is CLOCK_REALTIME_COARSE, which no time-freezing tool replaces. Its resolution of
+        # 4 ms is sufficient.
         return time.clock_gettime(5)
     machine = sys.modules.get("time_machine")
     if machine is not None:

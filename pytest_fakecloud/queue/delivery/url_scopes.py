@@ -1,4 +1,4 @@
-"""The URLs that a route matches: all, those that match a pattern, or those below a prefix."""
+"""The URLs that a route matches: all URLs, URLs that match a pattern, or URLs below a prefix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Target:
-    """A URL split for comparison; ``origin`` is empty if the URL is malformed."""
+    """A URL split for comparison. ``origin`` is empty if the URL is malformed."""
 
     url: str
     origin: str
@@ -26,7 +26,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Everything:
-    """Matches every URL without another route."""
+    """Matches every URL that no other route matches."""
 
     length: int = -1
 
@@ -36,7 +36,7 @@ class Everything:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Matches URLs with a wildcard, a regular expression or a function."""
+    """Matches URLs by a wildcard, a regular expression or a function."""
 
     wanted: object
     asked: Question = field(compare=False)
@@ -48,14 +48,14 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Prefix:
-    """Matches the URLs of an origin at or below a path; only whole path segments match."""
+    """Matches the URLs of an origin at or below a path. Only whole path segments match."""
 
     origin: str
     rest: str
 
     @property
     def length(self) -> int:
-        """The rank among several routes that match a URL."""
+        """The rank of the scope among all scopes that match a URL."""
         return len(self.origin) + len(self.rest)
 
     def takes(self, target: Target) -> bool:
@@ -66,7 +66,7 @@ class Prefix:
 
 
 UrlScope: TypeAlias = Everything | Pattern | Prefix
-"""The URLs that a route matches; if several scopes match a URL, the longest wins."""
+"""The URLs that a route matches. If several scopes match a URL, the longest one wins."""
 
 
 def scope_of(url: object) -> UrlScope:
@@ -91,9 +91,12 @@ def split_wire(url: str) -> Target:
     return split_text(url if url.isascii() else published_text(url))
 
 
-@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
+@lru_cache(maxsize=1024)  # A test usually delivers to few URLs.
 def split_text(url: str) -> Target:
-    """Split a URL into a comparable origin and the rest; a malformed URL has no origin."""
+    """Split a URL into its origin, in a comparable form, and the rest.
+
+    A malformed URL has no origin.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,9 +1,9 @@
-"""Call a WSGI application with a delivery, without a socket.
+"""Delivery to WSGI applications in process, without a socket.
 
-The application sees the request that a server would pass: the raw target in ``RAW_URI``,
-``PATH_INFO`` with escapes decoded once, all headers, ``Host`` from the URL. An exception raised by
-the application becomes a 500 and is kept; so is an exception that Flask or Django turned into a
-500.
+The application receives the same request as from a server: the raw target in ``RAW_URI``,
+``PATH_INFO`` with escapes decoded once, all headers, and ``Host`` from the URL. An exception raised
+by the application becomes a 500 response and is kept, and so is an exception that Flask or Django
+converted to a 500.
 """
 
 from __future__ import annotations
