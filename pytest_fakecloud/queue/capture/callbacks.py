@@ -1,4 +1,4 @@
-"""A received callback, and the lists of received callbacks."""
+"""A received callback, and the list of the callbacks received at one URL."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Predicate: TypeAlias = "Callable[[Callback], object]"
 
 @dataclass(frozen=True, eq=False)
 class Callback:
-    """A callback or failure callback, decoded.
+    """A received callback or failure callback, with its decoded fields.
 
     ``raw`` is the whole JSON body, with the service's field names. ``body`` (the destination's
     response) and ``source_body`` (the published body) are bytes. ``problem`` is the reason why the
-    signature does not verify, None if it does. All decoded fields are None if the request is not a
-    callback.
+    signature does not verify, or None if it does. If the request is not a callback, the decoded
+    fields are None and the bodies empty.
     """
 
     raw: dict[str, Any]
@@ -52,7 +52,7 @@ class Callback:
 
     @property
     def status(self) -> int | None:
-        """The status of the destination's response; 0 if there was none."""
+        """The status of the destination's response; 0 if there was no response."""
         return _number(self.raw.get("status"))
 
     @property
@@ -70,18 +70,18 @@ class Callback:
         return _decoded(self.raw.get("sourceBody"))
 
     def source_json(self) -> Any:
-        """Return the published body parsed as JSON."""
+        """Return the published body parsed as JSON; raise ``ValueError`` if it is not JSON."""
         return json.loads(self.source_body)
 
     @property
     def source_message_id(self) -> str | None:
-        """The id of the message that the callback is about."""
+        """The id of the message that the callback reports on."""
         found = self.raw.get("sourceMessageId", self.raw.get("sourceMessasgeId"))
         return found if isinstance(found, str) else None
 
     @property
     def retried(self) -> int | None:
-        """The number of attempts before this one."""
+        """The number of attempts before the one that the callback reports on."""
         return _number(self.raw.get("retried"))
 
     @property
@@ -91,19 +91,19 @@ class Callback:
 
     @property
     def dlq_id(self) -> str | None:
-        """The id of the dead letter, in a failure callback."""
+        """The id of the dead letter; None unless this is a failure callback."""
         found = self.raw.get("dlqId")
         return found if isinstance(found, str) else None
 
     @property
     def url(self) -> str | None:
-        """The destination of the message that the callback is about."""
+        """The destination of the message that the callback reports on."""
         found = self.raw.get("url")
         return found if isinstance(found, str) else None
 
     @property
     def is_final(self) -> bool:
-        """Whether no further attempt follows: the message was delivered or dead-lettered."""
+        """Whether no further attempt follows, because the message was delivered or dead-lettered."""
         if self.failure or (self.status is not None and 200 <= self.status <= 299):
             return True
         if self.status == NON_RETRYABLE and self._refuses_retries:
@@ -126,7 +126,9 @@ class Callback:
 
     @property
     def at(self) -> datetime:
-        """When the callback was received, on the cloud's clock, as an aware UTC datetime."""
+        """The time at which the callback was received on the cloud's clock, as an aware UTC
+        datetime.
+        """
         return to_datetime(self.at_us)
 
     def __repr__(self) -> str:
@@ -167,7 +169,7 @@ _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 class CallbackFields(TypedDict, total=False):
     """Fields of a callback that assertions, waits and ``where()`` can filter by.
 
-    They are the properties of ``Callback``; ``json`` and ``source_json`` are the parsed bodies, and
+    They are the properties of ``Callback``. ``json`` and ``source_json`` are the parsed bodies, and
     ``source_message_id`` is an id or the message itself.
     """
 
@@ -202,7 +204,7 @@ def _query(given: Mapping[str, Any], predicate: Predicate | None = None) -> Quer
 
 
 class Captured(Found[Callback]):
-    """The callbacks received at one URL of a capture, oldest first: a list with ``.wait_for()``."""
+    """The callbacks received at one URL of a capture, as a list with the oldest first."""
 
     def __init__(
         self, capture: CallbackCapture, faults: ScopedFaults, path: str, failure: bool
@@ -219,12 +221,12 @@ class Captured(Found[Callback]):
 
     @property
     def url(self) -> str:
-        """The URL to publish with."""
+        """The URL at which these callbacks are received."""
         return self._capture.url + self._path
 
     @property
     def aio(self) -> AwaitableCaptured:
-        """The awaitable version: ``await captured.aio.wait_for(...)``."""
+        """The awaitable version of ``wait_for()``: ``await captured.aio.wait_for(...)``."""
         return AwaitableCaptured(self)
 
     def wait_for(
@@ -237,11 +239,12 @@ class Captured(Found[Callback]):
         """Return the matching callbacks as soon as there are enough of them.
 
         ``wanted`` is the required number, or a predicate that one callback must satisfy. ``where``
-        are fields that must match (``status=200``, ``json={...}``). If the test delivers, this
-        method runs the queue and moves the clock to the next due time until the condition holds or
-        nothing is left to deliver. If the queue delivers in the background, it waits at most
-        ``timeout`` real seconds. Raises ``AssertionError`` with the timelines of the messages and
-        the differences of the closest callbacks.
+        are conditions on fields (``status=200``, ``json={...}``). If the queue delivers only when
+        the test calls a delivering method, this method runs the queue and moves the clock to the
+        next due time until there are enough callbacks or nothing is left to deliver. If the queue
+        delivers in the background, it waits at most ``timeout`` real seconds. Raises
+        ``AssertionError`` with the timelines of the messages and the differences of the closest
+        callbacks.
         """
         __tracebackhide__ = True
         condition = _Condition(self, wanted, where)
@@ -251,9 +254,10 @@ class Captured(Found[Callback]):
     def assert_received(
         self, *, times: int | None = None, **where: Unpack[CallbackFields]
     ) -> Found[Callback]:
-        """Return the callbacks that match; fail unless there is at least one, or exactly ``times``.
+        """Assert that a matching callback was received, and return all matching callbacks.
 
-        This method delivers nothing. The error shows the closest callbacks and how they differ.
+        ``times`` is the exact number of callbacks expected (at least one by default). This method
+        delivers nothing. The error contains the closest callbacks and how they differ.
         """
         __tracebackhide__ = True
         check_times(times)
@@ -261,7 +265,7 @@ class Captured(Found[Callback]):
         return self._expect(list(self), asked, times)
 
     def assert_not_received(self, **where: Unpack[CallbackFields]) -> None:
-        """Fail if any received callback matches."""
+        """Assert that no matching callback was received."""
         __tracebackhide__ = True
         self.assert_received(times=0, **where)
 
@@ -285,13 +289,13 @@ class Captured(Found[Callback]):
         )
 
     def _concerns(self, message: PublishedMessage) -> bool:
-        """Return whether a message goes to this URL or names it as its callback."""
+        """Return whether a message is delivered to this URL, or its callbacks are."""
         asked = message._record.settings
         wanted = asked.failure_callback if self._failure else asked.callback
         return any(one.startswith(self.url) for one in (message.url, wanted or ""))
 
     def _has_next(self) -> bool:
-        """Return whether ``_take()`` has not returned every callback yet."""
+        """Return whether there is a callback that ``_take()`` has not returned yet."""
         return any(item not in self._returned for item in list(self))
 
     def _take(self) -> Callback | None:
@@ -312,18 +316,18 @@ class Captured(Found[Callback]):
         )  # Only for the type checker: the line above always raises.
 
     def _saved(self) -> Any:
-        """Return the received callbacks and which of them were returned, for ``_restore``."""
+        """Return the received callbacks and which of them were returned, for ``_restore()``."""
         with self._turn:
             return list(self), set(self._returned)
 
     def _restore(self, saved: Any) -> None:
-        """Restore a result of ``_saved()``."""
+        """Restore the callbacks, as returned by ``_saved()``."""
         with self._turn:
             self[:], self._returned = list(saved[0]), set(saved[1])
 
 
 class _Condition:
-    """The condition of a wait, and the error if it does not come true."""
+    """The condition of a wait for callbacks, and the error if it stays false."""
 
     def __init__(
         self, captured: Captured, wanted: int | Predicate, fields: Mapping[str, Any]
@@ -341,7 +345,7 @@ class _Condition:
         return sum(map(self._asked, list(self._captured))) >= self._least
 
     def result(self) -> Found[Callback]:
-        """Return the matching callbacks, or fail with a report of what happened instead."""
+        """Return the matching callbacks, or fail with a report of what was received instead."""
         __tracebackhide__ = True
         items = list(self._captured)
         found = [item for item in items if self._asked(item)]
@@ -351,7 +355,7 @@ class _Condition:
 
 
 class AwaitableCaptured:
-    """The awaitable version of ``Captured.wait_for``."""
+    """The awaitable version of ``Captured.wait_for()``."""
 
     def __init__(self, captured: Captured) -> None:
         self._captured = captured
@@ -363,7 +367,9 @@ class AwaitableCaptured:
         timeout: float = DEFAULT_TIMEOUT,
         **where: Unpack[CallbackFields],
     ) -> Found[Callback]:
-        """Like ``Captured.wait_for``, but await the deliveries in the running loop."""
+        """Awaitable version of ``Captured.wait_for()``, which awaits deliveries in the running
+        loop.
+        """
         __tracebackhide__ = True
         condition = _Condition(self._captured, wanted, where)
         await self._captured._capture._adrive_until(condition, timeout)

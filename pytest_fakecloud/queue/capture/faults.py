@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 class ScopedFaults:
-    """The faults of one of a capture's two URLs: the methods of ``FaultPlan`` with ``route``
-    already set.
+    """The fault plan for one of a capture's two URLs, with the methods of ``FaultPlan``.
 
-    Methods that list or end faults apply to the faults of this URL and of the whole capture, but
-    not to those of the other URL.
+    Methods that list or end faults apply to the faults of this URL and to those of the whole
+    capture, but not to the faults of the other URL.
     """
 
     def __init__(self, capture: Destination, route: str) -> None:
@@ -53,7 +52,7 @@ class ScopedFaults:
         return any(fault.kind == "down" for fault in self._active)
 
     def unused(self) -> list[Fault]:
-        """Return the faults that never fired."""
+        """Return the faults that have not been applied to any request."""
         return [fault for fault in self._capture.faults.unused() if self._applies(fault)]
 
     def up(self) -> None:
@@ -63,7 +62,7 @@ class ScopedFaults:
                 fault.remove()
 
     def clear(self) -> None:
-        """Remove and forget the faults."""
+        """Remove the faults and forget which of them were not used."""
         for fault in {*self._active, *self.unused()}:
             rule_of(fault).must_fire = False
             fault.remove()

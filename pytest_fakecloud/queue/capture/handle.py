@@ -1,4 +1,4 @@
-"""``CallbackCapture``: a receiver that records, decodes and verifies the queue's callbacks.
+"""The ``CallbackCapture`` fake, which records, decodes and verifies the queue's callbacks.
 
 Waiting for a callback also delivers messages, unless the queue delivers in the background.
 Importing this module imports pytest-httpserver.
@@ -41,16 +41,16 @@ _LONGEST_DRIVE_US = 30 * DAY
 _NAP = 0.02
 """Real seconds between checks while background deliveries are in progress."""
 _TOLD = 5
-"""Maximum number of messages of each queue in the error of a failed wait."""
+"""Maximum number of messages of each queue that the error of a failed wait lists."""
 
 
 class CallbackCapture(Destination):
-    """A receiver of callbacks; publish messages with its ``callback_url`` and ``failure_url``.
+    """A receiver of callbacks. Publish messages with its ``callback_url`` and ``failure_url``.
 
-    ``callbacks`` and ``failures`` are lists of ``Callback``; ``wait_for_callback()`` and
+    ``callbacks`` and ``failures`` are lists of ``Callback``. ``wait_for_callback()`` and
     ``wait_for_failure()`` return the next one. Every request is answered with 200 unless an
     expectation of pytest-httpserver matches or a fault is injected. ``keys`` are the signing keys,
-    by name, of a queue outside this cloud; by default, the keys of this cloud's queues are used.
+    by name, of a queue outside this cloud. By default, the keys of this cloud's queues are used.
     """
 
     service: ClassVar[str] = "callback_capture"
@@ -76,12 +76,12 @@ class CallbackCapture(Destination):
 
     @property
     def callback_url(self) -> str:
-        """The value for ``Upstash-Callback``."""
+        """The URL to publish with in ``Upstash-Callback``."""
         return self.callbacks.url
 
     @property
     def failure_url(self) -> str:
-        """The value for ``Upstash-Failure-Callback``."""
+        """The URL to publish with in ``Upstash-Failure-Callback``."""
         return self.failures.url
 
     def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
@@ -90,9 +90,7 @@ class CallbackCapture(Destination):
         return self._next(self.callbacks, timeout)
 
     def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Return the oldest failure callback that has not been returned yet, waiting for one if
-        necessary.
-        """
+        """Return the oldest failure callback not returned yet, waiting for one if necessary."""
         __tracebackhide__ = True
         return self._next(self.failures, timeout)
 
@@ -180,14 +178,15 @@ class CallbackCapture(Destination):
     # -- waiting ---------------------------------------------------------------------------------
 
     def _drive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Deliver the messages of this cloud's queues, or wait for them, until the condition holds.
+        """Deliver the messages of this cloud's queues, or wait for them, until a condition is true.
 
         Returns False if nothing is left to deliver, or after ``timeout`` real seconds.
         """
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
-            # Close the iterator immediately: an exception that is kept would keep it alive.
+            # Close the iterator immediately, because an exception with a traceback would keep it
+            # alive.
             with closing(self._time.steps(target)) as steps:
                 for timer in steps:
                     timer.callback(timer.due_us)
@@ -196,7 +195,7 @@ class CallbackCapture(Destination):
         return self._wait(done, give_up) if self._waits() else done()
 
     async def _adrive_until(self, done: Callable[[], bool], timeout: float) -> bool:
-        """Awaitable version of ``_drive_until``; deliveries are awaited in the running loop."""
+        """Awaitable version of ``_drive_until()``, which awaits deliveries in the running loop."""
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         for target in self._targets(done, give_up):
@@ -207,7 +206,7 @@ class CallbackCapture(Destination):
         try:
             return await in_thread(self._wait, done, give_up, left)
         finally:
-            # Stop the thread, which would otherwise keep waiting after its task was cancelled.
+            # Stop the thread. Otherwise it would keep waiting after its task was cancelled.
             left.set()
             self._came.notify()
 
@@ -237,7 +236,7 @@ class CallbackCapture(Destination):
     def _wait(
         self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
     ) -> bool:
-        """Wait for background deliveries; move the clock if none is due yet."""
+        """Wait for background deliveries, and move the clock if none is due yet."""
         limit = self._time.now_us() + _LONGEST_DRIVE_US
         background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
@@ -257,13 +256,14 @@ class CallbackCapture(Destination):
                 self._came.sleep(seen, min(patience, _NAP) if background else patience)
 
     def _jump(self, due_us: int, patience: float) -> bool:
-        """Move the clock to a time at which the background delivers; return False while it is busy.
+        """Move the clock to the time of the next background delivery; return False while it is
+        busy.
 
-        Raises ``ContractError`` if the clock cannot be moved and real time does not reach that
-        time.
+        Raises ``ContractError`` if the clock cannot be moved and real time will not reach that time
+        soon enough.
         """
         try:
-            # Fire internal timers only; deliveries are made by their own threads.
+            # Fire internal timers only, because deliveries are made by their own threads.
             with closing(
                 self._time.steps(partial(self._at_least, due_us), ("state",), yielding=True)
             ) as steps:
@@ -298,8 +298,8 @@ class CallbackCapture(Destination):
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
         """Return lines about what arrived instead, and about the state of the messages.
 
-        ``missing`` is True if too few callbacks arrived; the lines then also list what may still
-        produce them.
+        ``missing`` is True if too few callbacks arrived. The lines then also list messages and
+        schedules that may still produce callbacks.
         """
         lines: list[str] = []
         if captured and not asked.given.keys() - {"callback"}:
@@ -317,7 +317,7 @@ class CallbackCapture(Destination):
         lines: list[str] = []
         for queue in self._queues():
             messages = list(queue.messages())
-            # Prefer messages that concern this URL, then the newest; list them in the order of
+            # Prefer messages that concern this URL, then the newest. List them in the order of
             # publishing.
             ranked = sorted(
                 enumerate(messages), key=lambda one: (captured._concerns(one[1]), one[0])
@@ -368,7 +368,7 @@ class CallbackCapture(Destination):
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations and the callbacks of a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
-            super().restore(snapshot)  # raises the error
+            super().restore(snapshot)  # This raises the error.
             return
         own = {"callbacks", "failures"}
         data = snapshot.data
@@ -378,19 +378,19 @@ class CallbackCapture(Destination):
         self.failures._restore(data["failures"])
 
     def close(self) -> None:
-        """Close the receiver and end every wait for it."""
+        """Close the receiver and end every wait for its callbacks."""
         self._came.close()
         super().close()
 
 
 def _give_up(timeout: object) -> float:
     number("timeout", timeout, whole=False)
-    # Limit the timeout, because a longer one overflows in the threading module.
+    # Limit the timeout, because a longer timeout overflows in the threading module.
     return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
 
 
 def _opens(signature: str | None, keys: Iterable[str]) -> bool:
-    """Return whether a token was signed with one of the keys; its claims are not checked."""
+    """Return whether a token was signed with one of the keys. Its claims are not checked."""
     import jwt
 
     for key in keys:
@@ -401,7 +401,7 @@ def _opens(signature: str | None, keys: Iterable[str]) -> bool:
 
 
 def _next_due_us(queues: list[Any]) -> int | None:
-    """Return the next time at which a pending message of these queues changes."""
+    """Return the next time at which a pending message of these queues changes, or None."""
     dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
     return min((one for one in dues if one is not None), default=None)
 
@@ -413,12 +413,12 @@ class AwaitableCapture:
         self._capture = capture
 
     async def wait_for_callback(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Like ``CallbackCapture.wait_for_callback``."""
+        """Awaitable version of ``CallbackCapture.wait_for_callback()``."""
         __tracebackhide__ = True
         return await self._next(self._capture.callbacks, timeout)
 
     async def wait_for_failure(self, *, timeout: float = DEFAULT_TIMEOUT) -> Callback:
-        """Like ``CallbackCapture.wait_for_failure``."""
+        """Awaitable version of ``CallbackCapture.wait_for_failure()``."""
         __tracebackhide__ = True
         return await self._next(self._capture.failures, timeout)
 

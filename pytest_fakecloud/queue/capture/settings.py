@@ -1,4 +1,4 @@
-"""Settings of ``destination`` and ``callback_capture``."""
+"""Settings of the ``destination`` and ``callback_capture`` fakes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DestinationSettings(HandleSettings, total=False):
 
 
 class CallbackCaptureSettings(HandleSettings, total=False):
-    """Keyword arguments of ``Cloud.callback_capture()``; ``CallbackCaptureConfig`` explains them."""
+    """Keyword arguments of ``Cloud.callback_capture()``, described in ``CallbackCaptureConfig``."""
 
     keys: Mapping[str, str] | None
 

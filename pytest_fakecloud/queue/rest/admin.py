@@ -19,7 +19,7 @@ from .payloads import (
 )
 
 SCHEDULES = ("/v2/schedules", "/v2/Schedules")
-"""The vendor's documentation spells this segment both ways."""
+"""The vendor's documentation spells this path in both ways."""
 
 
 class AdministrationRoutes:

@@ -23,7 +23,7 @@ from .payloads import (
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
-    """Return a dead letter as the API shows it; the engine's lock is held."""
+    """Return a dead letter as the API represents it. The engine's lock must be held."""
     message = engine.dead_letters.message(row)
     shown = records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
     return shown | engine.workflow.dead_letter_fields(message)
@@ -90,7 +90,7 @@ class HistoryRoutes:
         """Return the page of dead letters that a bulk request selects, and the cursor of the next
         page.
 
-        With ``known``, raise 404 if ids are given and none of them exists.
+        With ``known``, raise a 404 error if ids are given and none of them exists.
         """
         refuse_empty_id(request, "dlq message")
         chosen = filters.read_filters(

@@ -1,4 +1,4 @@
-"""Parse requests to the queue and build common parts of its responses."""
+"""Parsing of requests to the queue, and common parts of its responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 
 
 def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
-    """Return the JSON object of a body; 400 for anything else.
+    """Return the JSON object in a body; raise a 400 error for any other body.
 
     An empty body counts as an empty object unless the object is ``required``.
     """
@@ -35,7 +35,7 @@ def json_object(request: Request, *, required: bool = False) -> dict[str, Any]:
 
 
 def json_array(request: Request) -> list[Any]:
-    """Return the JSON array of a batch; 400 for anything else."""
+    """Return the JSON array of a batch; raise a 400 error for any other body."""
     try:
         items = json_value(request.body)
     except ValueError as error:
@@ -69,7 +69,7 @@ def destination_of(
 
 
 def caller_of(request: Request) -> str:
-    """Return the IP address of the publisher, or a loopback address if there is no socket."""
+    """Return the publisher's IP address, or a loopback address if there is no socket."""
     return request.client[0] if request.client else "127.0.0.1"
 
 
@@ -78,7 +78,6 @@ def empty() -> Answer:
 
 
 def segment(request: Request, name: str) -> str:
-    """Return the decoded value of a path parameter."""
     return decode_segment(request.params[name])
 
 
@@ -92,7 +91,7 @@ def query_of(request: Request) -> list[tuple[str, str]]:
 
 
 def bulk_object(request: Request, ids: str) -> dict[str, Any]:
-    """Return the JSON object of a bulk request; 400 for anything else.
+    """Return the JSON object of a bulk request; raise a 400 error for any other body.
 
     A single id (bare or as a JSON string) or an array of ids is treated as an object with ``ids``,
     if the values look like ids.
@@ -122,23 +121,23 @@ def bulk_pairs(request: Request, ids: str, *, empty: bool = False) -> list[tuple
 
 
 def refuse_empty_id(request: Request, what: str) -> None:
-    """Reject a path that ends in an empty id, such as ``/v2/messages/``, with 404 as for an unknown
-    id.
+    """Raise a 404 error for a path that ends in an empty id, such as ``/v2/messages/``.
 
-    Otherwise it would be a bulk request, and a client with an empty id would change everything.
+    Otherwise it would count as a bulk request, and a client with an empty id would change
+    everything.
     """
     if request.path.endswith("/"):
         raise not_found(what, "with an empty id")
 
 
 def has_empty_ids(request: Request, *names: str) -> bool:
-    """Return whether a request has a field for ids but no id; it must not select everything."""
+    """Return whether a request has a field for ids but contains no id, so it must select nothing."""
     body = bulk_object(request, names[0])
     return any(name in body or request.query(name) is not None for name in names)
 
 
 def cursor_field(cursor: str | None) -> dict[str, str]:
-    """Return the cursor field of a listing; empty for the last page."""
+    """Return the cursor field of a listing, which is absent on the last page."""
     return {} if cursor is None else {"cursor": cursor}
 
 
@@ -151,7 +150,7 @@ def accepted_record(one: Accepted) -> dict[str, object]:
 
 
 def endpoints_of(request: Request) -> list[dict[str, Any]]:
-    """Return the endpoints of a body; 400 for anything but a list of objects."""
+    """Return the endpoints in a body; raise a 400 error unless they are a list of objects."""
     found = json_object(request).get("endpoints")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise bad_request("invalid body: endpoints must be an array of objects")
@@ -163,7 +162,7 @@ def endpoints_of(request: Request) -> list[dict[str, Any]]:
 
 
 def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
-    """Return destination, headers, body and queue of a batch item; 400 if it is malformed."""
+    """Return destination, headers, body and queue of a batch item; raise a 400 error if malformed."""
     if not isinstance(item, dict):
         raise bad_request("invalid batch item: expected an object")
     destination = item.get("destination")

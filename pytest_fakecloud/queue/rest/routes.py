@@ -1,9 +1,10 @@
-"""Endpoints for publishing, messages, the language model and keys, and the queue's HTTP app.
+"""The queue's HTTP app, and endpoints for publishing, messages, the language model and keys.
 
 Decided here: a batch is answered with 200 even if some items are rejected, except that a step of a
-finished workflow run rejects the whole batch (400); a chat request is forwarded immediately,
-without its credentials, to the handler of the language model (502 if there is none); an empty
-success is an empty JSON object if clients parse it, otherwise an empty body.
+finished workflow run rejects the whole batch (400). A chat request is forwarded immediately,
+without its credentials, to the handler of the language model (502 if there is no handler). An empty
+response to a successful request is an empty JSON object if clients parse it, otherwise an empty
+body.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ from .payloads import (
 from .v1 import V1Routes
 
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
-"""Endpoints that the read-only token must not use although they accept GET."""
+"""Endpoints that accept GET but that the read-only token must not use."""
 HOOKS = "/v2/workflows/hooks/"
-"""Paths below this one need no token, because the sender of a workflow's webhook has only the URL."""
+"""Prefix of paths that need no token, because the sender of a workflow's webhook has only the URL."""
 
 
 class QueueApp(App):
@@ -306,7 +307,7 @@ def _shown(value: object) -> str:
 
 
 def _headers_of(item: Any) -> HeaderList:
-    # A malformed item is rejected later, on its own.
+    # A malformed item is rejected later, without the rest of the batch.
     try:
         return read_batch_item(item)[1]
     except QueueError:

@@ -1,6 +1,6 @@
 """The endpoints of API version 1, ``/v1/...``, on the same data as version 2.
 
-Specification: ``PUT /v1/endpoints/<id>`` changes the URL of later messages only; version 1 has no
+Specification: ``PUT /v1/endpoints/<id>`` changes the URL of later messages only. Version 1 has no
 failure callbacks. The other endpoints are taken from the vendor's documentation of version 1 and
 from its Terraform client.
 """

@@ -1,9 +1,9 @@
 """Endpoints for workflow runs: ``/v2/workflows/...``, triggers, events and webhooks.
 
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
-begins with the newest; the steps of a finished run cannot be fetched (404, which clients treat as
-the end of the run); ``workflowRuns`` of a listing is a list of run ids, alone or as
-``<id>@<created, Unix ms>``, or ``true`` for all runs.
+starts with the newest run. The steps of a finished run cannot be fetched (404, which clients treat
+as the end of the run). The ``workflowRuns`` parameter of a listing is a list of run ids, alone or
+as ``<id>@<created, Unix ms>``, or ``true`` for all runs.
 """
 
 from __future__ import annotations

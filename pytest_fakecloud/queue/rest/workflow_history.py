@@ -1,7 +1,7 @@
 """Endpoints for the dead letters of workflow runs: ``/v2/workflows/dlq``.
 
 Source: the official clients' code and the vendor's documentation. Decided here: ``resume`` and
-``restart`` create a new run and remove the dead letter; settings in the request replace those of
+``restart`` create a new run and remove the dead letter. Settings in the request replace those of
 the old run, also for later steps. ``DELETE .../callback/<id>`` cancels a pending failure callback,
 or deletes the dead letter of a failed one.
 """
@@ -132,7 +132,7 @@ class WorkflowHistoryRoutes:
             else:
                 refuse_empty_id(request, "dlq message")
                 rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-            # If the daily limit has no room for all selected runs, none is started.
+            # If the daily limit has no room for all selected runs, start none of them.
             self.engine.quota.check_room(len(rows))
             runs = []
             for row in rows:

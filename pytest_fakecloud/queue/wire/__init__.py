@@ -1,1 +1,1 @@
-"""Wire formats: headers, retry rules, filters, signatures, callbacks, records."""
+"""The formats of the queue's API: headers, filters, signatures, callbacks and JSON records."""

@@ -1,12 +1,12 @@
 """The bodies of callbacks and failure callbacks.
 
 A callback is published after every attempt, a failure callback after the last one (not for v1
-messages); both are messages themselves. ``notBefore`` and ``createdAt`` are Unix milliseconds as
+messages). Both are messages themselves. ``notBefore`` and ``createdAt`` are Unix milliseconds as
 strings. The message's id is in ``sourceMessageId`` (the service's name) and in ``sourceMessasgeId``
 (the specification's spelling).
 
-Decided here: ``status`` is 0 if there was no HTTP response; the destination's body is truncated to
-the plan's message size; redacted parts are sent in clear, as in any delivery.
+Decided here: ``status`` is 0 if there was no HTTP response. The destination's body is truncated to
+the plan's message size. Redacted parts are sent in clear, as in any delivery.
 """
 
 from __future__ import annotations
@@ -24,21 +24,19 @@ SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "service": ("sourceMessageId",),
     "specification": ("sourceMessasgeId",),
 }
-"""Names of the fields with the message's id, by value of the setting ``source_id``."""
+"""Names of the fields with the message's id, by value of the ``source_id`` setting."""
 
 
 def encoded(data: bytes) -> str:
-    """Return bytes as a Base64 string."""
     return base64.b64encode(data).decode("ascii")
 
 
 def given(**fields: object) -> dict[str, Any]:
-    """Return the fields as a dict, without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def source_headers(message: Message) -> HeaderList:
-    """Return the headers that the publisher of a message set: forwarded, content type, workflow."""
+    """Return the headers that the publisher of a message set, without those for the queue."""
     settings = message.settings
     headers = list(settings.forward)
     if settings.content_type is not None:
@@ -58,10 +56,10 @@ def callback_body(
     spelling: str = "both",
     more: Mapping[str, object] | None = None,
 ) -> bytes:
-    """Return the JSON body of a callback about an attempt; ``dlq_id`` is for failure callbacks
-    only.
+    """Return the JSON body of a callback about an attempt.
 
-    ``size`` limits the destination's body, in bytes before Base64. ``more`` are additional fields.
+    ``dlq_id`` is for failure callbacks only. ``size`` limits the destination's body, in bytes
+    before Base64. ``more`` are additional fields.
     """
     body: dict[str, Any] = {
         "status": no_answer_status if outcome.status is None else outcome.status,

@@ -1,12 +1,12 @@
 """Filters and cursors of listings and bulk requests.
 
 A field with several values (repeated, or separated by commas except in URLs) matches if one of them
-does, and all fields must match. If ids are given (``messageIds``, ``dlqIds``, ``workflowRunIds``),
-all other filters are parsed but ignored. ``fromDate`` and ``toDate`` are Unix milliseconds, both
-inclusive. ``host`` and ``path`` filter messages and logs, but not dead letters. An unknown name is
-rejected with 400.
+matches, and all fields must match. If ids are given (``messageIds``, ``dlqIds``,
+``workflowRunIds``), all other filters are parsed but ignored. ``fromDate`` and ``toDate`` are Unix
+milliseconds, both inclusive. ``host`` and ``path`` filter messages and logs, but not dead letters.
+An unknown name is rejected with 400.
 
-Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``; a ``count`` above the maximum is
+Decided here: ``order`` is ``earliestFirst`` or ``latestFirst``. A ``count`` above the maximum is
 reduced to the maximum.
 """
 
@@ -47,11 +47,11 @@ _MESSAGE_FIELDS: dict[str, Callable[[Message], Sequence[str]]] = {
     "host": lambda message: _one(_split(message.url)[0]),
     "path": lambda message: _one(_split(message.url)[1]),
 }
-"""For each filter, the values of a message that it is compared with."""
+"""For each filter, the values of a message that are compared with the wanted values."""
 _DESTINATION = frozenset({"host", "path"})
 _PAGING = frozenset({"cursor", "count", "order"})
 _IDS = ("messageIds", "dlqIds", "workflowRunIds")
-"""Lists of ids: if one of them is given, all other filters are ignored."""
+"""Filters by id. If one of them is given, all other filters are ignored."""
 _WHOLE = ("url", "workflowUrl")
 """Filters whose value may contain a comma."""
 COMMON = frozenset(_MESSAGE_FIELDS) - _DESTINATION - {"messageIds"} | {"fromDate", "toDate"}
@@ -89,7 +89,7 @@ def _split(url: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Filters:
-    """Parsed filters: the wanted values by field, time span, order and page."""
+    """Parsed filters: the wanted values by field, the time span, the order and the page."""
 
     fields: dict[str, list[str]] = field(default_factory=dict)
     from_us: int | None = None
@@ -100,7 +100,7 @@ class Filters:
 
     @property
     def empty(self) -> bool:
-        """Whether no filter narrows the selection; paging does not count."""
+        """Whether all rows match. The page and the order do not count as filters."""
         return not self.fields and self.from_us is None and self.to_us is None
 
     def spans(self, at_us: int) -> bool:
@@ -120,7 +120,8 @@ class Filters:
     ) -> bool:
         """Return whether a message matches.
 
-        The state can be that of a log row, and the id of a dead letter can be given.
+        For a log entry, ``state`` and ``status`` are those of the entry. For a dead letter,
+        ``dlq_id`` is its id and ``status`` the status of the last response.
         """
         if not self.spans(at_us):
             return False
@@ -145,9 +146,9 @@ def read_filters(
     *,
     states: Callable[[list[str]], list[str]] | None = None,
 ) -> Filters:
-    """Parse query pairs into filters; 400 for an unknown name or a malformed value.
+    """Parse query pairs; raise a 400 error for an unknown name or a malformed value.
 
-    ``states`` parses the values of the filter ``state``, by default states of messages.
+    ``states`` parses the values of the ``state`` filter, which are states of messages by default.
     """
     filters = Filters()
     for name, value in pairs:
@@ -195,7 +196,9 @@ def _states(values: list[str]) -> list[str]:
 
 
 def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the filters in a JSON body as query pairs; 400 for a value of another type."""
+    """Return the filters in a JSON body as query pairs; raise a 400 error for other types of
+    values.
+    """
     pairs: list[tuple[str, str]] = []
     for name, value in body.items():
         for one in value if isinstance(value, list) else [value]:
@@ -215,10 +218,10 @@ def page(
     latest_first: bool,
     default: int = 100,
 ) -> tuple[list[T], str | None]:
-    """Return one page of rows and the cursor of the next page; rows must ascend by ``number``.
+    """Return a page of rows and the cursor of the next page. Rows must ascend by ``number``.
 
     A cursor identifies the last row returned, so rows that are added or removed between two calls
-    cause neither repetitions nor omissions. 400 for an invalid cursor.
+    cause neither repetitions nor omissions. Raises a 400 error for an invalid cursor.
     """
     backwards = latest_first if filters.latest_first is None else filters.latest_first
     after = None if filters.cursor is None else read_cursor(filters.cursor)
@@ -236,12 +239,12 @@ def page(
 
 
 def make_cursor(number: int) -> str:
-    """Return a cursor for a row number."""
+    """Return the cursor for a row number."""
     return base64.urlsafe_b64encode(f"row-{number}".encode()).decode("ascii").rstrip("=")
 
 
 def read_cursor(text: str) -> int:
-    """Return the row number in a cursor; 400 if it is invalid."""
+    """Return the row number in a cursor; raise a 400 error if it is invalid."""
     try:
         plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode("ascii")
         if not plain.startswith("row-") or not plain[4:].isdigit() or len(plain) > 24:

@@ -1,12 +1,12 @@
-"""Parse the headers of a publish request into ``PublishSettings``.
+"""Parsing of the headers of publish requests into ``PublishSettings``.
 
-Names are case-insensitive and have either prefix, ``Upstash-`` or ``Service-``; lower-case query
-keys (``?upstash-retries=3``) count as headers if the header is missing. Nested settings
+Names are case-insensitive and start with either ``Upstash-`` or ``Service-``. Lower-case query keys
+(``?upstash-retries=3``) count as headers if the header is missing. Nested settings
 (``Upstash-Callback-*``) are parsed in the same way after their prefix is replaced.
 
-Decided here: an unknown ``Upstash-*`` header is ignored; the first value of a repeated setting
-counts; a flow-control key may have no value (it may be pinned); ``Upstash-Header-Forward`` never
-forwards the queue's own ``Authorization``; if two settings exclude each other (delay and
+Decided here: an unknown ``Upstash-*`` header is ignored. The first value of a repeated setting
+counts. A flow-control key may have no value, because it may be pinned. ``Upstash-Header-Forward``
+never forwards the queue's own ``Authorization``. If two settings exclude each other (delay and
 not-before, the two kinds of deduplication), a setting that was sent drops the default of the other.
 """
 
@@ -48,7 +48,7 @@ HOP_BY_HOP = frozenset(
         "expect",
     ]
 )
-"""Headers about a message's framing or a single connection, which must not be forwarded."""
+"""Headers about a message's framing or about a single connection, which are not forwarded."""
 NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -57,18 +57,21 @@ _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 _REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
 LONGEST_US = 36_525 * DAY
-"""No plan allows a longer delay; beyond it, times exceed the range of dates."""
+"""Maximum delay of all plans. A longer delay could exceed the range of dates."""
 LATEST_US = 253_402_300_799 * SECOND
 LONGEST_PERIOD_US = 7 * DAY
 
 
 def canonical(name: str) -> str:
-    """Return a header name in canonical case (``x-my-id`` is ``X-My-Id``)."""
+    """Return a header name in canonical case (``X-My-Id`` for ``x-my-id``)."""
     return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
 
 
 def unprefixed(name: str) -> str | None:
-    """Return the part after ``Upstash-`` or ``Service-`` in lower case, or None for other headers."""
+    """Return the rest of a header name after ``Upstash-`` or ``Service-``, in lower case.
+
+    Returns None for other headers.
+    """
     lower = name.lower()
     if lower.startswith(("upstash-", "service-")):
         return lower[8:]
@@ -76,12 +79,15 @@ def unprefixed(name: str) -> str | None:
 
 
 def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
-    """Return the first value of a setting such as ``workflow-runid`` with either prefix, or None."""
+    """Return the first value of a setting such as ``workflow-runid``, or None."""
     return next((value for key, value in headers if unprefixed(key) == name), None)
 
 
 def read_duration(text: str, what: str) -> int:
-    """Parse ``<n><s|m|h|d>`` groups such as ``1d10h30m`` into microseconds; 400 if malformed."""
+    """Parse a duration such as ``1d10h30m`` (units s, m, h, d) into microseconds.
+
+    Raises a 400 error if it is malformed.
+    """
     compact = text.strip()
     if not _DURATION.match(compact):
         raise bad_request(
@@ -95,7 +101,7 @@ def read_duration(text: str, what: str) -> int:
 
 
 def read_integer(text: str, what: str, *, least: int = 0) -> int:
-    """Parse a decimal integer of at most 18 digits; 400 if malformed."""
+    """Parse a decimal integer of at most 18 digits; raise a 400 error if it is malformed."""
     stripped = text.strip()
     if not re.fullmatch(r"[0-9]{1,18}", stripped) or int(stripped) < least:
         raise bad_request(f"invalid {what}: {quoted(text)} is not an integer of at least {least}")
@@ -103,7 +109,10 @@ def read_integer(text: str, what: str, *, least: int = 0) -> int:
 
 
 def read_flag(text: str, what: str) -> bool:
-    """Parse ``true`` or ``false`` in any case (the Python client sends ``True``); 400 if malformed."""
+    """Parse ``true`` or ``false``, ignoring case because the Python client sends ``True``.
+
+    Raises a 400 error for any other value.
+    """
     lower = text.strip().lower()
     if lower not in ("true", "false"):
         raise bad_request(f"invalid {what}: {quoted(text)}, expected true or false")
@@ -111,7 +120,7 @@ def read_flag(text: str, what: str) -> bool:
 
 
 def check_url(url: str, what: str) -> str:
-    """Return an absolute http(s) URL unchanged; 400 with the service's text for any other value."""
+    """Return an absolute http(s) URL unchanged; raise the service's 400 error for any other value."""
     if not url.lower().startswith(("http://", "https://")):
         raise bad_request(f"invalid {what} url: {errors.INVALID_SCHEME}")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -122,7 +131,7 @@ def check_url(url: str, what: str) -> str:
         _ = parts.port
     except ValueError as error:
         raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
-    # Check the decoded text too: it may be malformed even if the bytes are not.
+    # Check the decoded text as well, which may be malformed even if the bytes are not.
     if not url.isascii() and (unreadable := _unreadable(as_text(url))) is not None:
         raise bad_request(f"invalid {what} url: {unreadable}")
     if not host:
@@ -139,7 +148,9 @@ def _unreadable(url: str) -> ValueError | None:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name of letters, digits, ``-``, ``.`` and ``_`` unchanged; 400 if malformed."""
+    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for any other
+    name.
+    """
     if not NAME.match(name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
@@ -149,7 +160,10 @@ def check_name(name: str, what: str) -> str:
 
 
 def read_flow(key: str, value: str | None) -> FlowSettings:
-    """Parse ``parallelism=<n>, rate=<n>, period=<duration>`` in any order; 400 if malformed."""
+    """Parse ``parallelism=<n>, rate=<n>, period=<duration>``, in any order.
+
+    Raises a 400 error if the value is malformed.
+    """
     if not key.strip():
         raise bad_request("invalid flow control key: it is empty")
     numbers: dict[str, int] = {}
@@ -181,7 +195,10 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
 
 
 def read_redaction(text: str) -> Redaction:
-    """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``; 400 if malformed."""
+    """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``.
+
+    Raises a 400 error if the list is malformed.
+    """
     body = False
     every = False
     names: set[str] = set()
@@ -200,7 +217,9 @@ def read_redaction(text: str) -> Redaction:
 
 
 def read_deduplication_id(text: str) -> str:
-    """Return a deduplication id unchanged; 400 if it is empty or contains a colon or white space."""
+    """Return a deduplication id; raise a 400 error if it is empty or contains a colon or white
+    space.
+    """
     if ":" in text:
         raise bad_request(errors.DEDUPLICATION_COLON)
     if not text or re.search(r"\s", text):
@@ -209,7 +228,7 @@ def read_deduplication_id(text: str) -> str:
 
 
 def check_header(name: str, value: str) -> None:
-    """Reject a forwarded header that cannot be sent or would inject another header; 400."""
+    """Raise a 400 error for a forwarded header that cannot be sent or would inject another header."""
     if not _TOKEN.match(name):
         raise bad_request(f"invalid header name: {quoted(name)}")
     if _CONTROL.search(value):
@@ -262,7 +281,7 @@ class _Reading:
                 self.given[field] = read(value)
 
     def default(self, defaults: _Reading) -> None:
-        """Fill in defaults for what the request did not send: settings one by one, headers by name."""
+        """Use default settings and headers for those that the request did not send."""
         if self.forward_all is None:
             self.forward_all = defaults.forward_all
         self.forward_plain()
@@ -317,11 +336,11 @@ _EXCLUDES = (
     ("deduplication_id", "content_based_deduplication"),
     ("content_based_deduplication", "deduplication_id"),
 )
-"""Pairs of a setting that was sent and the default that it excludes."""
+"""Pairs of a setting and another setting, whose default it excludes."""
 
 
 def over(base: HeaderList, given: HeaderList) -> HeaderList:
-    """Return headers combined with ``given``, which replace headers of the same name."""
+    """Return headers combined with ``given``, whose headers replace those of the same name."""
     own = {name.lower() for name, _ in given}
     return [pair for pair in base if pair[0].lower() not in own] + given
 
@@ -383,8 +402,8 @@ def read_given(
 ) -> dict[str, Any]:
     """Return the settings in the headers and in ``upstash-*`` query keys.
 
-    ``defaults`` are the headers of a URL group; they apply unless the request sets them. Raises
-    ``QueueError`` 400 for the first malformed header.
+    ``defaults`` are the headers of a URL group, which apply unless the request sets them. Raises
+    ``QueueError`` (400) for the first malformed header.
     """
     reading = _Reading()
     for name, value in headers:
@@ -405,15 +424,15 @@ def read_given(
 def read_settings(
     headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
 ) -> PublishSettings:
-    """Return the settings of a publish request; raises ``QueueError`` 400 if malformed."""
+    """Return the settings of a publish request; raise ``QueueError`` (400) if it is malformed."""
     return PublishSettings(**read_given(headers, query))
 
 
 def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
-    """Return the headers in a JSON object (name to value or list of values) as wire pairs.
+    """Return the headers in a JSON object, which maps names to values or lists of values, as pairs.
 
-    ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. 400
-    for values that are not strings, numbers or booleans.
+    ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. Raises
+    a 400 error for values that are not strings, numbers or booleans.
     """
     pairs: HeaderList = []
     seen: set[str] = set()
@@ -430,7 +449,7 @@ def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) ->
 
 
 def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return headers as the API shows them: a list of values by canonical name."""
+    """Return headers as the API represents them, with lists of values by canonical name."""
     found: dict[str, list[str]] = {}
     for name, value in headers:
         found.setdefault(canonical(name), []).append(as_text(value))
@@ -438,7 +457,7 @@ def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def as_text(wire: str) -> str:
-    """Decode Latin-1 wire characters as UTF-8; return them unchanged if they are not UTF-8."""
+    """Decode Latin-1 wire characters as UTF-8. Return them unchanged if they are not UTF-8."""
     if wire.isascii():
         return wire
     try:
@@ -448,7 +467,7 @@ def as_text(wire: str) -> str:
 
 
 def quoted(wire: str) -> str:
-    """Return the decoded wire characters in quotes, for error texts."""
+    """Return decoded wire characters in quotes, for error messages."""
     return repr(as_text(wire))
 
 

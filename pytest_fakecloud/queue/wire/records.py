@@ -1,8 +1,9 @@
-"""JSON records of the API: messages, dead letters, logs, schedules, queues, groups, tasks.
+"""JSON records of the API for messages, dead letters, schedules and other objects.
 
-Header names are canonical, with lists of values. A body is ``body`` if it is UTF-8, ``bodyBase64``
-if not, and absent if empty. Times are Unix milliseconds. Redacted parts are ``REDACTED:<sha256>``.
-If clients and documentation disagree about a name, the record has both names.
+Header names are canonical and have lists of values. A body is in ``body`` if it is UTF-8, in
+``bodyBase64`` if it is not, and absent if it is empty. Times are Unix milliseconds. Redacted parts
+are ``REDACTED:<sha256>``. If clients and documentation disagree about a name, the record contains
+both names.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ Record = dict[str, Any]
 
 
 def ms(instant_us: int) -> int:
-    """Return a time in milliseconds."""
     return instant_us // 1000
 
 
@@ -49,7 +49,7 @@ def _body(name: str, body: bytes, hide: bool = False) -> Record:
 
 
 def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str, list[str]]:
-    """Return headers as the API shows them, with redacted values hidden."""
+    """Return headers as the API represents them, with redacted values hidden."""
     shown = header_map(headers)
     if redaction is None:
         return shown
@@ -65,7 +65,7 @@ def shown_headers(headers: HeaderList, redaction: Redaction | None) -> dict[str,
 
 
 def nested_headers(headers: HeaderList) -> dict[str, list[str]]:
-    """Return the nested settings of a callback as the API shows them, without prefixes."""
+    """Return the nested settings of a callback as the API represents them, without prefixes."""
     shown: dict[str, list[str]] = {}
     for name, value in headers:
         plain = name[8:]
@@ -113,7 +113,7 @@ def _origin_record(message: Message) -> Record:
 
 
 def message_record(message: Message) -> Record:
-    """Return a message as ``GET /v2/messages/<id>`` shows it."""
+    """Return the record of a message, as in ``GET /v2/messages/<id>``."""
     settings = message.settings
     redaction = settings.redaction
     part = message.workflow
@@ -137,7 +137,7 @@ def message_record(message: Message) -> Record:
 
 
 def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> Record:
-    """Return the record of a dead letter: the message and its last response."""
+    """Return the record of a dead letter, with its message and the last response."""
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
     record["dlqId"] = dlq_id
@@ -151,7 +151,7 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
-    """Return the record of a log row, as ``/v2/events`` shows it."""
+    """Return the record of a log entry, as in ``/v2/events``."""
     settings = message.settings
     redaction = settings.redaction
     hide = redaction is not None and redaction.body
@@ -194,7 +194,7 @@ def schedule_record(
     default_retries: int,
     default_timeout: int,
 ) -> Record:
-    """Return the record of a schedule; ``states`` are those of the messages of its last run."""
+    """Return the record of a schedule. ``states`` are the states of the last run's messages."""
     settings = schedule.settings
     redaction = settings.redaction
     headers = list(settings.forward)
@@ -227,7 +227,7 @@ def schedule_record(
 
 
 def queue_record(queue: OrderedQueue, lag: int) -> Record:
-    """Return the record of a queue; the official client reads all six fields."""
+    """Return the record of a queue. The official client reads all six fields."""
     return {
         "name": queue.name,
         "parallelism": queue.parallelism,
@@ -239,7 +239,7 @@ def queue_record(queue: OrderedQueue, lag: int) -> Record:
 
 
 def group_record(group: UrlGroup) -> Record:
-    """Return a URL group as ``/v2`` shows it."""
+    """Return the record of a URL group in ``/v2``."""
     return {
         "name": group.name,
         "createdAt": ms(group.created_us),
@@ -252,13 +252,13 @@ def group_record(group: UrlGroup) -> Record:
 
 
 def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
-    """Return an endpoint as ``/v1`` shows it, with either ``topicId`` or ``topicName``."""
+    """Return the record of an endpoint in ``/v1``, with either ``topicId`` or ``topicName``."""
     topic = {"topicId": group.id} if endpoint.by_id else {"topicName": group.name}
     return {"endpointId": endpoint.id, "url": as_text(endpoint.url), **topic}
 
 
 def topic_record(group: UrlGroup) -> Record:
-    """Return a URL group as ``/v1`` shows it."""
+    """Return the record of a URL group in ``/v1``."""
     return {
         "topicId": group.id,
         "name": group.name,
@@ -276,9 +276,9 @@ _TASK_STATES = {
 
 
 def task_record(message: Message, now_us: int) -> Record:
-    """Return the delivery of a message to one endpoint as a task of ``/v1``.
+    """Return the record of a message's delivery to one endpoint, which is a task in ``/v1``.
 
-    Decided here: states have the names of the task library used at the time of ``/v1``; times are
+    Decided here: states have the names of the task library used at the time of ``/v1``. Times are
     Unix milliseconds.
     """
     state = _TASK_STATES.get(message.state)
@@ -304,5 +304,4 @@ def task_record(message: Message, now_us: int) -> Record:
 
 
 def task_id(message: Message) -> str:
-    """Return the ``/v1`` task id of a delivery."""
     return "task_" + message.id.removeprefix("msg_")

@@ -1,14 +1,14 @@
 """Waits between attempts: backoff, ``Retry-After`` and retry-delay expressions.
 
-Specification and vendor's docs: retry n waits min(86400, e^(2.5 n)) seconds. A destination's
-``Retry-After``, ``X-RateLimit-Reset``, ``X-RateLimit-Reset-Requests`` or
+Specification and vendor's documentation: before retry n, the queue waits min(86400, e^(2.5 n))
+seconds. A destination's ``Retry-After``, ``X-RateLimit-Reset``, ``X-RateLimit-Reset-Requests`` or
 ``X-RateLimit-Reset-Tokens`` sets the next wait instead, unless it is longer than a day.
 
-Decided here: those headers count in that order and take precedence over an expression; a date in
-the past and a negative duration mean no wait; an expression is evaluated in floating point for
-every allowed retry when the message is published, and rejected if a division by zero or an overflow
-occurs (a later retry for which it has no value uses the backoff); its value is limited to between 0
-and one day; ``round`` rounds halves away from zero.
+Decided here: the first of these headers in this order counts, and takes precedence over an
+expression. A date in the past and a negative duration mean no wait. An expression is evaluated in
+floating point for every allowed retry when the message is published, and rejected if a division by
+zero or an overflow occurs. If it has no value for a later retry, the backoff is used. Its value is
+limited to between 0 and one day. ``round`` rounds halves away from zero.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LONGEST = 500
 
 
 def backoff_us(retry: int) -> int:
-    """Return the default wait before retry ``retry`` (1, 2, ...) in microseconds."""
+    """Return the default wait before a retry (1, 2, ...) in microseconds."""
     if 2.5 * retry >= math.log(86_400):
         return DAY
     return round(math.exp(2.5 * retry) * SECOND)
@@ -70,10 +70,10 @@ _Node = Callable[[float], float]
 
 
 class RetryDelay:
-    """A parsed retry-delay expression: milliseconds as a function of ``retried`` (0, 1, ...).
+    """A parsed retry-delay expression, which computes milliseconds from ``retried`` (0, 1, ...).
 
     It may contain numbers, ``retried``, ``+ - * / %``, unary minus, parentheses and the functions
-    ``pow exp sqrt abs floor ceil round min max``. Raises ``QueueError`` 400 for anything else.
+    ``pow exp sqrt abs floor ceil round min max``. Raises ``QueueError`` (400) for anything else.
     """
 
     def __init__(self, text: str) -> None:
@@ -92,7 +92,7 @@ class RetryDelay:
             raise self._bad(f"unexpected {self._tokens[self._at]!r}")
 
     def milliseconds(self, retried: int) -> float:
-        """Return the wait in milliseconds; 400 if the value is not a finite number."""
+        """Return the wait in milliseconds; raise a 400 error if it is not a finite number."""
         try:
             value = self._node(float(retried))
         except ZeroDivisionError:
@@ -199,7 +199,7 @@ def _binary(sign: str, left: _Node, right: _Node) -> _Node:
 
 
 def check_expression(text: str) -> str:
-    """Return a well-formed retry-delay expression unchanged; 400 if it is malformed."""
+    """Return a retry-delay expression unchanged; raise a 400 error if it is malformed."""
     RetryDelay(text)
     return text
 
@@ -207,7 +207,7 @@ def check_expression(text: str) -> str:
 def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, str] | None:
     """Return the wait that a destination requested and the header that requested it, or None.
 
-    Dates are compared with the queue's clock. A wait longer than a day or a malformed value is
+    Dates are compared with the queue's clock. A wait longer than a day and a malformed value are
     ignored.
     """
     for name in RETRY_HEADERS:
@@ -221,7 +221,10 @@ def asked_wait(headers: Sequence[tuple[str, str]], now_us: int) -> tuple[int, st
 
 
 def go_duration_us(text: str) -> int | None:
-    """Parse a duration of the Go language (``1h30m``, ``1.5s``); None if it is malformed."""
+    """Parse a duration of the Go language (``1h30m``, ``1.5s``) into microseconds.
+
+    Returns None if it is malformed.
+    """
     if not _GO_DURATION.match(text) or len(text) >= 100:
         return None
     total = sum(float(number) * _GO_UNIT[unit] for number, unit in _GO_GROUP.findall(text))
@@ -236,7 +239,7 @@ def _read_wait(value: str, now_us: int) -> int | None:
         return max(0, duration)
     from email.utils import (
         parsedate_to_datetime,
-    )  # Import late: the import takes 4 ms, and dates are rare here.
+    )  # Imported here, because the import takes 4 ms and dates are rare.
 
     try:
         moment = parsedate_to_datetime(value)
@@ -264,7 +267,7 @@ def next_wait(
         try:
             return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
         except QueueError:
-            # The request was accepted long ago and cannot be rejected, so use the backoff.
+            # The request was accepted earlier and cannot be rejected now, so use the backoff.
             pass
     wait = backoff_us(retried + 1)
     return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

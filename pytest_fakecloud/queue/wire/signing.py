@@ -1,12 +1,12 @@
-"""Signatures of deliveries (HS256 JSON web tokens), and why a signature does not verify.
+"""Signatures of deliveries (HS256 JSON web tokens), and explanations of invalid signatures.
 
-Source of the claims: the vendor's documentation and both official receivers. The receivers try the
-current key, then the next one, and report only the error of the second. From that error, a test
-cannot tell whether the token was expired, or made for another URL or another body; ``explain``
-reports the reason.
+Source of the claims: the vendor's documentation and both official receivers. A receiver tries the
+current key, then the next one, and reports only the error of the second. From that error, a test
+cannot tell whether the token was expired, or made for another URL or another body. ``explain()``
+reports all reasons.
 
-The caller chooses the clock of a token (a function that returns Unix seconds), because a receiver
-compares the token with *its own* clock; see
+The caller chooses the clock of a token (a function that returns the Unix time in seconds), because
+a receiver compares the token with *its own* clock; see
 ``pytest_fakecloud.queue.delivery.sender.signature_clock``.
 """
 
@@ -31,7 +31,9 @@ _REQUIRED = ("iss", "sub", "exp", "nbf", "body")
 
 
 def body_hash(body: bytes) -> str:
-    """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if empty."""
+    """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if it is
+    empty.
+    """
     return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
 
 
@@ -50,9 +52,9 @@ def published_text(url: str) -> str:
 class Signer:
     """Signs deliveries with the current key of ``keys``.
 
-    ``now`` returns Unix seconds and is called for each signature; ``ids`` supplies the token ids.
-    The claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat`` + 300),
-    ``nbf`` 0, ``jti`` (a string; PyJWT rejects other types) and ``body``.
+    ``now`` returns the Unix time in seconds and is called for each signature. ``ids`` supplies the
+    token ids. The claims are ``iss``, ``sub`` (the full destination URL), ``iat``, ``exp`` (``iat``
+    + 300), ``nbf`` 0, ``jti`` (a string, because PyJWT rejects other types) and ``body``.
     """
 
     keys: SigningKeys
@@ -61,17 +63,19 @@ class Signer:
     header: str = "Upstash-Signature"
 
     def __call__(self, delivery: Delivery, key: str | None = None, age_us: int = 0) -> HeaderList:
-        """Return the signature header; ``key`` replaces the current key, ``age_us`` is the token's
-        age."""
+        """Return the signature header.
+
+        ``key`` replaces the current key. ``age_us`` is the age of the token in microseconds.
+        """
         token = self.sign(
             delivery.sub or delivery.url, delivery.body, key=key, age=age_us / 1_000_000
         )
         return [(self.header, token)]
 
     def sign(self, url: str, body: bytes, *, key: str | None = None, age: float = 0.0) -> str:
-        """Return a token for a request to ``url`` with that body, issued ``age`` seconds ago."""
+        """Return a token for a request to ``url`` with the given body, issued ``age`` seconds ago."""
         issued = int(self.now() - age)
-        import jwt  # Import late, because the import loads all of cryptography.
+        import jwt  # Imported here, because the import loads all of cryptography.
 
         claims = {
             "iss": ISSUER,
@@ -150,8 +154,8 @@ def _claimed(claims: Mapping[str, Any]) -> str:
 def _decode(signature: str, key: str | None) -> dict[str, Any]:
     import jwt
 
-    # Check the signature only: PyJWT would compare times with its own clock and stop at the first
-    # invalid claim.
+    # Check the signature only, because PyJWT would compare times with its own clock and stop at the
+    # first invalid claim.
     checks: dict[str, Any] = {
         f"verify_{claim}": False for claim in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
     }

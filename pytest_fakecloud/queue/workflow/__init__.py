@@ -1,1 +1,1 @@
-"""Workflow runs: their steps, their log, and the events they wait for."""
+"""Workflow runs, with their steps, their log, and the events they wait for."""

@@ -1,8 +1,7 @@
-"""The record of a workflow run, as ``/v2/workflows/events`` returns it: groups of steps with
-states.
+"""The record of a workflow run in ``/v2/workflows/events``, with groups of steps and their states.
 
-Source: the type definitions of the JavaScript client. Decided here: an undelivered message appears
-in a last group of type ``next``.
+Source: the type definitions of the JavaScript client. Decided here: undelivered messages are in a
+last group of type ``next``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _COPIED = ("sleepFor", "sleepUntil", "waitEventId", "waitTimeout", "targetStep")
 
 
 def run_record(engine: Engine, run: WorkflowRun) -> Record:
-    """Return the record of a run; the engine's lock is held."""
+    """Return the record of a run. The engine's lock must be held."""
     record: Record = {
         "workflowRunId": run.id,
         "workflowUrl": as_text(run.url),
@@ -65,7 +64,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         shown.add(step.message_id)
         read = step.read()
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
-            # This entry only announces a parallel step; the result of the step has its own entry.
+            # This entry only announces a parallel step, whose result is another entry.
             continue
         record = _step(engine, run, step, read, index)
         parallel = record["concurrent"] > 1
@@ -86,8 +85,8 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
 
 def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     if message.id in shown:
-        # The step for this message is already in the list; the steps its delivery will trigger are
-        # not yet.
+        # The list already contains this message's step, but not the steps that its delivery will
+        # trigger.
         return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
     return not message.finished and message.id != run.failure_message_id
 

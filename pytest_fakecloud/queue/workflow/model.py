@@ -1,4 +1,4 @@
-"""Data classes of workflow runs: run, step, invoker, waiter."""
+"""Data classes of workflow runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """An entry of a run's list of steps: its message and its body."""
+    """A step in a run's list of steps, with its message and its body."""
 
     message_id: str
     body: bytes
     at_us: int
 
     def raw(self) -> dict[str, str]:
-        """Return the entry in the form that clients read."""
+        """Return the step as clients receive it in a delivery."""
         body = base64.b64encode(self.body).decode("ascii")
         return {"messageId": self.message_id, "body": body, "callType": "step"}
 
     def read(self) -> dict[str, Any]:
-        """Return the step as a dict, or an empty one for the first body, which is not a step."""
+        """Return the step as a dict, which is empty for the first body, because that is not a step."""
         try:
             found = json.loads(self.body)
         except ValueError:
@@ -38,7 +38,7 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class Invoker:
-    """The run that waits for the result of another run, and the step at which it waits."""
+    """A run that waits for the result of another run, and the step at which it waits."""
 
     run_id: str
     url: str
@@ -49,7 +49,7 @@ class Invoker:
 
 @dataclass(slots=True)
 class WorkflowRun:
-    """A workflow run; ``settings`` are those of the message that started it."""
+    """A workflow run. ``settings`` are the settings of the message that started it."""
 
     id: str
     url: str
@@ -75,7 +75,7 @@ class WorkflowRun:
 
     @property
     def created_ms(self) -> int:
-        """When the run was created, in Unix milliseconds."""
+        """The time at which the run was created, in Unix milliseconds."""
         return self.created_us // 1000
 
     def copy(self) -> WorkflowRun:
@@ -84,9 +84,7 @@ class WorkflowRun:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """A workflow run that waits for an event. If the wait times out, the queue delivers the wait's
-    message.
-    """
+    """A workflow run's wait for an event. If it times out, the queue delivers the wait's message."""
 
     event_id: str
     run_id: str
@@ -96,7 +94,7 @@ class Waiter:
     headers: dict[str, list[str]]
 
     def record(self) -> dict[str, Any]:
-        """Return the waiter as the API shows it; the deadline is in Unix seconds."""
+        """Return the waiter as the API represents it. The deadline is in Unix seconds."""
         return {
             "url": self.request.get("url", ""),
             "deadline": self.deadline_us // 1_000_000,
@@ -108,7 +106,7 @@ class Waiter:
 
 
 def callback_state(message: Message) -> str:
-    """Return the state of a failure callback in the service's words."""
+    """Return the service's name for the state of a failure callback."""
     states = {
         "DELIVERED": "CALLBACK_SUCCESS",
         "FAILED": "CALLBACK_FAIL",

@@ -1,15 +1,15 @@
 """Workflow runs: their lists of steps, events, and invocations of other runs.
 
 A run starts with a message whose ``Upstash-Workflow-Init`` is ``true``. Each later message with the
-run's id is a step: at its first delivery it is appended to the run's list, and its deliveries
-contain the list up to it, as ``[{messageId, body (base64), callType}]``, instead of the message's
-own body. Messages with a call type ``toCallback``, ``fromCallback`` or ``failureCall`` are sent
-unchanged.
+run's id is a step. At its first delivery, it is appended to the run's list of steps. Instead of the
+message's own body, its deliveries contain the list up to this step, as ``[{messageId, body
+(base64), callType}]``. Messages with a call type ``toCallback``, ``fromCallback`` or
+``failureCall`` are sent unchanged.
 
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
-Decided here: a list above the plan's message size is left out if the client can fetch it
-(``LazyFetch``); a step of a finished or unknown run is rejected with 400, a step of a finished run
-together with its whole batch; callbacks about a cancelled run are dropped; the failure callback of
+Decided here: a list larger than the plan's message size is left out if the client can fetch it
+(``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
+together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
 a dead-lettered step is the run's failure callback.
 """
 
@@ -63,9 +63,9 @@ _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 
 
 class WorkflowRuns(WorkflowHooks):
-    """The workflow runs of one queue; the engine's lock is held for every method.
+    """The workflow runs of one queue. The engine's lock must be held for every method.
 
-    ``attach`` connects it to its engine.
+    ``attach()`` connects the runs to their engine.
     """
 
     def __init__(self) -> None:
@@ -80,14 +80,14 @@ class WorkflowRuns(WorkflowHooks):
 
     @property
     def engine(self) -> Engine:
-        """The engine of the queue."""
+        """The engine that stores the messages of the runs."""
         assert self._engine is not None, "attach() comes first"
         return self._engine
 
     # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Check a message before it is stored; see ``WorkflowHooks.accept``."""
+        """Check a message before it is stored; see ``WorkflowHooks.accept()``."""
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
         control = message.settings.workflow
@@ -120,7 +120,7 @@ class WorkflowRuns(WorkflowHooks):
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
-        """Reject steps of finished runs; see ``WorkflowHooks.refuse``."""
+        """Reject steps of finished runs; see ``WorkflowHooks.refuse()``."""
         if not self.runs:
             return
         begun = set()
@@ -161,7 +161,7 @@ class WorkflowRuns(WorkflowHooks):
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return extra fields for a dead letter: the state of the failure callback about this step."""
+        """Return the state of the failure callback about a step, for the step's dead letter."""
         run = self._run_of(message)
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
@@ -174,20 +174,19 @@ class WorkflowRuns(WorkflowHooks):
         return {"failureCallbackInfo": info, "failureFunctionState": info["state"]}
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
-        """Return the failure callback of a run, or None."""
         found = None if run is None else run.failure_message_id
         return None if found is None else self.engine.messages.get(found)
 
     def finished(self, message: Message, at_us: int) -> None:
-        """Fail the run if this message was one of its steps and is now dead-lettered."""
+        """Fail the run if this message is one of its steps and has been dead-lettered."""
         if message.workflow is None and message.failure_of is None and not self.waiters:
             return
         run = self._run_of(message)
         call_type = _call_type(message)
         self._drop_waiter(message.id)
         self._update_source(message)
-        # A failed call does not fail the run: its callback reports the failure to the workflow as a
-        # result.
+        # A failed call does not fail the run, because its callback reports the failure to the
+        # workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
         if message.state == "FAILED":
@@ -202,14 +201,14 @@ class WorkflowRuns(WorkflowHooks):
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
-        """Forget the run of a message that is forgotten."""
+        """Forget the run of a message that is about to be forgotten."""
         run = self._run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
             self._release(run)
 
     def snapshot(self) -> object:
-        """Return a copy of the state."""
+        """Return a copy of all runs, waits and notifications."""
         return (
             {name: run.copy() for name, run in self.runs.items()},
             {name: list(waiting) for name, waiting in self.waiters.items()},
@@ -217,7 +216,7 @@ class WorkflowRuns(WorkflowHooks):
         )
 
     def restore(self, saved: Any) -> None:
-        """Restore a copy returned by ``snapshot``."""
+        """Restore a copy that ``snapshot()`` returned."""
         runs, waiters, notified = saved
         self.runs = {name: run.copy() for name, run in runs.items()}
         self.waiters = {name: list(waiting) for name, waiting in waiters.items()}
@@ -226,14 +225,14 @@ class WorkflowRuns(WorkflowHooks):
     # -- runs ------------------------------------------------------------------------------------
 
     def get(self, run_id: str) -> WorkflowRun:
-        """Return a run; 404 if it does not exist."""
+        """Return a run; raise a 404 error if it does not exist."""
         run = self.runs.get(run_id)
         if run is None:
             raise not_found("workflow run", run_id)
         return run
 
     def run_of(self, message: Message) -> WorkflowRun:
-        """Return the workflow run of a message; 404 if the run is unknown."""
+        """Return the workflow run of a message; raise a 404 error if the run is unknown."""
         assert message.workflow is not None
         return self.get(message.workflow.run_id)
 
@@ -241,14 +240,15 @@ class WorkflowRuns(WorkflowHooks):
         return None if message.workflow is None else self.runs.get(message.workflow.run_id)
 
     def live(self, run_id: str) -> WorkflowRun:
-        """Return a run that has not finished; 404 otherwise."""
+        """Return a run; raise a 404 error if it does not exist or has finished."""
         run = self.get(run_id)
         if not run.live:
             raise not_found("workflow run", run_id)
         return run
 
     def complete(self, run_id: str, response: bytes) -> None:
-        """Finish a run successfully, at its client's request; 404 if it does not exist.
+        """Finish a run successfully, at its client's request; raise a 404 error if it does not
+        exist.
 
         A finished run does not change, because clients send this request in each of their
         deliveries.
@@ -258,7 +258,6 @@ class WorkflowRuns(WorkflowHooks):
             self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
 
     def cancel(self, run: WorkflowRun) -> None:
-        """Cancel a run and its pending messages."""
         now = self.engine.clock.now_us()
         pending = self.engine.pending
         self.engine.lifecycle.cancel_all(
@@ -267,7 +266,7 @@ class WorkflowRuns(WorkflowHooks):
         self._end(run, "RUN_CANCELED", now, b"")
 
     def resume(self, message: Message, run_id: str) -> WorkflowRun:
-        """Create a run with the steps before a failed one; 404 if the failed run is unknown."""
+        """Create a run with the steps before a failed step; raise a 404 error for an unknown run."""
         old = self.run_of(message)
         position = _position(old, message.id)
         now = self.engine.clock.now_us()
@@ -290,7 +289,7 @@ class WorkflowRuns(WorkflowHooks):
         return run.steps[0].body if run.steps else self.first_message(run).body
 
     def first_message(self, run: WorkflowRun) -> Message:
-        """Return the message that started a run; 404 if it has been forgotten."""
+        """Return the message that started a run; raise a 404 error if it has been forgotten."""
         found = self.engine.messages.get(run.first_message_id)
         if found is None:
             raise not_found("first message of workflow run", run.id)
@@ -325,7 +324,7 @@ class WorkflowRuns(WorkflowHooks):
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
-        # Check the headers now, because there is no request to reject when the run ends.
+        # Check the headers now, because no request can be rejected when the run ends.
         _check_step(run.invoker.url, _wire_pairs(run.invoker.headers))
         text = inner if isinstance(inner, str) else ""
         message.body = text.encode("utf-8", "surrogatepass")
@@ -343,7 +342,7 @@ class WorkflowRuns(WorkflowHooks):
             return
         start = run.settings
         given = {name.lower() for name, _ in own.forward}
-        # With the version header, a client would mistake the callback for a step.
+        # If the callback had the version header, a client would mistake it for a step.
         skipped = given if step else given | {SDK_VERSION.lower()}
         changes: dict[str, Any] = {
             "forward": own.forward
@@ -365,8 +364,8 @@ class WorkflowRuns(WorkflowHooks):
         message.retry_delay = message.settings.retry_delay
 
     def _note_failure_callback(self, message: Message) -> None:
-        # Clients name the run in the headers of their failure callback; a plain failure URL has
-        # none.
+        # Clients add the run's id to their own failure callbacks, but a plain failure URL has no
+        # headers.
         messages = self.engine.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
@@ -417,7 +416,7 @@ class WorkflowRuns(WorkflowHooks):
         try:
             self._append(invoker.run_id, invoker.url, invoker.headers, step)
         except QueueError as error:
-            # This run finishes regardless; record the error in its timeline.
+            # This run finishes regardless, so record the error in its timeline.
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)
@@ -429,7 +428,7 @@ class WorkflowRuns(WorkflowHooks):
                 )
 
     def _release(self, run: WorkflowRun) -> None:
-        """Remove the run's waits for events, and the notifications it has not waited for yet."""
+        """Remove the run's waits for events, and the notifications that it has not waited for yet."""
         for event_id, waiting in list(self.waiters.items()):
             self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
             if not self.waiters[event_id]:
@@ -440,14 +439,17 @@ class WorkflowRuns(WorkflowHooks):
     def _append(
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
     ) -> None:
-        """Publish a result step on behalf of the queue."""
+        """Publish a step with a result, as the queue itself."""
         pairs = _of_run(_wire_pairs(headers), run_id)
         self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
 
     # -- events ----------------------------------------------------------------------------------
 
     def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
-        """Let a run wait for an event; 400 for a malformed request, 404 for an unknown run."""
+        """Make a run wait for an event.
+
+        Raises a 400 error for a malformed request and a 404 error for an unknown run.
+        """
         run_id = first_setting(headers, "workflow-runid") or ""
         self.live(run_id)
         step = request.get("step")
@@ -482,7 +484,11 @@ class WorkflowRuns(WorkflowHooks):
         return waiter
 
     def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Notify the runs that wait for an event. With a run id, also a later wait of that run."""
+        """Notify the runs that wait for an event.
+
+        With a run id, only that run is notified. If it does not wait yet, its next wait for the
+        event ends immediately.
+        """
         woken = [
             waiter
             for waiter in self.waiters.get(event_id, [])
@@ -554,7 +560,10 @@ def _features(settings: PublishSettings) -> str:
 
 
 def _check_step(url: str, pairs: HeaderList) -> None:
-    """Check that a message can be published as one step of a run; 400 for a group or a schedule."""
+    """Check that a message can be published as one step of a run.
+
+    Raises a 400 error for a URL group and for a schedule.
+    """
     check_url(url, "workflow")
     if "cron" in read_given(pairs):
         raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
