@@ -64,12 +64,12 @@ def as_misuse() -> Iterator[None]:
 
 
 def illegal_argument(message: str) -> BrokerError:
-    """Return the error for a request that no broker would accept."""
+    """Return the error for a request with an invalid argument."""
     return BrokerError("illegal_argument", message)
 
 
 def check_timeout(timeout_ms: int, most_ms: int) -> None:
-    """Raise ``BrokerError`` if a timeout is negative, or longer than any useful one (``most_ms``)."""
+    """Raise ``BrokerError`` if a timeout is negative or exceeds ``most_ms``."""
     if not 0 <= timeout_ms <= most_ms:
         raise illegal_argument(f"Invalid timeout {timeout_ms}: expected 0 to {most_ms} ms")
 
@@ -80,7 +80,10 @@ def can_name_a_topic(name: str) -> bool:
 
 
 def missing_topic(topic: str, known: list[str]) -> BrokerError:
-    """Return the error for a topic that does not exist, or for an invalid topic name."""
+    """Return the error for an invalid topic name, or for a topic that does not exist.
+
+    Using a topic never creates it.
+    """
     if not can_name_a_topic(topic):
         return invalid_topic(topic)
     names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
@@ -90,6 +93,7 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
+    """Return the error for a partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
         f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
@@ -98,6 +102,7 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 def invalid_topic(topic: str) -> BrokerError:
+    """Return the error for an invalid topic name."""
     if len(topic) > 249:
         return BrokerError(
             "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
@@ -110,6 +115,7 @@ def invalid_topic(topic: str) -> BrokerError:
 
 
 def record_too_large(size: int, limit: int) -> BrokerError:
+    """Return the error for a message that exceeds the size limit of its topic."""
     return BrokerError(
         "record_too_large",
         f"The message is {size} bytes, larger than the maximum message size of {limit} bytes",
@@ -117,6 +123,7 @@ def record_too_large(size: int, limit: int) -> BrokerError:
 
 
 def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
+    """Return the error for an offset outside the log of its partition."""
     return BrokerError(
         "offset_out_of_range",
         f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",

@@ -1,4 +1,4 @@
-"""The ``Broker`` class, which the ``broker`` fixture returns an instance of."""
+"""The ``Broker`` class, the type of the ``broker`` fixture."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Broker(BrokerAssertions, Handle):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Request headers with the credentials."""
+        """HTTP headers with the credentials, for requests to the broker."""
         return {"Authorization": _basic(self.username, self.token)}
 
     def _env_variables(self) -> dict[str, str]:

@@ -35,10 +35,7 @@ def not_found(what: str, name: str) -> QueueError:
 
 
 def quota(name: str, limit: int | None = None) -> QueueError:
-    """Return the error (412) for exceeding a plan limit.
-
-    *Observed*: ``quota maxDelay exceeded, current limit: n``.
-    """
+    """Return the error (412) for exceeding a plan limit (*observed* for the limit ``maxDelay``)."""
     tail = "" if limit is None else f", current limit: {limit}"
     return QueueError(412, f"quota {name} exceeded{tail}")
 

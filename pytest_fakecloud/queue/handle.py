@@ -1,4 +1,4 @@
-"""The ``Queue`` class, which the ``queue`` fixture and ``Cloud.queue()`` return an instance of."""
+"""The ``Queue`` class, the type of the ``queue`` fixture."""
 
 from __future__ import annotations
 

@@ -370,8 +370,8 @@ class WorkflowHooks:
         """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
 
     def body(self, message: Message, at_us: int) -> bytes:
-        """Return the body of the next attempt, which is the list of steps if the message calls a
-        run.
+        """Return the body of a message's next attempt, which for a workflow step is the list of
+        steps.
         """
         return message.body
 

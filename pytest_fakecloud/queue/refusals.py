@@ -116,7 +116,7 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
 
 
 def _found() -> list[Refusal]:
-    """Return the list of the only delivery in progress, or a new list if there is more than one."""
+    """Return the list for the delivery in progress, or a new list if several are in progress."""
     with _lock:
         return _watching[0].found if len(_watching) == 1 else []
 

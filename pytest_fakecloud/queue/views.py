@@ -280,7 +280,7 @@ class ScheduleView:
 
     @property
     def destination(self) -> str:
-        """The URL or the name of the URL group to which its messages are published."""
+        """The URL or the name of the URL group to which the schedule publishes."""
         return as_text(self._record.destination)
 
     @property

@@ -609,7 +609,6 @@ class MemoryEngine:
         self._waiting.append(signal)
         try:
             while not self._closed:
-                # Also wake up for timers: with a running clock, there may be no other thread to
                 # Wake up when the next timer is due, too. With a running clock, there may be no
                 # other thread that fires a timer which changes a group.
                 until = self._next_change(deadline)

@@ -259,8 +259,8 @@ class Topic:
         self.retention_bytes = retention_bytes
         self.max_message_bytes = max_message_bytes
         self.turn = 0
-        """Number of requests with messages without a key so far; determines the partition of the
-        next ones.
+        """Number of requests so far with messages without a key. It determines the partition of
+        such messages in the next request.
         """
 
     def partition_for(self, key: str) -> int:

@@ -160,7 +160,7 @@ class KafkaFetching:
             if not open_ends:
                 if timeout_ms == 0 or any(parts.values()):
                     break
-                # All records have been read: return as soon as a new one arrives.
+                # All available records have been read, so return as soon as the next one arrives.
                 open_ends = set(parts)
         return [record for part in parts.values() for record in part]
 

@@ -22,7 +22,7 @@ from .topics import KafkaTopics
 
 CREATE_TIME = 1
 _LOOK = 0.02
-"""Seconds between the checks of the producer's thread for the end. Closing can take this long."""
+"""Interval, in seconds, at which the producer's thread checks whether it must end."""
 _MORE = 5.0
 """Seconds that a request waits beyond the message timeout, because librdkafka rounds it up."""
 

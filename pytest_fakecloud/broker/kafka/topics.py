@@ -118,7 +118,7 @@ class KafkaTopics:
             raise errors.unknown_partition(name, partition, count)
 
     def ends(self, wanted: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """Return the start and end offset of each partition; tuples may have more items."""
+        """Return the start and end offset of the partition in each tuple ``(topic, partition, …)``."""
         places = [(self.real(tp[0]), tp[1]) for tp in wanted]
         starts = self._cluster.offsets(dict.fromkeys(places, "earliest"))
         ends = self._cluster.offsets(dict.fromkeys(places, "latest"))

@@ -297,7 +297,7 @@ class EventLoops:
             return self._runner
 
     def running_lifespan(self, app: AsgiApp) -> RunningLifespan | None:
-        """Return the application's lifespan if other code than the queue runs it, else None."""
+        """Return the application's lifespan if code other than the queue runs it, else None."""
         if self._runner is not None and self._runner.has(app):
             return None
         if self._running is None:

@@ -191,6 +191,7 @@ class Destinations:
                     del self._routes[scope]
 
     def clear(self) -> None:
+        """Remove all routes."""
         with self._lock:
             self._routes.clear()
 

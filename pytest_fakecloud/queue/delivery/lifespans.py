@@ -170,12 +170,12 @@ class TrioHost:
 
 
 Host: TypeAlias = AsyncioHost | TrioHost
-"""An event loop that other code than the queue has started, in any thread."""
+"""An event loop that code other than the queue has started, in any thread."""
 
 
 @dataclass(frozen=True)
 class RunningLifespan:
-    """A lifespan that other code than the queue runs.
+    """A lifespan that is run by code other than the queue.
 
     It consists of the application's coroutine, its state, and the event loop it runs in.
     """

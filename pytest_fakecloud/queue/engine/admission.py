@@ -46,7 +46,7 @@ class Admission:
             self.pump_flow(key)
 
     def recall_flow(self, key: FlowKey) -> None:
-        """Make messages that were admitted but have not started wait again. The lock must be held."""
+        """Return admitted messages that have not started to the wait list. The lock must be held."""
         state = self._state
         recalled = [
             state.pending[one]

@@ -248,8 +248,8 @@ class AttemptRunner:
             own.append((f"{prefix}-Schedule-Id", message.schedule_id))
         headers = list(settings.forward)
         if headers:
-            # A workflow may have copied headers from its own delivery, including the old signature.
-            # Drop them.
+            # Drop headers that a workflow has copied from its own delivery, including the old
+            # signature.
             taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
             headers = [pair for pair in headers if pair[0].lower() not in taken]
         if first(headers, "User-Agent") is None:

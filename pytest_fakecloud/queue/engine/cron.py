@@ -1,14 +1,14 @@
 """Cron expressions with time zones.
 
 An expression has five fields with a resolution of one minute, in UTC unless it begins with
-``CRON_TZ=<IANA zone>`` (or ``TZ=``). It can also be one of ``@hourly @daily @midnight @weekly
-@monthly @yearly @annually`` or ``@every <duration>``. Sunday is 0. If both day fields are
-restricted, one of them must match. ``?`` means ``*`` in the day fields. Features of other cron
-dialects (seconds, ``L``, ``W``, ``#``, 7 for Sunday) are rejected, and so is an ``@every`` of less
-than one minute.
+``CRON_TZ=<IANA zone>`` (or ``TZ=``). It can also be one of ``@hourly``, ``@daily``, ``@midnight``,
+``@weekly``, ``@monthly``, ``@yearly``, ``@annually`` or ``@every <duration>``. Sunday is 0. If both
+day fields are restricted, one of them must match. ``?`` means ``*`` in the day fields. Features of
+other cron dialects (seconds, ``L``, ``W``, ``#``, 7 for Sunday) are rejected, and so is an
+``@every`` of less than one minute.
 
-Decided here, because the zone prefix is that of a common Go library: other details follow its
-documented rules. A time skipped by a clock change does not run, and a repeated time runs twice.
+Decided here: everything else follows the documented rules of the common Go library that has the
+same zone prefix. A time skipped by a clock change does not run, and a repeated time runs twice.
 ``5-5/2`` is 5, ``10/20`` is 10-59/20, and an asterisk with a step of one is an asterisk. ``@every``
 counts in whole seconds from the schedule's creation.
 """
@@ -97,9 +97,10 @@ class Cron:
             raise self._bad(str(error)) from None
 
     def next_us(self, after_us: int, *, since_us: int | None = None) -> int | None:
-        """Return the time of the next run after a time, or None if there is no further run.
+        """Return the time of the next run after ``after_us``, or None if there is no further run.
 
-        ``@every`` counts from ``since_us``, a run at or before ``after_us``, or from ``after_us``.
+        ``@every`` intervals start at ``since_us``, the time of an earlier run, or by default at
+        ``after_us``.
         """
         if self.every_us is not None:
             since = (after_us if since_us is None else since_us) // SECOND * SECOND

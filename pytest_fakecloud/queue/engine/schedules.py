@@ -79,7 +79,7 @@ class Schedule:
         return runs
 
     def upcoming_us(self, after_us: int) -> int | None:
-        """Return the time of the first run after a time, even if the schedule is paused."""
+        """Return the time of the first run after ``after_us``, even if the schedule is paused."""
         if self.next_us is not None and self.next_us > after_us:
             return self.next_us
         return _cron(self.cron).next_us(after_us, since_us=self.next_us)

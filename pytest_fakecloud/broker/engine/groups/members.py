@@ -57,7 +57,7 @@ class Instance:
     """Incremented when partitions are revoked, so that long polls that started earlier end."""
     consuming: int = 0
     holder: object | None = None
-    """Identifies the consume call that may proceed. Other calls of the instance wait."""
+    """The consume call that may proceed. Other calls on the same instance wait."""
     timers: dict[str, Timer] = field(default_factory=dict)
 
     @property
