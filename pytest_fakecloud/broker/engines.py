@@ -1,4 +1,4 @@
-"""The choice between the broker's two engines: in memory, or on a real Kafka cluster."""
+"""Choose between the broker's two engines: in memory, or on a real Kafka cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Timeouts are in milliseconds and limit how long a call waits. Every method can r
 
 
 def make_engine(clock: Timekeeper, ids: Ids, config: BrokerConfig) -> BrokerEngine:
-    """Return an in-memory engine or, if the ``engine`` setting is an address, a real cluster's.
+    """Return an engine in memory or, if the ``engine`` setting is an address, on a real cluster.
 
     Raises ``ContractError`` for an address that is not ``kafka://host:port``, and if
     confluent-kafka is not installed.

@@ -1,4 +1,4 @@
-"""Conversion of the forms in which tests can supply records: values, mappings, JSON lines."""
+"""Read records from the forms in which tests can supply them: values, mappings, JSON lines."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ Values can be matched as strings or as JSON, and headers by name. A record witho
 
 
 def record_fields(partitions: int) -> Mapping[str, Field]:
-    """Return ``RECORD_FIELDS`` with partition numbers limited to those of a topic of this size."""
+    """Return the fields by which the records of a topic with that many partitions can be filtered."""
     return {**RECORD_FIELDS, "partition": Field(whole_number(0, partitions - 1), optional=False)}
 
 

@@ -179,7 +179,7 @@ class BrokerConfig(HandleConfig):
     """Password for HTTP Basic authentication; random by default."""
     limits: BrokerLimits = setting(None, _LIMITS)
     """The plan whose limits apply (``"free"``, ``"payg"``, ``"pro"``, ``"pro-5k"``), or a
-    ``BrokerLimits``; None: no limits.
+    ``BrokerLimits``; None: only the maximum message size of 1 MiB.
     """
     header_prefixes: Sequence[str] = setting(("Kafka-", "Broker-"), texts())
     """Prefixes of the consumer configuration headers. If a header is sent with several of them, the

@@ -1,4 +1,4 @@
-"""Selection of the custom headers of a webhook request, which become message headers.
+"""Select the custom headers of a webhook request, which become message headers.
 
 The vendor's documentation only says "custom headers". Decided here: permanent HTTP field names of
 the IANA registry, hop-by-hop fields, and headers that browsers and proxies add are not custom and

@@ -1,4 +1,4 @@
-"""Validation of the arguments of the ``queue`` fake's methods, and their conversion to headers.
+"""Validate the arguments of the ``queue`` fake's methods and convert them to headers.
 
 Every function raises ``ContractError`` for an invalid argument, so that a mistake in a test cannot
 be confused with an error of the service or a bug of the fake.

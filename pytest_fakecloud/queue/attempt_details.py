@@ -192,7 +192,7 @@ class AttemptDetails:
         return data
 
     def _rotation(self, tried: Collection[str]) -> dict[str, bool]:
-        """Return whether a rejected check used a key from before a rotation, and lacked the next
+        """Return whether a check used a key from before a rotation, and whether it lacked the next
         key.
         """
         now = self._keys.current, self._keys.next
@@ -207,8 +207,8 @@ class AttemptDetails:
 
 
 def _environment(keys: SigningKeys) -> str:
-    """Return whether ``QSTASH_CURRENT_SIGNING_KEY`` contains the current key, the next or another
-    one.
+    """Return whether ``QSTASH_CURRENT_SIGNING_KEY`` is unset, the current key, the next, or
+    another.
     """
     key = os.environ.get(_SETTING)
     if key is None:

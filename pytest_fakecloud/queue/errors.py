@@ -86,4 +86,4 @@ def daily_limited(limit: int, now_us: int, left: int = 0) -> QueueError:
 INVALID_SCHEME = "endpoint has invalid scheme, add http:// or https://"
 """*Observed* for a destination that is neither a URL nor a known group."""
 DEDUPLICATION_COLON = "DeduplicationId cannot contain ':'"
-"""*Observed*."""
+"""*Observed* for a deduplication id that contains a colon."""

@@ -65,7 +65,9 @@ DEV_KEYS = ("sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnh
 _SHOWN = 3
 """Maximum number of undelivered messages listed in the warning."""
 _LONGEST_CAP = 86_400.0
-"""Maximum limit of an attempt in seconds. Operating systems cannot wait longer than a few weeks."""
+"""Maximum of the ``attempt_cap`` setting in seconds, because operating systems cannot wait longer
+than a few weeks.
+"""
 _SERVED_HISTORY_US = 7 * DAY
 
 
@@ -209,7 +211,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "QSTASH_TOKEN": self.token,
             "QSTASH_CURRENT_SIGNING_KEY": self.current_signing_key,
             "QSTASH_NEXT_SIGNING_KEY": self.next_signing_key,
-            # Clients treat an empty value as missing. It hides the developer's own QSTASH_REGION.
+            # An empty value hides the developer's own QSTASH_REGION, and clients treat it as
+            # missing.
             "QSTASH_REGION": "",
         }
         if self.token == DEV_TOKEN:

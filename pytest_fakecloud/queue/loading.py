@@ -1,4 +1,4 @@
-"""Loading of URL groups, queues, schedules and messages from a mapping.
+"""Load URL groups, queues, schedules and messages from a mapping.
 
 The data is loaded into a copy of the queue first, so that invalid data changes nothing.
 """

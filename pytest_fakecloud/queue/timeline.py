@@ -166,9 +166,7 @@ def handler_traceback(outcome: Outcome) -> str | None:
 
 
 def message_reason(message: Message, entry: LogEntry) -> str:
-    """Return the reason for a retry, from the attempt it led to or from the message if it is
-    planned.
-    """
+    """Return the reason for the wait before a retry."""
     for attempt in message.attempts:
         if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:
             return attempt.wait_reason
@@ -198,7 +196,7 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
 
 
 def due_text(due_us: int, now_us: int) -> str:
-    """Return when something is due and how long until then. The date is included on another day."""
+    """Return a due time and the time left until then, as text. The date is included on another day."""
     due = to_datetime(due_us)
     same_day = due.date() == to_datetime(now_us).date()
     at = _instant(due).partition(" ")[2] if same_day else _instant(due)

@@ -106,7 +106,10 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:
-    """Return when the flow-control key of a waiting message admits the next one, or ``""``."""
+    """Return a text about when the flow-control key of a waiting message admits the next message.
+
+    The text is empty if the message does not wait for flow control.
+    """
     flow = message.settings.flow
     key = None if flow is None else engine.flow.keys.get(flow.key)
     if key is None or message.id not in key.waiting:

@@ -298,7 +298,7 @@ class MemoryEngine:
     # -- reading without a group -----------------------------------------------------------------
 
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read the records that start at each position; wait until there is at least one.
+        """Return the records from each position on; wait until there is at least one record.
 
         Returns at most ``max_partition_bytes`` per position, and ``[]`` at the timeout. Raises
         ``BrokerError`` for unknown topics and partitions, for offsets outside the log, and if one
@@ -349,9 +349,10 @@ class MemoryEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return the first offset at or after a time in ms, or the start or end of the log.
+        """Return one offset for each partition, in request order.
 
-        The result has one offset for each partition, in request order.
+        ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
+        for the first record at or after it.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         found = []

@@ -17,8 +17,8 @@ from ...core.timers import Signal
 from ..model import Header, Record
 from .partitioning import partition_for_key
 
-# Number of deleted entries at the front of the columns from which on the columns are compacted.
-# Compacting moves all entries after them, so it should happen rarely.
+# The columns are compacted when at least this many entries at their front are deleted. Compacting
+# moves all later entries, so it should happen rarely.
 _WORTH_COMPACTING = 1024
 
 

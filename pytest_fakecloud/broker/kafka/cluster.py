@@ -230,10 +230,10 @@ class Cluster:
         return True
 
     def offsets(self, wanted: Mapping[tuple[str, int], str | int]) -> dict[tuple[str, int], int]:
-        """Return an offset for each partition, whose value in ``wanted`` selects it.
+        """Return one offset for each partition in ``wanted``.
 
-        The value is ``"earliest"``, ``"latest"``, or a time in ms. A time selects the first offset
-        at or after it, or -1 if there is none.
+        A partition's value is ``"earliest"``, ``"latest"``, or a time in ms. A time selects the
+        first offset at or after it, or -1 if there is none.
         """
         if not wanted:
             return {}

@@ -235,7 +235,7 @@ class KafkaEngine:
 
     @_public
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Read the records that start at each position; wait until there is at least one.
+        """Return the records from each position on; wait until there is at least one record.
 
         Returns at most ``max_partition_bytes`` per position.
         """
@@ -249,9 +249,10 @@ class KafkaEngine:
         partitions: Sequence[TopicPartition],
         timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
-        """Return the first offset at or after a time in ms, or the start or end of the log.
+        """Return one offset for each partition, in request order.
 
-        The result has one offset for each partition, in request order.
+        ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
+        for the first record at or after it.
         """
         errors.check_timeout(timeout_ms, self.settings.max_timeout_ms)
         return self._fetching.offsets(at, partitions)
@@ -417,7 +418,7 @@ class KafkaEngine:
         raise real_only("rebalance() without a reason")
 
     def redeliver(self, group: str, *which: object) -> NoReturn:
-        """Raise ``ContractError``, because members of a real group determine themselves what they
+        """Raise ``ContractError``, because only the members of a real group determine what they
         read.
         """
         raise real_only("redeliver()")
@@ -446,9 +447,9 @@ class KafkaEngine:
     def snapshot(self) -> KafkaCopy:
         """Return a copy of the fake's topics, records and committed offsets.
 
-        Data that is shared with others cannot be copied: the first copy, which is the fake's
-        baseline, is then empty, and later ones raise ``ContractError``. Logs whose offsets could
-        not be recreated raise it, too.
+        Data that is shared with others cannot be copied. In this case, the first copy (the fake's
+        baseline) is empty, and later copies raise ``ContractError``. Logs whose offsets could not
+        be recreated also raise ``ContractError``.
         """
         first, self._first_copy = self._first_copy, False
         if self._topics.kept:

@@ -1,4 +1,4 @@
-"""Reading of records and offsets from a real cluster without a consumer group."""
+"""Read records and offsets from a real cluster without a consumer group."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class KafkaFetching:
         self._waits = waits
 
     def fetch(self, wanted: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Return the records that start at each position; wait until there is at least one.
+        """Return the records from each position on; wait until there is at least one record.
 
         The positions must be distinct. At most ``max_partition_bytes`` are returned per position.
         """
@@ -180,9 +180,10 @@ class KafkaFetching:
     def offsets(
         self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return the first offset at or after a time in ms, or the start or end of the log.
+        """Return one offset for each partition, in request order.
 
-        The result has one offset for each partition, in request order.
+        ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
+        for the first record at or after it.
         """
         for tp in partitions:
             self._topics.check_partition(*tp)

@@ -36,11 +36,11 @@ Told = Callable[[EventKind, str, dict[str, Any]], None]
 class KafkaInstance:
     """A consumer instance with its subscription, its partitions and its buffered records.
 
-    ``settings`` configure the Kafka consumer. ``keep`` is the number of buffered records from which
-    on the consumer is paused. ``tell`` is called with events, ``unasked`` with automatic commits,
-    and ``gone`` when the instance has stopped by itself. ``held`` returns the offset that the group
-    has committed in a partition. Names of topics and groups are those on the cluster. ``signal`` is
-    notified of changes.
+    ``settings`` configure the Kafka consumer, which is paused when ``keep`` records are buffered.
+    ``tell`` is called with events, ``unasked`` with automatic commits, and ``gone`` when the
+    instance has stopped by itself. ``held`` returns the offset that the group has committed in a
+    partition. Names of topics and groups are those on the cluster. ``signal`` is notified of
+    changes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Production of records on a real cluster.
+"""The producer of a fake on a real cluster.
 
 Partitions are chosen here instead of by librdkafka, so that they equal those of the engine in
 memory: Java's murmur2 hash for keys, and one partition for all messages without a key in a request.
@@ -123,7 +123,7 @@ class KafkaProducing:
             self._producer.poll(_LOOK)
 
     def interrupt(self) -> None:
-        """Make all messages fail that the cluster has not confirmed yet."""
+        """Fail all messages that the cluster has not confirmed yet."""
         self._producer.purge()
 
     def close(self) -> None:

@@ -289,7 +289,7 @@ class Captured(Found[Callback]):
         )
 
     def _concerns(self, message: PublishedMessage) -> bool:
-        """Return whether a message is delivered to this URL, or its callbacks are."""
+        """Return whether this URL is the message's destination, or its callback URL."""
         asked = message._record.settings
         wanted = asked.failure_callback if self._failure else asked.callback
         return any(one.startswith(self.url) for one in (message.url, wanted or ""))

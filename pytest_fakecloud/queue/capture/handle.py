@@ -296,7 +296,8 @@ class CallbackCapture(Destination):
         return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
 
     def _account(self, captured: Captured, asked: Query, missing: bool) -> list[str]:
-        """Return lines about what arrived instead, and about the state of the messages.
+        """Return lines about callbacks that arrived at either URL, and about the state of the
+        messages.
 
         ``missing`` is True if too few callbacks arrived. The lines then also list messages and
         schedules that may still produce callbacks.
@@ -368,7 +369,7 @@ class CallbackCapture(Destination):
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations and the callbacks of a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
-            super().restore(snapshot)  # This raises the error.
+            super().restore(snapshot)  # Raises the error for an invalid snapshot.
             return
         own = {"callbacks", "failures"}
         data = snapshot.data

@@ -155,7 +155,7 @@ def new_event() -> AsyncEvent:
 
 
 async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
-    """Return a coroutine's result, or the exception with which it ended the test.
+    """Return a coroutine's result, or the exception by which it ends the test.
 
     If the coroutine raised such an exception, it would also end the event loop.
     """

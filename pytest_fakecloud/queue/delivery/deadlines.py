@@ -141,7 +141,7 @@ class Deadlines:
             try:
                 callback()
             except Exception:
-                # The callback ends an attempt, which has ended already.
+                # The attempt that the callback should end has already ended.
                 continue
 
 

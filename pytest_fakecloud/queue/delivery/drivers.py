@@ -1,4 +1,4 @@
-"""Runs of a queue, which deliver the messages that are due and report what is left."""
+"""Run a queue: deliver the messages that are due, and report what is left."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class NotIdle(AssertionError):
 
 Target = Callable[[], int]
 Plan = Generator[Target, list[Fired], Attempts]
-"""A generator that yields functions returning the time to move to, and receives the fired timers."""
+"""A generator that yields a function for each time to move the clock to, and receives the timers
+that fired.
+"""
 
 
 class Driver:
@@ -57,7 +59,7 @@ class Driver:
         self._release = release
 
     def deliver_until(self, target: Target) -> Plan:
-        """Plan the deliveries until a time."""
+        """Plan the deliveries until the time that ``target()`` returns."""
         __tracebackhide__ = True
         fired = yield target
         return self._report(fired)

@@ -50,7 +50,7 @@ _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_sc
 
 @dataclass(slots=True)
 class _SubjectCall:
-    """A delivery with the attributes of a call that faults read."""
+    """A delivery in the form of a call, with the attributes that faults read."""
 
     facts: dict[str, Any]
     method: str

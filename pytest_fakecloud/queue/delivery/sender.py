@@ -1,4 +1,4 @@
-"""Sending of deliveries to the destinations of their URLs.
+"""Send deliveries to the destinations of their URLs.
 
 A delivery is sent to a route of ``Destinations``, else to an active mock of the ``responses``
 library, else to a server on a loopback address. Any other delivery is refused with an error that

@@ -91,7 +91,7 @@ def split_wire(url: str) -> Target:
     return split_text(url if url.isascii() else published_text(url))
 
 
-@lru_cache(maxsize=1024)  # A test usually delivers to few URLs.
+@lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def split_text(url: str) -> Target:
     """Split a URL into its origin, in a comparable form, and the rest.
 

@@ -1,4 +1,4 @@
-"""Delivery attempts: building a request, signing it, and applying its outcome.
+"""Make delivery attempts: build the request, sign it, and apply the outcome.
 
 Deliveries are performed without holding the lock, because a handler may call the queue.
 """
@@ -37,7 +37,7 @@ from .publishing import Publisher
 from .state import State
 
 CHAIN_FACTOR = 10
-"""How many times larger the loop limit is within one call than at a single point in time."""
+"""The loop limit within one call, as a multiple of the limit at a single point in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ class AttemptRunner:
         if begun is None:
             return None
         try:
-            # Claim faults now, in the order of due times. The attempts may end in any order.
+            # Claim faults now, in the order of due times, because the attempts may end in any
+            # order.
             self._claim(begun)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))

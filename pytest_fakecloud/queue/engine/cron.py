@@ -55,7 +55,7 @@ class _Field:
     day: bool = False
 
     def number(self, text: str) -> int | None:
-        """Return the number that a string means in this field, or None."""
+        """Return the number that a string means in this field, or None if it is invalid."""
         if text.upper() in self.names:
             return self.least + self.names.index(text.upper())
         given = int(text) if text.isdecimal() and len(text) < 9 else -1
@@ -129,9 +129,9 @@ class Cron:
         return here.replace(tzinfo=None) - (_SOON if soon else timedelta(0))
 
     def _instants(self, wall: datetime) -> tuple[int | None, int | None]:
-        """Return the two times at which local clocks show a given time.
+        """Return the first and the second time at which local clocks show ``wall``.
 
-        They differ if the local time is repeated. Both are None if it is skipped.
+        The times differ if clocks are set back over ``wall``. Both are None if clocks skip it.
         """
         instants: list[int | None] = []
         for fold in (0, 1):

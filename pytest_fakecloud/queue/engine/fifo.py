@@ -82,8 +82,7 @@ class Queues:
     ) -> OrderedQueue:
         """Create or change a queue. None leaves a setting unchanged.
 
-        Raises ``QueueError``: 400 for an invalid name, 412 if the plan limits queues or parallelism
-        to less.
+        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
         """
         self.check([name], most)
         if most_parallelism is not None and (parallelism or 0) > most_parallelism:

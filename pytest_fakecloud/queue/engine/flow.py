@@ -138,7 +138,7 @@ class FlowControl:
         rate: int | None,
         period_us: int | None,
     ) -> FlowKey:
-        """Fix limits of a key, so that messages cannot change them, and start a new period."""
+        """Pin limits of a key, so that messages cannot change them, and start a new period."""
         if parallelism is None and rate is None:
             raise bad_request("invalid pin: pass parallelism, rate, or both")
         if period_us is not None and rate is None:

@@ -1,4 +1,4 @@
-"""Removal of finished messages after the time set by ``history_us``.
+"""Forget finished messages after the time set by ``history_us``.
 
 A message is forgotten together with its log, its attempts and its part of a workflow run. A
 flow-control key is forgotten with the last message that used it, unless it is pinned or paused. A
@@ -47,7 +47,7 @@ class History:
             heapq.heappush(self._due, (message.finished_us + self._span_us, message.id))
 
     def restored(self) -> None:
-        """Rebuild the registered messages after the engine's messages were replaced."""
+        """Register all messages again after the engine's messages were replaced."""
         self._due, self._rows = [], 0
         self._users.clear()
         if self.ends:

@@ -135,8 +135,8 @@ class Lifecycle:
             self.cancel_all(
                 [
                     state.messages[one]
-                    # A message that was in flight when an older queue of the same name was deleted
-                    # is only among the parked messages.
+                    # Include parked messages: a message that was in flight when an older queue of
+                    # this name was deleted is in no other list.
                     for one in [*queue.active, *queue.waiting, *queue.parked]
                     if one in state.pending and state.messages[one].state != "ACTIVE"
                 ]

@@ -432,7 +432,7 @@ def repeated(
 
 
 def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings overridden by others. Forwarded headers are merged by name."""
+    """Return settings overridden by others. A forwarded header replaces those of the same name."""
     merged = {**base, **given}
     for name in ("forward", "callback_headers", "failure_callback_headers"):
         if base.get(name) and given.get(name):

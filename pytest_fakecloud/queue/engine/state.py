@@ -99,7 +99,7 @@ class State:
 
     @property
     def own_lane(self) -> Lane:
-        """The clock's lane for state changes that involve no delivery.
+        """The group of the clock's timers to use for state changes that involve no delivery.
 
         With background delivery, the background thread fires these timers, because no call of the
         test does.

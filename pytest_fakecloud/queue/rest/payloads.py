@@ -1,4 +1,4 @@
-"""Parsing of requests to the queue, and common parts of its responses."""
+"""Parse requests to the queue, and build common parts of its responses."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def given(**fields: object) -> dict[str, Any]:
 
 
 def source_headers(message: Message) -> HeaderList:
-    """Return the headers that the publisher of a message set, without those for the queue."""
+    """Return the headers that the publisher of a message set, except those addressed to the queue."""
     settings = message.settings
     headers = list(settings.forward)
     if settings.content_type is not None:

@@ -100,7 +100,7 @@ class Filters:
 
     @property
     def empty(self) -> bool:
-        """Whether all rows match. The page and the order do not count as filters."""
+        """Whether there are no filters. The page and the order do not count as filters."""
         return not self.fields and self.from_us is None and self.to_us is None
 
     def spans(self, at_us: int) -> bool:

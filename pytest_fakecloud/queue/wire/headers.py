@@ -1,4 +1,4 @@
-"""Parsing of the headers of publish requests into ``PublishSettings``.
+"""Parse the headers of publish requests into ``PublishSettings``.
 
 Names are case-insensitive and start with either ``Upstash-`` or ``Service-``. Lower-case query keys
 (``?upstash-retries=3``) count as headers if the header is missing. Nested settings
@@ -57,7 +57,7 @@ _GROUP = re.compile(r"(\d+)([smhd])")
 _UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 _REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
 LONGEST_US = 36_525 * DAY
-"""Maximum delay of all plans. A longer delay could exceed the range of dates."""
+"""Maximum delay in microseconds. No plan allows more, and longer delays exceed the range of dates."""
 LATEST_US = 253_402_300_799 * SECOND
 LONGEST_PERIOD_US = 7 * DAY
 
@@ -336,7 +336,7 @@ _EXCLUDES = (
     ("deduplication_id", "content_based_deduplication"),
     ("content_based_deduplication", "deduplication_id"),
 )
-"""Pairs of a setting and another setting, whose default it excludes."""
+"""Pairs of settings. If a request sets the first one, the default of the second does not apply."""
 
 
 def over(base: HeaderList, given: HeaderList) -> HeaderList:

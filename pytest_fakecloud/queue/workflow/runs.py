@@ -439,7 +439,7 @@ class WorkflowRuns(WorkflowHooks):
     def _append(
         self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
     ) -> None:
-        """Publish a step with a result, as the queue itself."""
+        """Publish a step with a result on behalf of the queue."""
         pairs = _of_run(_wire_pairs(headers), run_id)
         self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
 
