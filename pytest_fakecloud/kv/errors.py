@@ -125,7 +125,7 @@ def no_permission(name: str, *, vendor: bool = True) -> bytes:
 
 
 def invalid_expire(name: str) -> bytes:
-    """The error for an expiry that is not positive or overflows; ``name`` is in lower case."""
+    """The error for an expiry that overflows or is not positive; ``name`` is in lower case."""
     return f"ERR invalid expire time in '{name}' command".encode()
 
 

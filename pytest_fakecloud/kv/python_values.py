@@ -18,7 +18,7 @@ Scalar = str | bytes | int | float
 Word: TypeAlias = "str | Any"
 """A string in plain Python: ``str``, or ``bytes`` if it is not UTF-8.
 
-The alias includes ``Any`` so that type checkers let a test sort keys: nearly every key is a
+The alias includes ``Any`` so that tests can sort keys without type errors; nearly every key is a
 ``str``.
 """
 

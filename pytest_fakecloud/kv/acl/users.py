@@ -211,7 +211,7 @@ def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class RestToken:
-    """A REST token, which is valid as long as its user has the password with this hash."""
+    """A REST token. It is valid as long as its user has the password whose hash it stores."""
 
     user: str
     hash: str
@@ -259,8 +259,8 @@ class AclUser:
         """Copy everything except the name from another user. This user is changed in place, because
         sessions refer to it.
         """
-        # Hashes and selectors can be shared, because they are changed only in drafts, which have
-        # their own.
+        # Hashes and selectors can be shared: they are changed only in drafts, and each draft has
+        # its own copies.
         self.on, self.passwordless = other.on, other.passwordless
         self.hashes, self.sanitizes = other.hashes, other.sanitizes
         self.selectors = other.selectors

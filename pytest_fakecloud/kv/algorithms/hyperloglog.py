@@ -266,7 +266,9 @@ class _Places:
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
-        """Update the positions after a change that follows ``resume`` and added ``growth`` bytes."""
+        """Update the positions after the bytes that follow ``resume`` were changed and grew by
+        ``growth``.
+        """
         self._changes += 1
         low = bisect_right(self._ats, resume[0])
         high = bisect_right(self._ats, resume[0] + self.REACH)
@@ -354,7 +356,9 @@ def _sparse_set(
 
 
 def _merged(value: bytes, before: int, at: int) -> bytes:
-    """Merge adjacent VAL opcodes with equal values, among five opcodes from ``before`` on."""
+    """Merge adjacent VAL opcodes with equal values within the five opcodes that start at
+    ``before``.
+    """
     merged = bytearray(value)
     place = before if before >= 0 else HEADER_SIZE
     for _ in range(5):

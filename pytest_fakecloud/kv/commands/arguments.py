@@ -81,7 +81,7 @@ def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
 def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
     """Parse ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP, BLMPOP, and BZMPOP.
 
-    Returns the keys, whether to pop from the first end, and the count.
+    Returns the keys, whether to pop from the end named by ``first``, and the count.
     """
     end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if end >= len(args):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Makes keyspaces record which keys change, and notifies the clients that the changes concern.
+    """Makes keyspaces record which keys change, and notifies the clients affected by the changes.
 
     Keyspaces record changes only while a client or index depends on them.
     """

@@ -111,7 +111,7 @@ class Keyspace:
         self.counts_reads = False
         """Whether reads by the running command count as hits and misses."""
         self.hits = self.misses = 0
-        """Number of reads that found their key, and number of reads that did not."""
+        """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
         self.touched: set[bytes] | None = None
         """Keys that changed since blocked clients were last served; None while nothing depends on

@@ -26,8 +26,8 @@ class RdbError(ValueError):
 class Source:
     """A byte string that is read sequentially.
 
-    Every method raises ``RdbError`` for truncated or invalid data. A size that the data declares
-    allocates no memory unless the data really contains that many bytes.
+    Every method raises ``RdbError`` for truncated or invalid data. No memory is allocated for a
+    size that the data merely declares: the data must contain that many bytes.
     """
 
     __slots__ = ("_spare", "at", "data")

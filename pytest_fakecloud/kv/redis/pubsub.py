@@ -191,7 +191,7 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
-        """Remove all functions and close the connection."""
+        """Unregister all callbacks and close the connection."""
         with self._lock:
             feed, self._feed, self._watchers = self._feed, None, ()
         if feed is not None:

@@ -1,1 +1,1 @@
-"""The database port, which provides the data of the REST interface over the Redis protocol."""
+"""The database port, which serves the same data as the REST interface, over the Redis protocol."""

@@ -51,7 +51,7 @@ class _Chunk:
 
     def _function(self) -> None:
         self._string()
-        self._at += 12  # Skip the first line, the last line and four single-byte counts.
+        self._at += 12  # Skip the first and last line numbers and four one-byte counts.
         self._code()
         for _ in range(self._integer()):
             self._constant()

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
 """Commands that kill a script (False) or a function (True)."""
 _ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
-"""Commands that run while a script is running: real servers allow them then, and they use no shared
-state.
+"""Commands that run while a script is running.
 
-All other commands wait for the end of the script (decided here).
+Real servers allow them, and they use no shared state. All other commands wait until the script ends
+(decided here).
 """
 GIVE_WAY_SECONDS = 0.005
 """Seconds after which a running script lets other threads use the interpreter."""

@@ -417,7 +417,9 @@ class Named:
         return self.inner.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the first reason, preceded by the clause's text in the filter."""
+        """Return the first reason why a document does not match, preceded by the clause's text in
+        the filter.
+        """
         why = self.inner.refusals(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 

@@ -169,7 +169,9 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
     "DATE": _date, "FACET": _facet,
 }  # fmt: skip
-"""Functions that convert a JSON value to a type of field, or return None if the value does not fit."""
+"""By field type, a function that converts a JSON value to that type, or returns None if it does not
+fit.
+"""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:

@@ -188,8 +188,8 @@ _ALL_EVENTS = "g$lshzxetd"
 
 
 def _events(name: str, text: str) -> str:
-    """Return the classes of keyspace events in the order of Redis, abbreviating all of
-    ``g$lshzxetd`` to ``A``.
+    """Return the classes of keyspace events in the order that Redis uses, with ``A`` for all of
+    ``g$lshzxetd``.
     """
     if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
         raise CommandError(config_failed(name, CONFIG_EVENTS))

@@ -113,8 +113,8 @@ def reply_for(
     """Return the results of an operation on the matches, in the form that the kind of path
     requires.
 
-    For a legacy path, that is a single result: of the first match or, with ``of_last``, of the last
-    match of the right type.
+    A legacy path has a single result: that of the first match or, with ``of_last``, that of the
+    last match of the right type.
     """
     if of_last and path.legacy and matches:
         answers = [operation(match.value) for match in matches]

@@ -147,7 +147,7 @@ def memory_doctor(session: Session, args: Args) -> Reply:
 
 @command("MEMORY MALLOC-STATS")
 def memory_malloc_stats(session: Session, args: Args) -> Reply:
-    """Return statistics of the memory allocator; reports that they are not supported."""
+    """Reply that statistics of the memory allocator are not supported."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 

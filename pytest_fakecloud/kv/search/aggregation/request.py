@@ -13,7 +13,7 @@ Numbers = list[int]
 """Numbers of documents, in the order in which the documents were indexed."""
 
 REQUIRED: Any = object()
-"""The default of a required argument."""
+"""The default value that marks an argument as required."""
 
 
 def number(value: float | int | None) -> bytes | None:
@@ -108,7 +108,9 @@ def is_number(value: Any) -> bool:
 
 @dataclass
 class Aggregation:
-    """A named aggregation. ``compute`` takes document numbers and returns its part of the reply."""
+    """A named aggregation. ``compute`` takes document numbers and returns this aggregation's part
+    of the reply.
+    """
 
     alias: str
     compute: Callable[[Numbers], list[Any]]
