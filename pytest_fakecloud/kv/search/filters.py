@@ -122,7 +122,9 @@ class _Reader:
         if ranges:
             clauses.append(self._range(spec, ranges))
         if not clauses:
-            raise SearchError(f"field '{name}' has no operator")
+            raise SearchError(
+                f"field '{name}' has no operator: pass a value, or an operator such as $eq"
+            )
         return _boosted(clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses)), value)
 
     def _operator(
@@ -325,7 +327,10 @@ def _options(
 ) -> dict[str, Any]:
     for name in operand:
         if name not in (*known, "value"):
-            raise SearchError(f"{operator} of field '{spec.name}' has no option '{name}'")
+            raise SearchError(
+                f"{operator} of field '{spec.name}' has no option '{name}'; its options are "
+                f"{', '.join(('value', *known))}"
+            )
     _string(spec, operator, operand.get("value"))
     return {name: value for name, value in operand.items() if name != "value"}
 

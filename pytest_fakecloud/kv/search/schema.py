@@ -101,7 +101,7 @@ class Definition:
         ordered = sorted(self.prefixes)
         for one, other in pairwise(ordered):
             if other.startswith(one):
-                raise SearchError(f"prefix '{one}' covers prefix '{other}'")
+                raise SearchError(f"prefix '{one}' covers prefix '{other}': pass only the first")
         if len(self.fields) > _MOST_FIELDS:
             raise SearchError(
                 f"an index can have at most {_MOST_FIELDS} fields, not {len(self.fields)}"

@@ -59,8 +59,14 @@ class TestCreate:
 
     def test_prefixes_must_not_cover_each_other(self, run: Run) -> None:
         line = "SEARCH.CREATE i ON JSON PREFIX 2 {} SCHEMA t TEXT"
-        assert run.error(line.format("p: p:q:")) == "ERR prefix 'p:' covers prefix 'p:q:'"
-        assert run.error(line.format("p: p:")) == "ERR prefix 'p:' covers prefix 'p:'"
+        assert (
+            run.error(line.format("p: p:q:"))
+            == "ERR prefix 'p:' covers prefix 'p:q:': pass only the first"
+        )
+        assert (
+            run.error(line.format("p: p:"))
+            == "ERR prefix 'p:' covers prefix 'p:': pass only the first"
+        )
         assert run(line.format("p: q:")) == 1
 
     def test_a_thousand_fields_are_the_most(self, run: Run) -> None:
