@@ -411,9 +411,11 @@ def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
     """Return the user of the read-only token, ``default_ro``, who may run most read commands
     (specification).
 
-    The user may not write. Other denied commands are KEYS, SCAN and scripts (according to the
-    vendor's documentation and user reports), and PUBLISH and administration (decided here). The
-    user has no password, because only the read-only token logs in as this user.
+    The user may not write. KEYS, SCAN and scripts are denied according to the vendor's
+    documentation and user reports. The user has no password, because only the read-only token logs
+    in as this user.
+
+    Decided here: PUBLISH and administration are denied as well.
     """
     user = AclUser("default_ro", dialect, table)
     user.on = True

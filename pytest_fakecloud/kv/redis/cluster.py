@@ -2,8 +2,9 @@
 
 While the slot moves, the new node serves commands on keys that it has already received (ASK). After
 the move, it serves all commands (MOVED). Commands without keys, and commands on several keys of
-which only some have moved, wait until the move has ended. Users are created on every primary
-(decided here), because nodes do not exchange users.
+which only some have moved, wait until the move has ended.
+
+Decided here: users are created on every primary, because nodes do not exchange users.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 As with the in-memory engine, the fake provides routes, tokens, faults, limits and the journal. The
 server provides keys and time. The setting ``isolation`` determines which part of the server belongs
 to the fake: the keys with a prefix of its own (``"prefix"``, the default), a numbered database of
-its own (``"database"``), or everything in the URL's database (``"none"``). Decided here:
+its own (``"database"``), or everything in the URL's database (``"none"``).
+
+Decided here:
 
 - When the fake closes, its data is removed, except with ``"none"``.
 - With a prefix, commands about all keys run as scripts, so they are atomic and do not see other

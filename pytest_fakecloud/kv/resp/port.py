@@ -7,9 +7,10 @@ affected by faults:
 
 - ``answer(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
   this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
-- ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect the connection as they
-  affect an HTTP connection; ``delay`` and ``call`` work as they do for HTTP (decided here).
 - No fault can deliver a command twice, because clients repeat a command only over a new connection.
+
+Decided here: ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect a connection as
+they affect an HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
 """
 
 from __future__ import annotations

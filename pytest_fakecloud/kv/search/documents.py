@@ -1,8 +1,9 @@
 """Documents: the values of a key's indexed fields, converted to the types in the schema.
 
 If a field is missing or has a value of the wrong type, only that field is left out, without an
-error (specification of the vendor). Each scalar in an array, at any depth, is a separate value
-(decided here).
+error (specification of the vendor).
+
+Decided here: each scalar in an array, at any depth, is a separate value.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 ``{}`` matches every document. The fields of an object are combined with AND. ``$must`` (or
 ``$and``), ``$should`` (or ``$or``) and ``$mustNot`` take an object or an array of objects.
 ``$should`` alone means OR. Next to ``$must`` or fields, it only adds to the score. ``$mustNot``
-alone matches nothing. Each of them can have a ``$boost``. Unknown operators are rejected. Error
-messages are decided here, except those marked as the vendor's.
+alone matches nothing. Each of them can have a ``$boost``. Unknown operators are rejected.
+
+Error messages are decided here, except those marked as the vendor's.
 """
 
 from __future__ import annotations
