@@ -1,4 +1,5 @@
--- The bit library: 32-bit integers, computed by the engine, which has operators for them.
+-- The bit library: operations on 32-bit integers. The engine computes them in Python, because Lua
+-- 5.1 has no bit operators.
 local host = ...
 local py, check_number = host.py, host.check_number
 local select, unpack = select, unpack

@@ -1,4 +1,4 @@
--- The cjson library, version 2.1.0 as the server ships it.
+-- The cjson library, version 2.1.0, which real servers include.
 local host = ...
 
 local error, next, pcall, rawset, select, tonumber, type =
@@ -14,7 +14,8 @@ local DEFAULTS = {
   invalid_encoded = "off", invalid_decoded = true, keep = true, precision = 14,
 }
 
--- Failures inside are raised as plain text and get their position where the script called in.
+-- Functions of this file raise errors without a position. This function adds the position of the
+-- script's call.
 local function boundary(ok, result)
   if ok then return result end
   if type(result) == "string" then error(host.plain_message(result), 3) end
@@ -50,7 +51,7 @@ local function encode_number(config, value)
   return format("%." .. config.precision .. "g", value)
 end
 
--- The length of a table that is an array, 0 or less for an object.
+-- Returns the length of a table that is an array, or a number of at most 0 for an object.
 local function array_length(config, value)
   local most, items = 0, 0
   for key in next, value do
@@ -133,7 +134,8 @@ local ESCAPED = {
   ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t",
 }
 
--- The decoder's place: what it reads, where the next token begins, where the present one began.
+-- The state of the decoder: the text, the position of the next token, and the position of the
+-- current token.
 local text, at, index, config
 
 local function fail_at(position, reason)
@@ -151,7 +153,7 @@ local function utf8(code)
     0x80 + floor(code / 64) % 64, 0x80 + code % 64)
 end
 
--- The character of a \uXXXX escape at `place` and where it ends, or nil.
+-- Returns the character of a \uXXXX escape at `place` and the end of the escape, or nil.
 local function unicode_escape(place)
   local _, stop, digits = find(text, "^\\u(%x%x%x%x)", place)
   if not stop then return nil end
@@ -195,7 +197,7 @@ local function next_string()
   end
 end
 
--- Whether a number is none of JSON's: hexadecimal, leading zeros, infinity, NaN.
+-- Returns whether a number is not valid JSON: hexadecimal, leading zeros, infinity or NaN.
 local function is_invalid_number()
   if byte(text, at) == 43 then return true end
   local place = byte(text, at) == 45 and at + 1 or at

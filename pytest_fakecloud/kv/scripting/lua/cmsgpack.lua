@@ -1,4 +1,4 @@
--- The cmsgpack library, version 0.4.0 as the server ships it.
+-- The cmsgpack library, version 0.4.0, which real servers include.
 local host = ...
 
 local error, next, pcall, rawget, rawset, select, type =
@@ -19,7 +19,8 @@ local function boundary(ok, ...)
   error(message, 0)
 end
 
--- A whole number as `width` bytes, the most significant first; negative in two's complement.
+-- Returns an integer as `width` bytes, most significant byte first; negative numbers in two's
+-- complement.
 local function bytes(value, width)
   if width == 8 then return py.pack_integer(value) end
   if value < 0 then value = value + 256 ^ width end
@@ -57,7 +58,7 @@ local function pack_header(length, fix, most, short, long)
   return char(long) .. bytes(length, 4)
 end
 
-local size -- bytes of the strings packed so far
+local size -- total number of bytes of the strings packed so far
 
 local function string_header(length)
   if length < 32 then return char(0xa0 + length) end
@@ -95,7 +96,7 @@ local function pack_value(value, level, out)
     end
     out[place] = pack_header(length, 0x80, 15, 0xde, 0xdf)
   elseif kind == "string" then
-    -- Apart from its header: nothing is copied before the size of all is known.
+    -- Add the header and the string separately. Nothing is copied until the total size is known.
     out[#out + 1] = string_header(#value)
     out[#out + 1] = value
     size = size + #value
@@ -180,7 +181,7 @@ local UNPACK = {
   [0xcc] = function() return unsigned(1) end,
   [0xcd] = function() return unsigned(2) end,
   [0xce] = function() return unsigned(4) end,
-  [0xcf] = function() return signed(8) end, -- as the C library has it
+  [0xcf] = function() return signed(8) end, -- signed, as in the C library
   [0xd0] = function() return signed(1) end,
   [0xd1] = function() return signed(2) end,
   [0xd2] = function() return signed(4) end,

@@ -1,7 +1,8 @@
--- The trusted half of the script host: what every other file of this folder is built with.
+-- The trusted part of the script host, which all other files of this folder use.
 --
--- Called once per runtime with `py` (callbacks into the engine) and `limits`; returns `host`. It
--- keeps Lua's own functions for itself, so that nothing of them has to be left where scripts look.
+-- It is called once for each runtime with `py` (callbacks into the engine) and `limits`, and
+-- returns `host`. It keeps references to Lua's own functions, so that scripts need no access to
+-- them.
 local py, limits = ...
 
 local error, rawset, setmetatable, tonumber, tostring, type, xpcall =
@@ -17,7 +18,7 @@ local host = { py = py, limits = limits }
 
 -- Errors as C functions raise them ---------------------------------------------------------------
 
--- Raises what luaL_argerror would in the function `depth` frames above the caller.
+-- Raises the error of luaL_argerror for the function `depth` frames above the caller.
 local function argument_error(depth, number, message)
   local info = getinfo(2 + depth, "n")
   local name = info and info.name
@@ -37,7 +38,7 @@ local function type_error(depth, number, expected, count, value)
 end
 host.type_error = type_error
 
--- The checks below take the number of arguments that came, to tell nil from no value.
+-- The following checks take the number of arguments, to distinguish nil from a missing argument.
 function host.check_string(count, number, value)
   local kind = type(value)
   if kind == "string" then return value end
@@ -52,7 +53,8 @@ function host.check_number(count, number, value)
   type_error(1, number, "number", count, value)
 end
 
--- A C integer: the part after the point is cut off, whatever does not fit becomes the least one.
+-- Converts a number to a 64-bit integer as C does: it is truncated, and numbers that do not fit
+-- become the minimum.
 local function to_integer(value)
   if value >= 0 then value = floor(value) else value = -floor(-value) end
   if value ~= value or value >= 2 ^ 63 or value < -2 ^ 63 then return -2 ^ 63 end
@@ -70,7 +72,7 @@ function host.check_integer(count, number, value)
   return to_integer(value)
 end
 
--- The same, as a function of C reads it that keeps 32 bits.
+-- Returns an argument as an integer of 32 bits, as a C function reads it.
 function host.check_int(count, number, value)
   local kind = type(value)
   if kind ~= "number" then
@@ -87,26 +89,28 @@ function host.check_table(count, number, value)
   type_error(1, number, "table", count, value)
 end
 
--- An error of this host's own code, as the C library would have put it: without a place.
+-- Removes the position from an error that this host raised, because errors of C functions have
+-- none.
 function host.plain_message(message)
   return (gsub(message, "^host:%d+: ", ""))
 end
 
 -- Limits -----------------------------------------------------------------------------------------
 
-local INTERVAL = 1000 -- instructions between two looks at the limits
+local INTERVAL = 1000 -- instructions between two checks of the limits
 local spent, deadline = 0, 0
-local handed = 0 -- bytes the running script gave to commands, and to its reply
+local handed = 0 -- bytes that the running script has passed to commands and to its reply
 local stopped = nil -- the error that ended the running script
 local running = false
-local unhurried = false -- while a library runs whose every instruction is short
-local run -- the one function that goes on after a script was stopped
+local unhurried = false -- whether a library is running whose instructions all take little time
+local run -- the only function that continues after a script was stopped
 
 local hook
 
 local function stop(message)
   stopped = stopped or { err = message }
-  -- From here on the hook fires on every instruction and line: no pcall outlives it.
+  -- From now on, the hook runs on every instruction and line, so no pcall can catch the error for
+  -- long.
   sethook(hook, "l", 1)
   error(stopped, 0)
 end
@@ -118,8 +122,8 @@ local function check_memory()
   end
 end
 
--- One instruction may take as long as there are bytes (a concatenation, a comparison, the length
--- of a table), so the more there are, the fewer run between two looks.
+-- The time of one instruction can be proportional to the memory in use (concatenation, comparison,
+-- length of a table). Therefore the limits are checked more often the more memory is in use.
 local function pace(more)
   local kilobytes = collectgarbage("count") + more
   local wanted = (unhurried or kilobytes < 4096) and INTERVAL or kilobytes < 16384 and 100 or 10
@@ -146,20 +150,21 @@ function hook()
   pace(0)
 end
 
--- Runs `body` of a library that handles no long values in one instruction, however many there are.
+-- Runs `body`, a library function whose instructions take little time, however much memory is in
+-- use.
 function host.unhurriedly(body, ...)
   unhurried = true
   pace(0)
   return body(...)
 end
 
--- To be called when that has ended, in whatever way.
+-- Must be called when the function passed to unhurriedly() has ended, with or without an error.
 function host.hurry()
   unhurried = false
   if running and not stopped then pace(0) end
 end
 
--- What cannot be counted as instructions (a call into C or into the engine) is charged here.
+-- Charges instructions for work that is not counted, such as a call into C or into the engine.
 local function charge(amount)
   spent = spent + amount
   if stopped then error(stopped, 0) end
@@ -167,7 +172,7 @@ local function charge(amount)
 end
 host.charge = charge
 
--- Charges for what C does with that many bytes, before it begins.
+-- Charges for C code that processes this number of bytes, before it runs.
 local function charge_bytes(bytes)
   if bytes > 10000 then
     charge(floor(bytes / 50))
@@ -176,7 +181,7 @@ local function charge_bytes(bytes)
 end
 host.charge_bytes = charge_bytes
 
--- Refuses a result that could not be kept, before C tries to build it.
+-- Raises an error for a result that is too large for the memory limit, before C code builds it.
 function host.check_size(bytes)
   if bytes > limits.kilobytes * 1024 then error("not enough memory", 0) end
   charge_bytes(bytes)
@@ -185,13 +190,14 @@ function host.check_size(bytes)
   end
 end
 
--- Counts what leaves Lua: a string that is handed over a thousand times is a thousand strings.
+-- Counts bytes that leave Lua. A string that is passed a thousand times counts a thousand times.
 function host.hand_over(bytes)
   handed = handed + bytes
   if handed > 2 * limits.kilobytes * 1024 then stop(limits.memory_text) end
 end
 
--- A new coroutine gets the hook too, and pays for the instructions it may run unseen.
+-- Creates a coroutine that has the hook, too, and charges for the instructions it may run
+-- uncounted.
 function host.create_coroutine(body)
   charge(INTERVAL)
   local thread = create(body)
@@ -202,17 +208,17 @@ end
 
 -- Read-only tables -------------------------------------------------------------------------------
 
-local real = setmetatable({}, { __mode = "k" }) -- what a read-only table shows, by the table
+-- Maps each read-only table to the table whose content it shows.
+local real = setmetatable({}, { __mode = "k" })
 host.real = real
--- What getmetatable shows of a read-only table; of all others nothing.
+-- What getmetatable returns for read-only tables. It returns nil for those without an entry.
 host.shown_metatables = setmetatable({}, { __mode = "k" })
 local READONLY = "Attempt to modify a readonly table"
 host.READONLY = READONLY
 
 local function refuse() error(READONLY, 2) end
 
--- An empty table that shows another one and lets nobody write to either; and a function that lets
--- it show yet another.
+-- Returns a read-only view of a table, and a function that makes the view show another table.
 function host.protect(content)
   local behaviour = { __index = content, __newindex = refuse, __metatable = false }
   local shown = setmetatable({}, behaviour)
@@ -222,13 +228,14 @@ end
 
 -- Running ----------------------------------------------------------------------------------------
 
--- Adds where it happened, as scripts of the real server see it, skipping frames of this host.
+-- Adds the position of an error as scripts of a real server see it, skipping the frames of this
+-- host.
 local function locate(value)
   if type(value) ~= "table" then value = { err = "ERR " .. tostring(value) } end
   for level = 2, 12 do
     local info = getinfo(level, "Sl")
     if not info then break end
-    if byte(info.source) ~= 61 then -- "=host" and "=[C]" are not the script
+    if byte(info.source) ~= 61 then -- "=host" and "=[C]" are not part of the script
       rawset(value, "source", info.source)
       rawset(value, "line", info.currentline)
       break
@@ -238,7 +245,7 @@ local function locate(value)
 end
 
 local resets = {}
--- Something that has to start afresh with every script.
+-- Registers a function that is called before each script, to reset state.
 function host.on_reset(action) resets[#resets + 1] = action end
 
 -- Runs `body` under the limits. Returns true and its value, or false and an error table.
@@ -261,10 +268,11 @@ function run(body, ...)
 end
 host.run = run
 
--- "C", "Lua" or "main": what kind of function it is.
+-- Returns the kind of a function: "C", "Lua" or "main".
 function host.what(body) return getinfo(body, "S").what end
 
--- The byte code of a function, which nothing loads: Lua's own check of it can be deceived.
+-- Returns the byte code of a function. Scripts cannot load byte code, because Lua's check of it is
+-- not reliable.
 function host.dump(body)
   local info = getinfo(body, "S")
   if info.what == "C" or info.source == "=host" then error("unable to dump given function", 3) end
@@ -275,8 +283,8 @@ end
 
 local PIECE = 2048
 
--- Lua's compiler takes the square of the length for some sources, and knows no hook: so it is given
--- the source in pieces, and the time is looked at before each.
+-- For some sources, Lua's compiler takes quadratic time, and it runs no hook. Therefore it receives
+-- the source in pieces, and the time limit is checked before each piece.
 local function read_source(source, name)
   if #source <= PIECE then return loadstring(source, name) end
   local at, late = 1, false
@@ -295,7 +303,7 @@ local function read_source(source, name)
   return body, message
 end
 
--- Source text to a function of the given environment; binary chunks are not source text.
+-- Compiles source text to a function with the given environment. Rejects byte code.
 function host.compile(source, name, environment)
   if byte(source) == 27 then
     return nil, sub(name, 2) .. ":1: unexpected symbol near 'char(27)'"

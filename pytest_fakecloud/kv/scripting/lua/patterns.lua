@@ -1,9 +1,10 @@
 -- string.find, match, gmatch and gsub in bounded time.
 --
--- Lua's own matcher is used where its worst case is small; it cannot be interrupted once it runs.
--- Everything else goes through the matcher below, whose instructions are counted like a script's.
--- The C matcher takes 3 s to look for 'a-a-a-b' in 200 letters, 32 s in 400, and 87 s for 'a-a-a-a-b'
--- in 200. It holds Python's lock meanwhile: no other thread, signal handler or timeout runs.
+-- Lua's own matcher, which is written in C and cannot be interrupted, is used where its worst case
+-- is small. Otherwise the matcher below is used, whose instructions are counted like those of a
+-- script. The C matcher takes 3 s to search 200 letters for 'a-a-a-b', 32 s to search 400 letters,
+-- and 87 s to search 200 letters for 'a-a-a-a-b'. Meanwhile it holds Python's interpreter lock, so
+-- no other thread, signal handler or timeout can run.
 local host = ...
 
 local error, pcall, select, setmetatable, tostring, type, unpack =
@@ -14,9 +15,12 @@ local byte, char, sub, concat = string.byte, string.char, string.sub, table.conc
 local check_string, check_integer = host.check_string, host.check_integer
 local argument_error, charge = host.argument_error, host.charge
 
-local AFFORDABLE = 5e7 -- steps of the C matcher: a fraction of a second at worst
-local NOTICEABLE = 2e5 -- from here on, the limits are looked at before it runs
-local LONGEST = 200 -- items of a pattern; each may cost the C matcher a level of its stack
+-- Maximum number of steps of the C matcher, which take a fraction of a second.
+local AFFORDABLE = 5e7
+-- Number of steps above which the limits are checked before the C matcher runs.
+local NOTICEABLE = 2e5
+-- Maximum number of items in a pattern; each may take a level of the C matcher's stack.
+local LONGEST = 200
 
 -- Parsing ----------------------------------------------------------------------------------------
 
@@ -25,7 +29,7 @@ local SINGLE, STAR, PLUS, LAZY, MAYBE, OPEN, POSITION, CLOSE, BACK, BALANCE, FRO
 local WITHOUT_WIDTH = { [OPEN] = true, [POSITION] = true, [CLOSE] = true }
 local SUFFIX = { ["*"] = STAR, ["+"] = PLUS, ["-"] = LAZY, ["?"] = MAYBE }
 
--- Where the class that begins at `at` ends (exclusive).
+-- Returns the end (exclusive) of the character class that begins at `at`.
 local function class_end(pattern, at)
   local first = sub(pattern, at, at)
   at = at + 1
@@ -45,7 +49,7 @@ local function class_end(pattern, at)
   return at
 end
 
--- The bytes a class stands for; Lua itself is asked, so that both matchers agree.
+-- Returns the set of bytes that a class matches. Lua's own matcher is used, so that both agree.
 local function members(text)
   local set = {}
   local first = byte(text)
@@ -69,7 +73,7 @@ end }
 
 local function parse(pattern, anchored)
   local nul = raw_find(pattern, "%z")
-  if nul then pattern = sub(pattern, 1, nul - 1) end -- as the C matcher reads it
+  if nul then pattern = sub(pattern, 1, nul - 1) end -- like the C matcher
   local items, open, closed = {}, {}, {}
   local wild, at, back = 0, 1, false
   local anchor = anchored and sub(pattern, 1, 1) == "^"
@@ -120,7 +124,8 @@ local function parse(pattern, anchored)
     items[#items + 1] = item
   end
   items.wild, items.anchor = wild, anchor
-  -- What has to follow a repetition, where that is one character: nothing else need be tried.
+  -- Find the character that must follow a repetition, if it is a single one. Only positions before
+  -- it need to be tried.
   for index, item in ipairs(items) do
     if item.op >= STAR and item.op <= MAYBE then
       local following = index + 1
@@ -129,7 +134,8 @@ local function parse(pattern, anchored)
       if after and (after.op == SINGLE or after.op == PLUS) then item.guard = after end
     end
   end
-  items.may_fail = #open > 0 or back -- the C matcher would blame this file
+  -- The C matcher would report an error with a position in this file.
+  items.may_fail = #open > 0 or back
   return items
 end
 
@@ -145,8 +151,8 @@ local function lookup(pattern, anchored)
   return items
 end
 
--- Whether Lua's own matcher is sure to be quick. Each repetition may end at every place, but none
--- before the one ahead of it, hence the division.
+-- Returns whether Lua's own matcher is fast enough. Each repetition may end at any position that is
+-- not before the end of the preceding repetition, hence the division.
 local function affordable(items, length)
   if #items > LONGEST or items.may_fail then return false end
   local steps = 1
@@ -179,7 +185,7 @@ local function balanced(at, opening, closing)
   return nil
 end
 
--- The end (exclusive) of a match of items `index`... at `at`, or nil.
+-- Returns the end (exclusive) of a match of the items from `index` on at position `at`, or nil.
 local function match_here(at, index)
   while true do
     local item = pattern_items[index]
@@ -272,7 +278,8 @@ local function capture(index, start, stop)
   return sub(subject, starts[index], starts[index] + length - 1)
 end
 
--- All captures of the last match, the whole of it when there is none and `start` is given.
+-- Returns all captures of the last match, or the whole match if there are none and `start` is
+-- given.
 local function captures(start, stop)
   local count = (level == 0 and start) and 1 or level
   local found = {}
@@ -318,7 +325,7 @@ local function find(...)
   local count, text, pattern, init, plain = select("#", ...), ...
   text, pattern = check_string(count, 1, text), check_string(count, 2, pattern)
   init = start_of(init == nil and 1 or check_integer(count, 3, init), #text)
-  if init > #text + 1 then init = #text + 1 end -- as Lua 5.1 has it
+  if init > #text + 1 then init = #text + 1 end -- as in Lua 5.1
   if plain or not raw_find(pattern, SPECIAL) then
     if (#text - init + 1) * #pattern <= NOTICEABLE then
       return raw_find(text, pattern, init, true)
@@ -445,7 +452,7 @@ local function gsub(...)
   most = most == nil and #text + 1 or check_integer(count, 4, most)
   local items = prepare(pattern, true)
   local ok, result, made
-  local each = #text + 1 -- a match may be found at every place
+  local each = #text + 1 -- number of positions at which a match can be found
   if affordable(items, #text) then
     if type(replacement) == "string" then host.check_size(each * (#replacement + 1)) end
     ok, result, made = pcall(raw_gsub, text, pattern, replacement, most)
@@ -454,7 +461,7 @@ local function gsub(...)
   end
   if not ok then
     if type(result) == "string" and is_own(result) then rethrow(result) end
-    error(result, 0) -- what a replacement function raised
+    error(result, 0) -- the error of a replacement function
   end
   return result, made
 end

@@ -1,4 +1,4 @@
--- The redis table, replies in both directions, and the entry points the engine calls.
+-- The redis table, conversion of commands and replies, and the functions that the engine calls.
 local host, libraries = ...
 
 local error, next, pairs, rawget, select, setmetatable, tostring, type, unpack =
@@ -7,9 +7,9 @@ local find, sub = string.find, string.sub
 local py, run, protect, charge = host.py, host.run, host.protect, host.charge
 local hand_over, to_integer = host.hand_over, host.to_integer
 
-local resp = 2 -- the protocol version redis.setresp chose
-local deepest -- slots of Lua's stack that the reply under way may take
-local CHUNK = 1000 -- values handed over in one call
+local resp = 2 -- the protocol version set by redis.setresp
+local deepest -- maximum number of slots of Lua's stack for the current reply
+local CHUNK = 1000 -- number of values passed in one call
 
 -- Replies ----------------------------------------------------------------------------------------
 
@@ -24,7 +24,8 @@ local function to_list(items, count)
   return list
 end
 
--- The server keeps so many values on Lua's stack while it converts what a map or a set contains.
+-- A map or a set takes three slots of Lua's stack, because a real server keeps that many values on
+-- the stack during the conversion. The key of a map takes four.
 local function flatten(content, used, with_values)
   local items, count = {}, 0
   for key, value in next, content do
@@ -39,7 +40,7 @@ local function flatten(content, used, with_values)
   return to_list(items, count)
 end
 
--- Whether an error is that of a command, which was counted when it came.
+-- Returns whether an error came from a command, so that the statistics already include it.
 local function is_counted(failure) return rawget(failure, "ignore_error_stats_update") == true end
 
 local function table_to_reply(value, used)
@@ -129,7 +130,7 @@ local function weigh(...)
   hand_over(bytes)
 end
 
-local WIDE = 1000 -- arguments that are handed over one by one; more of them travel as a table
+local WIDE = 1000 -- maximum number of arguments passed individually; more are passed in a table
 
 local function ask(asked, asked_widely, ...)
   weigh(...)
@@ -228,13 +229,14 @@ local eval_shown, eval_globals = host.new_globals(with_libraries(protect(for_eva
 
 local api = {}
 
--- Source to a function, or nil and the compiler's message.
+-- Compiles a script. Returns the function, or nil and the compiler's message.
 function api.compile(source)
   local body, message = host.compile(source, "@user_script", eval_shown)
   return body, message
 end
 
--- Runs a compiled script: true and its reply, or false, text, source and line.
+-- Converts the result of run(): true and the reply, or false, the message, whether it is counted,
+-- source and line.
 local function finish(ok, value)
   if ok then return true, value end
   local text = rawget(value, "err")
@@ -261,7 +263,8 @@ function api.evaluate(script, count, ...)
   return finish(run(function() return reply_of(script()) end))
 end
 
--- The same with the keys and arguments as two tables, for more than a call can carry.
+-- Like evaluate(), but with keys and arguments in tables, because the number of arguments is
+-- limited.
 function api.evaluate_tables(script, keys, arguments)
   eval_globals.KEYS, eval_globals.ARGV = keys, arguments
   return finish(run(function() return reply_of(script()) end))
@@ -273,7 +276,7 @@ end
 
 -- Libraries --------------------------------------------------------------------------------------
 
-local registered -- what the library being loaded has registered, nil at any other time
+local registered -- the functions registered by the library that is being loaded, otherwise nil
 
 local UNKNOWN_ARGUMENT = "ERR unknown argument given to redis.register_function"
 
@@ -363,7 +366,7 @@ end
 
 local function_shown, function_globals, choose = host.new_globals(with_libraries(protect(redis)))
 
--- While a library loads, it sees little more than register_function.
+-- The globals while a library is loaded: redis.register_function() and a few harmless fields.
 local load_api = protect(setmetatable({
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, log = redis.log,
   REDIS_VERSION = redis.REDIS_VERSION, REDIS_VERSION_NUM = redis.REDIS_VERSION_NUM,
@@ -372,8 +375,8 @@ local load_api = protect(setmetatable({
 local load_globals = setmetatable(
   { redis = load_api, server = host.limits.has_server and load_api or nil }, host.strict)
 
--- Loads a library: true and what it registered, or false and the error; nil and the compiler's
--- message when it is not Lua.
+-- Loads a library. Returns true and the registered functions, or false and the error, or nil and
+-- the compiler's message.
 function api.load_library(source)
   local body, message = host.compile(source, "@user_function", function_shown)
   if not body then return nil, message end

@@ -1,5 +1,6 @@
--- The globals scripts see: Lua's harmless functions, guarded where C could run for long or where a
--- read-only table would show that it is empty. No files, processes, modules, debug, environments.
+-- The globals of scripts: the harmless functions of Lua. They are wrapped if the C function could
+-- run for a long time, or would reveal that a read-only table is an empty table. Files, processes,
+-- modules, debug and environments are not available.
 local host, patterns = ...
 
 local error, getmetatable, next, pairs, pcall, rawget, rawset, select, setmetatable, tonumber, type,
@@ -79,7 +80,7 @@ local function all_pairs(...)
   return next, content and copy(content) or target, nil
 end
 
-local LONGEST_SHIFT = 1e7 -- more elements than fit into the memory a script may use
+local LONGEST_SHIFT = 1e7 -- more elements than fit into the memory limit of a script
 
 local raw_concat, raw_insert, raw_remove, raw_sort =
   table.concat, table.insert, table.remove, table.sort
@@ -96,10 +97,12 @@ local function concat(...)
   error(result, 2)
 end
 
-local MOST_UNCOUNTED = 1000 -- elements that are sorted without a look at the limits
-local WIDEST = 8000 -- values that the frame of a C function holds: its arguments, then its results
+-- Maximum number of elements that are sorted without checking the limits.
+local MOST_UNCOUNTED = 1000
+-- Maximum number of values in the frame of a C function: its arguments and results.
+local WIDEST = 8000
 
--- Lua's own unpack counts in 32 bits, and crashes when they overflow.
+-- Lua's own unpack() counts with 32 bits, and crashes if the count overflows.
 local function unpack_range(...)
   local count, target, first, last = select("#", ...), ...
   check_table(count, 1, target)
@@ -149,8 +152,8 @@ local function sort(...)
   local length = #target
   if length > 50 then charge(length * 20) end
   if not before then
-    -- The worst order takes the square of the length, and comparing long strings takes long; a
-    -- comparison in Lua is counted.
+    -- Sorting takes quadratic time in the worst case, and comparing long strings takes long. A
+    -- comparison function in Lua is counted.
     local work = 0
     for index = 1, length do
       local value = rawget(target, index)
@@ -197,7 +200,7 @@ end
 
 local raw_format, raw_rep = string.format, string.rep
 
--- A string function that looks at every byte.
+-- Returns a string function that charges for every byte of its argument.
 local function linear(name)
   local body = string[name]
   return function(...)
@@ -221,7 +224,7 @@ local function dumped(...)
   return host.dump(body)
 end
 
--- Quoting looks at every byte; all else is copied.
+-- Only quoting (%q) processes every byte; other formats copy strings.
 local function formatted(...)
   local template = ...
   if type(template) == "string" and find(template, "q", 1, true) then
@@ -239,7 +242,7 @@ end
 
 -- Calls ------------------------------------------------------------------------------------------
 
--- A failed pcall gives the text of an error table, as the server's own pcall does.
+-- Like the server's pcall, return the message of an error table instead of the table.
 local function plain(ok, ...)
   local value = ...
   if not ok and type(value) == "table" then
@@ -254,7 +257,8 @@ local function protected_call(...)
   return plain(pcall(...))
 end
 
--- Lua would run the handler where the error was raised; inside a hook, that is beyond all limits.
+-- Lua would call the handler where the error was raised. Within a hook, no limits would apply
+-- there.
 local function handled_call(...)
   local count, body, handler = select("#", ...), ...
   if count < 2 then argument_error(0, 2, "value expected") end
@@ -293,7 +297,7 @@ local function wrapped_coroutine(...)
   return function(...) return resumed(wrap_resume(thread, ...)) end
 end
 
--- What the collector would answer; it is not one script's to set.
+-- Return values of collectgarbage() for options that a script must not change.
 local UNCHANGED = { stop = 0, restart = 0, setpause = 200, setstepmul = 200 }
 
 local function collect(...)
@@ -301,14 +305,14 @@ local function collect(...)
   option = option == nil and "collect" or check_string(count, 1, option)
   if option == "count" then return collectgarbage("count") end
   if option == "collect" or option == "step" then
-    charge(100000) -- takes long when there is much to look at
+    charge(100000) -- a collection takes long if there are many objects
     return collectgarbage(option)
   end
   if UNCHANGED[option] then return UNCHANGED[option] end
   argument_error(0, 1, "invalid option '" .. option .. "'")
 end
 
--- The server's own generator: one sequence for all scripts, begun anew by math.randomseed.
+-- The random numbers of real servers: one sequence for all scripts, restarted by math.randomseed().
 local low, middle, high = 0x330E, 0xABCD, 0x1234
 
 local function seed(value)
@@ -317,7 +321,7 @@ local function seed(value)
 end
 
 local function draw()
-  -- x = 0x5DEECE66D * x + 0xB modulo 2^48, in 16-bit pieces
+  -- x = 0x5DEECE66D * x + 0xB modulo 2^48, in 16-bit parts
   local first = 0xE66D * low + 0xB
   local second = 0xE66D * middle + 0xDEEC * low + floor(first / 65536)
   local third = 0xE66D * high + 0xDEEC * middle + 5 * low + floor(second / 65536)
@@ -398,12 +402,13 @@ end
 
 local BASE = "assert error gcinfo ipairs rawequal select tonumber tostring type"
 
--- ("x"):rep(2) finds its methods here, and nobody else finds the table.
+-- Methods of strings such as ("x"):rep(2) are found here. Scripts cannot reach this table
+-- otherwise.
 local strings = getmetatable("")
 strings.__index = string_library
 strings.__metatable = protect({ __index = libraries.string })
 
--- What is missing from these tables is an error, not nil.
+-- Reading an undefined global is an error.
 host.strict = { __index = function(_, name)
   local kind = type(name)
   if kind ~= "string" and kind ~= "number" then
@@ -412,8 +417,8 @@ host.strict = { __index = function(_, name)
   error("Script attempted to access nonexistent global variable '" .. name .. "'", 2)
 end }
 
--- A new set of globals: returns the table scripts run in, the one that fills it, and a function
--- that lets another table fill it.
+-- Creates a set of globals. Returns the read-only table for scripts, the table with its content,
+-- and a function that makes the former show another table.
 function host.new_globals(content)
   local globals = chosen(_G, BASE)
   local shown

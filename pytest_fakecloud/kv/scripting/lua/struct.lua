@@ -1,4 +1,4 @@
--- The struct library: packing and unpacking of C structures, as the server ships it.
+-- The struct library, which packs and unpacks C structures, as real servers include it.
 local host = ...
 
 local error, select, unpack = error, select, unpack
@@ -8,7 +8,7 @@ local argument_error, check_integer, check_number, check_string, py =
   host.argument_error, host.check_integer, host.check_number, host.check_string, host.py
 
 local SIZES = { b = 1, B = 1, h = 2, H = 2, l = 8, L = 8, T = 8, f = 4, d = 8, x = 1 }
-local LARGEST = 32 -- bytes of an integer
+local LARGEST = 32 -- maximum number of bytes of an integer
 
 local function number_after(format, place, default)
   local _, stop, digits = find(format, "^(%d+)", place)
@@ -17,7 +17,7 @@ local function number_after(format, place, default)
   return digits + 0, stop + 1
 end
 
--- Reads the format option at `place`: the option, its size, whether it is aligned, what follows.
+-- Reads the format option at `place`. Returns the option, its size and the position after it.
 local function option(format, place)
   local this = sub(format, place, place)
   place = place + 1
@@ -41,7 +41,7 @@ local function is_power(value)
   return value == 1
 end
 
--- Byte order and alignment; whatever else is not an option at all.
+-- Handles the options for byte order and alignment. Any other character is an invalid option.
 local function control(state, this, format, place)
   if this == ">" then
     state.little = false
@@ -93,7 +93,7 @@ function lib.pack(...)
     put(rep("\0", padding(state, this, size, total)))
     local value
     if argument <= count then value = (select(argument, ...)) end
-    if argument == count + 1 then count = argument end -- what is missing is read as nil
+    if argument == count + 1 then count = argument end -- a missing argument is read as nil
     if this == "x" then
       put("\0")
     elseif this == "f" or this == "d" then
@@ -136,7 +136,7 @@ function lib.unpack(...)
     position = position + padding(state, this, size, position)
     if size > #data - position then argument_error(0, 2, "data string too short") end
     if length > 4000 then error("too many results to unpack", 2) end
-    if this == "x" then -- only skipped
+    if this == "x" then -- skip a byte
     elseif this == "f" or this == "d" then
       keep(py.unpack_real(sub(data, position + 1, position + size), this, state.little))
     elseif this == "c" then
