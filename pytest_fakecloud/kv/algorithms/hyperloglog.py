@@ -235,7 +235,7 @@ class _Places:
     LASTS = 250
     """Number of changes after which the positions are recorded again, because the value has grown."""
     REACH = 24
-    """Number of bytes after the start of a change in which opcodes may have moved or merged."""
+    """After a change, opcodes may have moved or merged within this number of bytes."""
 
     def __init__(self) -> None:
         self._ats: list[int] = []
@@ -447,8 +447,8 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """Raise the registers of ``target`` to ``largest``. If ``dense`` is true, make them dense
-    first.
+    """Raise the registers of ``target`` to ``largest``. If ``dense`` is true, first convert
+    ``target`` to dense registers.
     """
     if dense:
         target = to_dense(target)

@@ -63,7 +63,7 @@ class Writer:
         self._parts.append(_length(number))
 
     def string(self, data: bytes) -> None:
-        """Write a string as an integer, compressed or unchanged, whichever applies first."""
+        """Write a string: as an integer if possible, otherwise compressed if that makes it shorter."""
         size = len(data)
         if size <= 11 and data[:1] <= b"9":
             number = canonical_integer(data)

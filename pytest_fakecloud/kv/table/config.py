@@ -129,7 +129,8 @@ def _patience_us(slower: str, event: str) -> int:
 
 
 def _shown(name: str, text: str) -> str:
-    # In this value, Redis omits "n" after "A", although it does send events for new keys.
+    # In the value of this parameter, Redis omits "n" after "A", although it sends events for new
+    # keys.
     return text.replace("An", "A") if name == "notify-keyspace-events" else text
 
 
