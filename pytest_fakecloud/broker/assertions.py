@@ -111,7 +111,7 @@ class BrokerAssertions:
             query,
             times=times,
             show=_shown_record,
-            not_counted=((record, "the test itself put it in") for record in by_tester),
+            not_counted=((record, "the test itself produced it") for record in by_tester),
             notes=lambda found: self._came_to_nothing() if found < (times or 1) else (),
             none="no client has produced to it",
         )
@@ -198,7 +198,7 @@ class BrokerAssertions:
         if group not in {*self.groups(), *gone}:
             raise ContractError(
                 f"there has never been a group {group!r}{nearest(group, self.groups())}; "
-                f"the groups are: {', '.join(self.groups()) or 'none'}"
+                f"known groups: {', '.join(self.groups()) or 'none'}"
             )
         self.assert_committed(group, topic, partition, offset, times=0)
 
@@ -217,13 +217,13 @@ class BrokerAssertions:
         if not view.lag:
             raise AssertionError(
                 f"expected group {group!r} to be caught up, but it has neither members nor committed "
-                "offsets: there is nothing it reads"
+                "offsets, so it reads no topic"
             )
         if view.total_lag == 0:
             return view
         owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
         lines = [
-            f"expected group {group!r} to be caught up, it is {view.total_lag} record(s) behind"
+            f"expected group {group!r} to be caught up, but it is {view.total_lag} record(s) behind"
         ]
         lines += [
             f"  {tp.topic}-{tp.partition}: committed {view.committed.get(tp, 'nothing')}, "
@@ -253,7 +253,7 @@ class BrokerAssertions:
         check_predicate(predicate)
         if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
             raise ContractError(
-                f"timeout={timeout!r:.200} must be real seconds, a number of at least 0"
+                f"timeout={timeout!r:.200} is invalid: pass a non-negative number of wall-clock seconds"
             )
         given: Mapping[str, object] = where
         fields = self._fields_of(topic)
@@ -273,7 +273,7 @@ class BrokerAssertions:
                 records,
                 query,
                 show=_shown_record,
-                none="there is no record at all",
+                none="the topic has no records",
             )[0]
         return found
 
@@ -284,7 +284,7 @@ def _by_name(headers: Any) -> Any:
         return headers
     pairs = header_list(headers)
     if len(dict(pairs)) < len(pairs):
-        raise ContractError(f"headers={brief(headers)}: ask for one value of each name at a time")
+        raise ContractError(f"headers={brief(headers)}: pass one value for each name")
     return dict(pairs)
 
 

@@ -250,4 +250,4 @@ def strings(name: str, value: object) -> tuple[str, ...]:
         texts = tuple(value)
         if all(isinstance(text, str) for text in texts):
             return texts
-    raise ContractError(f"{name} must be a list of texts, got {value!r:.200}")
+    raise ContractError(f"{name} must be a list of strings, got {value!r:.200}")

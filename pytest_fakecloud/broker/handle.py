@@ -384,7 +384,7 @@ class Broker(BrokerAssertions, Handle):
         _check_instance(group, instance)
         wanted = strings("topics", topics)
         if not wanted:
-            raise ContractError("topics is empty: an instance joins to read at least one")
+            raise ContractError("topics is empty: pass at least one topic for the instance to read")
         string("auto_offset_reset", auto_offset_reset)
         choice("auto_offset_reset", auto_offset_reset, *AUTO_OFFSET_RESETS)
         self._time.settle()
@@ -416,7 +416,7 @@ class Broker(BrokerAssertions, Handle):
         self._time.settle()
         string("group", group)
         string("topic", topic, optional=True)
-        whole("redeliver's last", last, 1)
+        whole("redeliver(): last", last, 1)
         whole("partition", partition, 0, optional=True)
         with as_misuse():
             return self._found(self._engine.redeliver(group, last, topic, partition))
@@ -438,8 +438,8 @@ class Broker(BrokerAssertions, Handle):
         batches.
         """
         __tracebackhide__ = True
-        whole("partial_produce's keep", keep, 0)
-        whole("partial_produce's times", times, 1, 1_000_000)
+        whole("partial_produce(): keep", keep, 0)
+        whole("partial_produce(): times", times, 1, 1_000_000)
         self._engine.fail_batches(keep, times)
 
 
@@ -458,11 +458,11 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
         return {"partitions": options}
     if not isinstance(options, Mapping):
         raise ContractError(
-            f"topic {topic!r} is given as {options!r}: pass its partition count, or a mapping of "
-            f"{', '.join(known)}"
+            f"topics[{topic!r}]={options!r} is invalid: pass a partition count, or a mapping with "
+            f"any of {', '.join(known)}"
         )
     for option in options:
-        choice(f"an option of topic {topic!r}", option, *known)
+        choice(f"topics[{topic!r}]: option", option, *known)
     return dict(options)
 
 

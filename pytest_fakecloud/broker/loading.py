@@ -117,7 +117,7 @@ def messages_in(data: Any) -> Iterator[ProducerRecord]:
             for item in _each(items, f"the records of topic {topic!r}"):
                 yield checked(_message(item, topic))
     else:
-        for item in _each(data, "what to load"):
+        for item in _each(data, "the data"):
             yield checked(_message(item, None))
 
 
@@ -158,10 +158,14 @@ def _message(item: Any, topic: str | None) -> ProducerRecord:
     unknown = set(item) - set(ProducerRecord._fields)
     if unknown:
         named = ", ".join(sorted(map(str, unknown)))[:200]
-        raise ContractError(f"a message has no {named}; it has {', '.join(ProducerRecord._fields)}")
+        raise ContractError(
+            f"a message has unknown fields: {named}; pass {', '.join(ProducerRecord._fields)}"
+        )
     name = item.get("topic", topic)
     if name is None:
-        raise ContractError(f"{item!r:.200} names no topic")
+        raise ContractError(
+            f"{item!r:.200} has no topic: add one, or load {{topic: [message, ...]}}"
+        )
     return ProducerRecord(
         name,
         text(item["value"]),

@@ -168,13 +168,13 @@ class BrokerConfig(HandleConfig):
     username: str = setting(
         "fakecloud",
         text(
-            "a string without ':' or half surrogate pairs",
+            "a string without ':' and without lone surrogates",
             lambda name: ":" not in name and _is_sendable(name),
         ),
     )
     """User name for HTTP Basic authentication."""
     password: str | None = setting(
-        None, optional(text("a string without half surrogate pairs", _is_sendable))
+        None, optional(text("a string without lone surrogates", _is_sendable))
     )
     """Password for HTTP Basic authentication; random by default."""
     limits: BrokerLimits = setting(None, _LIMITS)
@@ -275,7 +275,8 @@ class BrokerConfig(HandleConfig):
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":
             raise ContractError(
-                f"isolation={self.isolation!r} is a share of a real cluster: pass engine= too"
+                f"isolation={self.isolation!r} applies to a real cluster only: pass engine= too, "
+                "or remove isolation="
             )
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}

@@ -66,7 +66,7 @@ def whole_seconds(name: str, value: Duration) -> int:
     """Return a duration in seconds, which must be a whole number."""
     microseconds = duration_us(value)
     if microseconds % 1_000_000:
-        raise ContractError(f"{name}={value!r}: the service accepts whole seconds only")
+        raise ContractError(f"{name}={value!r} is invalid; pass a whole number of seconds")
     return microseconds // 1_000_000
 
 
@@ -92,7 +92,9 @@ def bytes_of(name: str, value: object) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise ContractError(f"{name}={value!r} is not a string that UTF-8 can encode") from None
+        raise ContractError(
+            f"{name}={value!r} contains characters that UTF-8 cannot encode"
+        ) from None
 
 
 def json_bytes(name: str, value: object) -> bytes:
@@ -141,7 +143,9 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
     limits = []
     for name, value in flow_control.items():
         if name not in known:
-            raise ContractError(f"flow_control has no {name!r}; pass {', '.join(known)}")
+            raise ContractError(
+                f"flow_control has an unknown key {name!r}; pass {', '.join(known)}"
+            )
         if name == "period":
             limits.append(f"period={whole_seconds('period', value)}s")
         elif name != "key":
@@ -169,20 +173,20 @@ def section(data: Mapping[str, Any], name: str, kind: type) -> Any:
     """Return a section of the data to load, which is empty if it is missing."""
     found = data.get(name, kind())
     if not isinstance(found, kind):
-        raise ContractError(f"load(): {name} is a {kind.__name__}, got {found!r}")
+        raise ContractError(f"load(): {name} must be a {kind.__name__}, got {found!r}")
     return found
 
 
 def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
     """Return a mapping as a dict; raise ``ContractError`` for unknown keys."""
     if not isinstance(given, Mapping):
-        raise ContractError(f"load(): {where} is a dict, got {given!r}")
+        raise ContractError(f"load(): {where} must be a dict, got {given!r}")
     names = list(known)
     unknown = [name for name in given if name not in names]
     if unknown:
         raise ContractError(
-            f"load(): {where} has no {', '.join(map(repr, unknown))};"
-            f" its keys are {', '.join(names)}"
+            f"load(): {where} has unknown keys {', '.join(map(repr, unknown))};"
+            f" pass {', '.join(names)}"
         )
     return dict(given)
 

@@ -66,7 +66,7 @@ class QueueAssertions:
         self._note_inspection()
         if not isinstance(message_id, str):
             raise ContractError(
-                f"message({shown(message_id)}) is invalid; pass the id of a message, a string"
+                f"message({shown(message_id)}) is invalid; pass the id of a message as a string"
             )
         # A v1 message to a topic has one delivery per endpoint, of which this returns the first.
         own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
@@ -225,7 +225,7 @@ class QueueAssertions:
             times=times,
             show=lambda one: one.timeline,
             not_counted=[pair for pair in not_counted if asked(pair[0])],
-            none="there is no message at all",
+            none="the queue has no messages",
         )
 
 

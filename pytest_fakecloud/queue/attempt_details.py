@@ -122,7 +122,7 @@ class AttemptDetails:
             return data
         problems: list[str] = []
         # An error while collecting details must not fail the delivery.
-        with telling("what was sent and answered cannot be told", problems.append):
+        with telling("the request and the response cannot be described", problems.append):
             data["sent"] = _text(sent.body)
             data["sent_type"] = first(sent.headers, "Content-Type") or ""
             if not quiet:

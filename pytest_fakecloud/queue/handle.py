@@ -285,7 +285,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
     def _check_open(self) -> None:
         __tracebackhide__ = True
         if self.closed:
-            raise ContractError(f"{self.name} is closed: ask the cloud for another one")
+            raise ContractError(f"{self.name} is closed: create another one")
 
     @property
     def aio(self) -> QueueAio:
@@ -390,7 +390,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             return
         self._context.problems.report(
             "unmet",
-            f"{self.name}: a delivery in the background to {url}: {attempt_note(outcome)}",
+            f"{self.name}: a background delivery to {url}: {attempt_note(outcome)}",
             exception=error,
             handle=self.name,
         )
@@ -428,7 +428,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "rejected_step",
             f"{self.name}: rejected {what}, a step of workflow run {step.run_id} at {step.url}:"
             f" {step.status} {step.error}. Workflow clients ignore this error, so the run never"
-            f' goes on. To allow it: fakecloud.allow("rejected_step", run_id="{step.run_id}")',
+            f' continues. To allow it: fakecloud.allow("rejected_step", run_id="{step.run_id}")',
             run_id=step.run_id,
             url=step.url,
             handle=self.name,

@@ -155,7 +155,7 @@ def attempt_note(outcome: Outcome) -> str | None:
         return failure_text(outcome)
     if 200 <= outcome.status < 300:
         # The response was complete before the handler raised. Otherwise its status would be 500.
-        return raised_text(outcome.exception, "after the answer, a background task raised")
+        return raised_text(outcome.exception, "after the response, a background task raised")
     return raised_text(outcome.exception)
 
 
@@ -180,7 +180,7 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
     what is missing to deliver it. ``driven`` is True if calls of the test deliver messages.
     """
     if message.state == "ACTIVE":
-        return "in flight: the destination is still answering on this clock"
+        return "in flight: the destination has not answered yet on the queue's clock"
     if message.due_us is not None:
         due = to_datetime(message.due_us)
         if now_us is None:
@@ -188,8 +188,8 @@ def waiting_text(message: Message, now_us: int | None = None, *, driven: bool = 
         if message.due_us > now_us:
             return f"due {due_text(message.due_us, now_us)} ({message.wait_reason})"
         if driven:
-            return "due now: nothing drove the queue; call queue.run_until_idle()"
-        return "due now: the background has not delivered it yet"
+            return "due now, but not delivered yet; call queue.run_until_idle()"
+        return "due now, but not delivered yet in the background"
     if message.queue_name is not None and not message.attempts:
         return f"waits in queue {message.queue_name} (behind others, or the queue is paused)"
     return f"waits: {message.wait_reason}"

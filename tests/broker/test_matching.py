@@ -71,7 +71,7 @@ NEVER: list[tuple[dict[str, Any], str]] = [
     ({"headers": {"h": 1}}, "can never match: pass a string"),
     ({"headers": {"h": None}}, "pass a string"),
     ({"headers": "h"}, "can never match"),
-    ({"headers": [("h", "1"), ("h", "2")]}, "one value of each name"),
+    ({"headers": [("h", "1"), ("h", "2")]}, "one value for each name"),
 ]
 
 

@@ -167,7 +167,7 @@ def test_what_a_closed_fake_left_counts_as_well(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "*unused_fault? second: the fault * never fired*",
-            "*unmet? destination: the oneshot request never came*",
+            "*unmet? destination: the oneshot request was never received*",
             "*unused_fault? broker: the fault * never fired*",
         ]
     )

@@ -312,7 +312,7 @@ def test_the_plain_form_on_a_loop_that_the_destination_needs(clock: str) -> None
 
         error = asyncio.run(main())
         assert isinstance(error, DestinationTimeout)
-        assert "use the awaitable form (await queue.aio.advance(...))" in str(error)
+        assert "use an awaitable method (await queue.aio.advance(...))" in str(error)
 
     watched(run)
 

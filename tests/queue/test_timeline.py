@@ -16,10 +16,10 @@ def test_the_text_for_a_due_message() -> None:
         assert waiting_text(record) == f"due 2026-01-01 00:01:30Z ({reason})"
         assert waiting_text(record, due - 30_000_000) == f"due 00:01:30Z in 30 s ({reason})"
         assert waiting_text(record, due) == (
-            "due now: nothing drove the queue; call queue.run_until_idle()"
+            "due now, but not delivered yet; call queue.run_until_idle()"
         )
         assert waiting_text(record, due, driven=False) == (
-            "due now: the background has not delivered it yet"
+            "due now, but not delivered yet in the background"
         )
 
 

@@ -179,7 +179,7 @@ def refused_by(cloud: Cloud, queue: Queue, url: str = URL, **published: Any) -> 
     ("fault", "said"),
     [
         ("unsigned", "the delivery was sent without a signature"),
-        ("tamper", "differs: the token is about another body"),
+        ("tamper", "differs: the token was issued for another body"),
         ("wrong_key", "differs: the token was signed with neither the current key nor the next"),
         ("expired_token", "differs: the token has expired"),
     ],
@@ -239,7 +239,9 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
     queue.run_until_idle()
     good, bad = rows(cloud)
     assert (good.answer, good.remarks) == ("200", ())
-    assert any(line.startswith("differs: the token is about another body") for line in bad.remarks)
+    assert any(
+        line.startswith("differs: the token was issued for another body") for line in bad.remarks
+    )
 
 
 def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def test_a_delay_a_retry_and_one_that_nobody_drove(cloud: Cloud) -> None:
     assert told(cloud) == [
         f"POST {URL} (tried 1 of 4): due 12:00:12.182Z in 12.182 s (backoff e^2.5)",
         f"POST {URL}: due 2026-03-02 01:00:00Z in 13 h (delay)",
-        f"POST {URL}: due now: nothing drove the queue; call queue.run_until_idle()",
+        f"POST {URL}: due now, but not delivered yet; call queue.run_until_idle()",
     ]
 
 
@@ -168,7 +168,7 @@ def test_messages_alike_share_a_line(cloud: Cloud) -> None:
         queue.publish(URL, retries=0)
     ids = [message.id[:8] for message in queue.messages()]
     named = f"{ids[0]}, {ids[1]}, {ids[2]} and 2 more"
-    due = f"POST {URL}: due now: nothing drove the queue; call queue.run_until_idle()"
+    due = f"POST {URL}: due now, but not delivered yet; call queue.run_until_idle()"
     assert waiting(cloud) == [f"{named} {due}"]
     assert queue.run_until_idle().waiting == "nothing"
     letters = [letter.id for letter in queue.dead_letters()]

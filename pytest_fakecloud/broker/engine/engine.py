@@ -113,7 +113,7 @@ class MemoryEngine:
         with self.locked() as now:
             if name in self._topics:
                 raise ContractError(
-                    f"topic {name!r} exists already; add_partitions() makes it larger"
+                    f"topic {name!r} already exists; add_partitions() adds partitions to it"
                 )
             self._check_partition_limit(partitions)
             self._topics[name] = topic
@@ -191,7 +191,7 @@ class MemoryEngine:
         Groups that consume the topic rebalance. As in Kafka, keys may map to other partitions
         afterwards.
         """
-        whole("add_partitions' count", count, 1, MOST_PARTITIONS)
+        whole("add_partitions(): count", count, 1, MOST_PARTITIONS)
         with self.locked() as now:
             topic = self.table.topic(name, now)
             self._check_partition_limit(count)
@@ -229,7 +229,7 @@ class MemoryEngine:
         have = sum(len(topic.logs) for topic in self._topics.values())
         if limit is not None and have + more > limit:
             raise ContractError(
-                f"the plan allows {limit} partitions: it has {have}, and {more} more were requested"
+                f"the plan allows {limit} partitions: {have} exist, and {more} more were requested"
             )
 
     # -- producing -------------------------------------------------------------------------------
@@ -664,7 +664,7 @@ class MemoryEngine:
         """
         if not isinstance(snapshot, BrokerSnapshot):
             raise ContractError(
-                "the snapshot was taken of a real cluster; load() takes its records"
+                "the snapshot is from a real cluster: pass its records to load() instead"
             )
         with self.locked() as now:
             self._epoch += 1

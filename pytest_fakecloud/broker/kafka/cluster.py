@@ -153,14 +153,16 @@ def _seconds(text: str | None) -> float:
     except ValueError:
         seconds = 0
     if not 0 < seconds < float("inf"):
-        raise ContractError(f"request.timeout={text!r} is not a number of seconds above 0")
+        raise ContractError(
+            f"request.timeout={text!r} is invalid: pass a positive number of seconds"
+        )
     return seconds
 
 
 def _flag(name: str, text: str) -> bool:
     word = text.lower()
     if word not in ("true", "1", "yes", "false", "0", "no"):
-        raise ContractError(f"{name}={text!r} is neither true nor false")
+        raise ContractError(f"{name}={text!r} is invalid: pass true or false")
     return word in ("true", "1", "yes")
 
 
@@ -177,7 +179,7 @@ class Cluster:
             self._admin = _api.AdminClient(address.settings({}))
         except KafkaException as error:
             raise ContractError(
-                f"the address of {address.where} has a setting that librdkafka does not take: "
+                f"the address of {address.where} has a setting that librdkafka rejects: "
                 f"{error.args[0].str()}"
             ) from None
 
@@ -215,7 +217,7 @@ class Cluster:
     def _result(self, future: Any) -> Any:
         wait((future, self._ended), self._timeout + _MORE, FIRST_COMPLETED)
         if not future.done():
-            raise Unavailable("it has not answered")
+            raise Unavailable("it did not respond")
         try:
             return future.result()
         except KafkaException as error:
@@ -244,7 +246,7 @@ class Cluster:
         }
         unknown = [f"{topic}-{number}" for (topic, number), at in found.items() if at < OFFSET_END]
         if unknown:
-            raise Unavailable(f"it does not tell the offsets of {', '.join(unknown)}")
+            raise Unavailable(f"it did not return the offsets of {', '.join(unknown)}")
         return found
 
     def group_offsets(

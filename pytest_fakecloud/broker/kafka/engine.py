@@ -180,7 +180,7 @@ class KafkaEngine:
         """Raise ``ContractError``, because a real cluster's topics keep the retention they were
         created with.
         """
-        raise real_only("set_retention() of a topic that exists")
+        raise real_only("set_retention() of an existing topic")
 
     @_public
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
@@ -415,7 +415,7 @@ class KafkaEngine:
         """Raise ``ContractError``, because a real cluster rebalances only after a change of
         members.
         """
-        raise real_only("rebalance() without a reason")
+        raise real_only("rebalance()")
 
     def redeliver(self, group: str, *which: object) -> NoReturn:
         """Raise ``ContractError``, because only the members of a real group determine what they
@@ -456,7 +456,7 @@ class KafkaEngine:
             if first:
                 return KafkaCopy(None)
             raise ContractError(
-                "a copy can only be taken of data that are this handle's own: leave out prefix= and "
+                "data that this broker shares with others cannot be copied: remove prefix= and "
                 "isolation='none', or use the in-memory engine"
             )
         with as_misuse():
@@ -468,7 +468,7 @@ class KafkaEngine:
         messages: list[ProducerRecord] = []
         for name in topics:
             if any(self._topics.bounds(name)[0]):
-                raise real_only(f"a copy of topic {name!r}, whose first records are gone,")
+                raise real_only(f"a copy of topic {name!r}, whose first records were deleted,")
             messages += [
                 ProducerRecord(r.topic, r.value, r.key, r.partition, r.timestamp, r.headers)
                 for r in self._fetching.records(name)
@@ -483,11 +483,13 @@ class KafkaEngine:
         of the data of an engine in memory.
         """
         if not isinstance(copy, KafkaCopy):
-            raise ContractError("the snapshot was taken of a broker in memory; load() its records")
+            raise ContractError(
+                "the snapshot is from a broker in memory: pass its records to load()"
+            )
         if copy.topics is None:
             raise ContractError(
-                "these data are not this handle's own, so there is nothing to return to: leave out "
-                "prefix= and isolation='none', or use the in-memory engine"
+                "data that this broker shares with others cannot be restored: remove prefix= and "
+                "isolation='none', or use the in-memory engine"
             )
         with as_misuse():
             self._put_back(copy, copy.topics)

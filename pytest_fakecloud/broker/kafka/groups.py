@@ -151,7 +151,9 @@ class KafkaGroups:
                 ),
             )
         except KafkaException as error:
-            raise errors.illegal_argument(f"The cluster's client rejects it: {error}") from None
+            raise errors.illegal_argument(
+                f"The Kafka client rejects the configuration: {error}"
+            ) from None
 
     def _await(self, member: KafkaInstance, until: int) -> list[Any]:
         epoch = (self._waits.epoch, member.epoch)

@@ -132,7 +132,7 @@ class KafkaInstance:
         try:
             return answer.result(_PATIENCE)
         except TimeoutError:
-            raise Unavailable("the cluster does not answer") from None
+            raise Unavailable("it did not respond") from None
 
     def commit(self, offsets: dict[tuple[str, int], int], seconds: float) -> None:
         """Commit as a member of the group, and wait at most ``seconds`` for the confirmation.
@@ -151,7 +151,7 @@ class KafkaInstance:
         except KafkaException as error:
             raise translated(error) from None
         except TimeoutError:
-            raise Unavailable("it does not confirm the commit") from None
+            raise Unavailable("it did not confirm the commit") from None
         finally:
             with self._lock:
                 self._commits.remove(waiting)

@@ -145,7 +145,7 @@ class KafkaTopics:
     ) -> None:
         """Create a topic; raise ``ContractError`` for invalid arguments and for an existing topic."""
         if first_offset:
-            raise real_only("first_offset= (an offset forced into the log)")
+            raise real_only("first_offset=")
         string("a topic's name", name)
         real = self.real(name)
         if not errors.can_name_a_topic(name):
@@ -156,7 +156,9 @@ class KafkaTopics:
         whole("retention_bytes", retention_bytes, 0, optional=True)
         whole("max_message_bytes", max_message_bytes, 1, optional=True)
         if name in self.counts():
-            raise ContractError(f"topic {name!r} exists already; add_partitions() makes it larger")
+            raise ContractError(
+                f"topic {name!r} already exists; add_partitions() adds partitions to it"
+            )
         limits = self._settings.limits
         config = {
             "retention.ms": retention_ms if retention_ms is not None else limits.retention_ms,
@@ -178,11 +180,13 @@ class KafkaTopics:
 
     def add_partitions(self, name: str, count: int) -> int:
         """Add partitions to a topic and return the new partition count."""
-        whole("add_partitions' count", count, 1)
+        whole("add_partitions(): count", count, 1)
         total = self.check(name) + count
         with as_misuse():
             self._cluster.add_partitions(self.real(name), total)
-        self._until(lambda: self.counts()[name] == total, f"topic {name!r} did not grow")
+        self._until(
+            lambda: self.counts()[name] == total, f"topic {name!r} did not get its new partitions"
+        )
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:

@@ -284,7 +284,7 @@ class Captured(Found[Callback]):
             items,
             asked,
             times=times,
-            none="none came",
+            none="none was received",
             notes=lambda found: self._capture._account(self, asked, times is None or found < times),
         )
 

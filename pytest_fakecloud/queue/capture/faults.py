@@ -28,13 +28,13 @@ class ScopedFaults:
 
     def __getattr__(self, word: str) -> Callable[..., Fault]:
         if word not in (words := fault_words(type(self._capture.faults))):
-            raise AttributeError(f"{word!r} is not a fault here; there are: {', '.join(words)}")
+            raise AttributeError(f"{word!r} is not a fault; known faults: {', '.join(words)}")
         return functools.partial(self._prepare, getattr(self._capture.faults, word))
 
     def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
         if kwargs.get("route", self._route) != self._route:
             raise ContractError(
-                f"these faults are for /{self._route} only: leave route={kwargs['route']!r} out, or"
+                f"these faults are for /{self._route} only: remove route={kwargs['route']!r}, or"
                 f" use the faults of {self._capture.name}"
             )
         return method(*args, **{**kwargs, "route": self._route})

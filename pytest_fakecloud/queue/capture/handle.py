@@ -154,7 +154,10 @@ class CallbackCapture(Destination):
             return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
         queues = list(self._queues())
         if not queues:
-            return "there is no queue in this cloud; pass its keys with keys={'current': ...}"
+            return (
+                "this cloud has no queue; pass the signing keys of the queue outside it, such as "
+                "keys={'current': ...}"
+            )
         keys: dict[str, str] = {}
         clocks: dict[object, list[str]] = {}
         for queue in queues:
@@ -304,12 +307,12 @@ class CallbackCapture(Destination):
         """
         lines: list[str] = []
         if captured and not asked.given.keys() - {"callback"}:
-            lines.append("  the last one's body:")
+            lines.append("  body of the last callback:")
             text = json.dumps(captured[-1].raw, indent=2, ensure_ascii=False)
             lines += [f"    {line}" for line in text.splitlines()]
         other = self.failures if captured is self.callbacks else self.callbacks
         if other:
-            lines.append(f"  {len(other)} {other._kind}(s) came to {other.url} instead:")
+            lines.append(f"  {len(other)} {other._kind}(s) arrived at {other.url} instead:")
             lines += [f"    {item!r}" for item in other[-3:]]
         lines += self._message_lines(captured)
         return lines + (self._pending_lines() if missing else [])
@@ -331,29 +334,29 @@ class CallbackCapture(Destination):
 
     def _pending_lines(self) -> list[str]:
         if self.closed:
-            return [f"  {self.name} is closed: nothing can come to it any more"]
+            return [f"  {self.name} is closed and cannot receive callbacks any more"]
         due = self.clock.next_due()
         if not self._waits() and due is None:
-            return ["  nothing is left to deliver, so no wait can bring it"]
+            return ["  nothing is left to deliver, so no further callback can arrive"]
         return [text for queue in self._queues() for text in self._later_lines(queue)]
 
     def _later_lines(self, queue: Any) -> Iterator[str]:
         due = queue._engine.next_due_us() if queue._engine.pending else None
         if due is not None and due > self._time.now_us() + _LONGEST_DRIVE_US:
             yield (
-                f"  what is due next, at {to_datetime(due).isoformat()}, is more than 30 days ahead:"
-                " move time with clock.advance()"
+                f"  the next message is due at {to_datetime(due).isoformat()}, more than 30 days ahead:"
+                " move the clock with clock.advance()"
             )
         elif due is not None:
             yield (
                 f"  {len(queue._engine.pending)} message(s) are still to be delivered, the next at "
-                f"{to_datetime(due).isoformat()}: drive the queue, or give the wait a longer timeout="
+                f"{to_datetime(due).isoformat()}: run the queue, or pass a longer timeout="
             )
         for schedule in queue.schedules():
             if not schedule.paused and (runs := schedule.next_runs(1)):
                 yield (
                     f"  the schedule {schedule.id} to {schedule.destination} is due at "
-                    f"{runs[0].isoformat()}; a wait does not run schedules: move time with"
+                    f"{runs[0].isoformat()}; waiting does not run schedules: move the clock with"
                     " clock.advance()"
                 )
 

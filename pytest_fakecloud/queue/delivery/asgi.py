@@ -52,7 +52,7 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
         finally:
             answer.finished.set()
     if not answer.complete:
-        what = "the whole of its answer" if answer.status else "an answer"
+        what = "completing its response" if answer.status else "a response"
         return failed(AssertionError(f"the ASGI application ended without {what}"))
     return with_caught(answer.handled(), seen)
 
@@ -82,7 +82,7 @@ class _AsgiAnswer:
         kind = event["type"]
         if kind == "http.response.start":
             if self.status:
-                raise AssertionError("the ASGI application started its answer twice")
+                raise AssertionError("the ASGI application started its response twice")
             self.status = checked_status(int(event["status"]))
             self.headers = [
                 (bytes(name).decode("latin-1"), bytes(value).decode("latin-1"))

@@ -81,8 +81,8 @@ class Deadlines:
         text = f"no answer within {self.cap:g} s of real time"
         if loop_is_running():
             text += (
-                f"; {why}, and this thread's event loop stood still meanwhile: if the destination "
-                "needs that loop, use the awaitable form (await queue.aio.advance(...))"
+                f"; {why}, which blocked this thread's event loop. If the destination needs that "
+                "loop, use an awaitable method (await queue.aio.advance(...))"
             )
         return text
 

@@ -101,7 +101,7 @@ class Destination(Handle, HTTPServer):
     def start(self) -> None:
         """Do nothing, because the server is already running."""
         if self.closed:
-            raise ContractError(f"{self.name} is closed: ask the cloud for another one")
+            raise ContractError(f"{self.name} is closed: create another one")
 
     def stop(self) -> None:
         """Close the fake immediately."""
@@ -156,7 +156,7 @@ class Destination(Handle, HTTPServer):
             f"a handler raised {type(error).__name__}: {error}" for error in self.handler_errors
         ]
         reasons += [
-            f"the {kind.value} request never came: {handler.matcher}"
+            f"the {kind.value} request was never received: {handler.matcher}"
             for kind, handlers in (
                 (HandlerType.ORDERED, self.ordered_handlers),
                 (HandlerType.ONESHOT, self.oneshot_handlers),
@@ -208,7 +208,9 @@ class Destination(Handle, HTTPServer):
 
     def load(self, data: Any) -> None:
         """Raise ``ContractError``, because a destination has no data apart from its expectations."""
-        raise ContractError("a receiver holds no data; write expectations with expect_request()")
+        raise ContractError(
+            "a destination has no data to load; write expectations with expect_request()"
+        )
 
 
 def _is_host(text: str) -> bool:

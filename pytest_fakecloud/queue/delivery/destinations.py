@@ -70,7 +70,7 @@ class Destinations:
         """Deliver to a WSGI application, which is called in the thread that delivers."""
         __tracebackhide__ = True
         if not callable(app):
-            raise ContractError(f"a WSGI application is a callable, got {app!r}")
+            raise ContractError(f"{app!r} is not a WSGI application; pass a callable")
         if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
             raise ContractError(f"{app!r} is an ASGI application: use .asgi()")
         return self._add(WsgiRoute(self, origin, "wsgi", raise_exceptions, app=app))
@@ -96,7 +96,7 @@ class Destinations:
         """
         __tracebackhide__ = True
         if not callable(app):
-            raise ContractError(f"an ASGI application is a callable, got {app!r}")
+            raise ContractError(f"{app!r} is not an ASGI application; pass a callable")
         if _takes(app, 2) and not _takes(app, 3):
             raise ContractError(f"{app!r} is a WSGI application: use .wsgi()")
         if lifespan != "auto" and not isinstance(lifespan, bool):
@@ -116,7 +116,7 @@ class Destinations:
         """
         __tracebackhide__ = True
         if not callable(fn):
-            raise ContractError(f"expected a function of one request, got {fn!r}")
+            raise ContractError(f"{fn!r} is not callable; pass a function of one request")
         return self._add(FunctionRoute(self, url, "call", raise_exceptions, handler=fn))
 
     def answers(

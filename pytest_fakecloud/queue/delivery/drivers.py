@@ -98,8 +98,8 @@ class Driver:
     def _not_idle(self, within: Duration, end_us: int) -> str:
         pending = list(self._engine.pending.values())
         lines = [
-            f"the queue is not idle within {within!r}, that is by {to_datetime(end_us).isoformat()}:"
-            f" {len(pending)} message(s) undelivered. Allow more with within=, or cancel them"
+            f"the queue is not idle after {within!r}, at {to_datetime(end_us).isoformat()}:"
+            f" {len(pending)} message(s) are undelivered. Pass a longer within=, or cancel them"
         ]
         lines += [timeline(one, self.clock.now_us()) for one in pending[:3]]
         return "\n".join(lines)

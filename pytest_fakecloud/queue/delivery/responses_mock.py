@@ -52,10 +52,10 @@ class _NoNetwork(HTTPAdapter):
     """An adapter that never sends anything over the network."""
 
     def get_connection_with_tls_context(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ConnectionError(f"no mock answers {request.url} any more, and nothing was sent")
+        raise ConnectionError(f"no mock matches {request.url} any more, and nothing was sent")
 
     def get_connection(self, url: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ConnectionError(f"no mock answers {url} any more, and nothing was sent")
+        raise ConnectionError(f"no mock matches {url} any more, and nothing was sent")
 
 
 @functools.cache
@@ -91,16 +91,18 @@ def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
     for entry in mock.registered():
         matched, reason = entry.matches(request)
         if matched and getattr(entry, "passthrough", False):
-            reason = "lets it pass, but the queue goes to loopback only"
+            reason = "lets it pass, but the queue sends to loopback addresses only"
         elif matched:
             return None
         reasons.append(f"{entry.method} {entry.url}: {reason or 'does not match'}")
     url = str(request.url)
     for prefix in mock.passthru_prefixes:
         if prefix.match(url) if hasattr(prefix, "match") else url.startswith(prefix):
-            reasons.append("a passthru prefix matches, but the queue goes to loopback only")
-    listing = "; ".join(reasons) or "it has none"
-    return f"The `responses` library is active, but no mock of it answers ({listing})"
+            reasons.append(
+                "a passthru prefix matches, but the queue sends to loopback addresses only"
+            )
+    listing = "; ".join(reasons) or "there are none"
+    return f"The `responses` library is active, but none of its mocks matches ({listing})"
 
 
 def _query(url: str) -> dict[str, str | list[str]]:

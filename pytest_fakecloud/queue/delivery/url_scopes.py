@@ -81,7 +81,7 @@ def scope_of(url: object) -> UrlScope:
         raise ContractError(
             f"{shown(url)} is not a destination; pass an absolute URL such as "
             "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
-            "URL, or '*' for every destination not named otherwise"
+            "URL, or '*' for all other destinations"
         )
     return Prefix(target.origin, "" if target.rest == "/" else target.rest)
 

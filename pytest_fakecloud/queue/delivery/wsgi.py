@@ -67,7 +67,7 @@ def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
     pairs = [(name, value) for name, value in headers]
     for pair in pairs:
         if not all(isinstance(part, str) for part in pair):
-            raise AssertionError(f"the WSGI application's header {pair!r} is not two strings")
+            raise AssertionError(f"the WSGI application's header {pair!r} is not a pair of strings")
     return pairs
 
 

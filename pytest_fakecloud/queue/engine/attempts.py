@@ -209,12 +209,12 @@ class AttemptRunner:
     def _cut_loop(self, message: Message, now: int) -> None:
         state = self._state
         limit = state.settings.loop_limit
-        span = "at one instant" if message.depth > limit else "in one driving call"
+        span = "at the same time" if message.depth > limit else "in one call"
         count = limit if message.depth > limit else limit * CHAIN_FACTOR
         text = (
-            f"endless loop: {count} deliveries caused each other {span}, the last would be"
-            f" {message.public_id} to {message.url}. A handler that publishes again must come to"
-            " an end, or use a delay and be driven step by step; the message stays pending"
+            f"endless loop: {count} deliveries caused each other {span}, the next one would be"
+            f" {message.public_id} to {message.url}. Let the handlers stop publishing at some point,"
+            " or publish with a delay and advance the clock step by step. The message stays pending"
         )
         self._admission.leave_flow(message)
         self._admission.leave_global(message)
@@ -222,7 +222,7 @@ class AttemptRunner:
         if state.lane == "background":
             # In the background, no caller could catch an exception.
             message.due_us = None
-            message.wait_reason = "cut off from an endless loop, cancel it or publish it anew"
+            message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
             if state.on_loop is not None:
                 state.on_loop(text)
             return

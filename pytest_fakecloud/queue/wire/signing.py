@@ -106,7 +106,7 @@ def explain(
     ``tolerance`` is in seconds and applies to the times in the token.
     """
     if not signature:
-        return "there is no signature: the request came without an Upstash-Signature header"
+        return "the request has no Upstash-Signature header"
     named = {"current": keys.current, "next": keys.next} if isinstance(keys, SigningKeys) else keys
     try:
         claims = _signed_claims(signature, named)
@@ -191,8 +191,8 @@ def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Ite
         elif name != "exp" and value > at + tolerance:
             yield (
                 f"the token is from the future: {name} is {_span(value - at)} ahead of the"
-                f" receiver's clock ({name} {value}, now {int(at)}); a receiver reads real time,"
-                " so sign on the clock it sees"
+                f" receiver's clock ({name} {value}, now {int(at)}); set signature_clock= to the"
+                " clock that the receiver uses"
             )
 
 
@@ -217,7 +217,7 @@ def _url_differs(signed: str, url: str) -> str:
 def _body_differs(claim: str, body: bytes) -> Iterator[str]:
     if claim.rstrip("=") == body_hash(body).rstrip("="):
         return
-    text = f"the token is about another body than these {len(body)} bytes (body hash {claim})"
+    text = f"the token was issued for another body than these {len(body)} bytes (body hash {claim})"
     for name, variant in _rewritten(body):
         if body_hash(variant).rstrip("=") == claim.rstrip("="):
             text += f": the signed bytes are {name}, so verify the raw body before parsing it"

@@ -223,7 +223,7 @@ def test_the_lists_speak_the_language_of_the_inspections(capture: CallbackCaptur
 @pytest.mark.parametrize(
     ("sign", "problem"),
     [
-        ({"signed": False}, "without an Upstash-Signature header"),
+        ({"signed": False}, "has no Upstash-Signature header"),
         ({"key": "sig_" + "x" * 28}, "neither the current key nor the next key"),
         ({"age": 400.0}, "the token has expired"),
         ({"sub": "https://other.example.com/callback"}, "they differ in the scheme and host"),
@@ -253,7 +253,7 @@ def test_a_tampered_body(capture: CallbackCapture) -> None:
 def test_without_a_queue_nothing_is_verified() -> None:
     with CallbackCapture(Context.alone()) as capture:
         send(capture.callback_url)
-        assert "there is no queue in this cloud" in (capture.callbacks.only().problem or "")
+        assert "this cloud has no queue" in (capture.callbacks.only().problem or "")
 
 
 def test_keys_of_a_queue_elsewhere() -> None:
@@ -381,7 +381,7 @@ def test_a_wait_in_vain_says_what_came_and_how_far_the_messages_are(
     assert f"expected a callback at {capture.callback_url} <lambda> at least once, found 0" in text
     assert "status 500, retried 1 of 3, verified>" in text
     assert '"maxRetries": 3' in text
-    assert f"1 failure callback(s) came to {capture.failure_url} instead" in text
+    assert f"1 failure callback(s) arrived at {capture.failure_url} instead" in text
     assert "<Message msg_1>\n    00:00 CREATED\n    00:01 ERROR 500" in text
     assert "nothing is left to deliver" in text
 
@@ -666,10 +666,10 @@ def test_a_receiver_that_is_down_gets_its_callback_later(cloud: Cloud) -> None:
 @pytest.mark.parametrize(
     ("fault", "problem"),
     [
-        ("tamper", "about another body"),
+        ("tamper", "for another body"),
         ("wrong_key", "neither the current key nor the next key"),
         ("expired_token", "the token has expired"),
-        ("unsigned", "without an Upstash-Signature header"),
+        ("unsigned", "has no Upstash-Signature header"),
         ("next_key", None),
     ],
 )
@@ -695,7 +695,7 @@ def test_a_wait_in_vain_prints_the_timeline(cloud: Cloud) -> None:
         capture.wait_for_failure()
     text = str(failure.value)
     assert f"expected a failure callback at {capture.failure_url} 1 time(s), found 0" in text
-    assert f"2 callback(s) came to {capture.callback_url} instead" in text
+    assert f"2 callback(s) arrived at {capture.callback_url} instead" in text
     assert "status 500" in text
     assert "DELIVERED" in text
     assert "nothing is left to deliver" in text
@@ -704,7 +704,7 @@ def test_a_wait_in_vain_prints_the_timeline(cloud: Cloud) -> None:
 def test_a_dropped_callback_is_a_wait_in_vain(cloud: Cloud) -> None:
     queue, capture = publish(cloud, 200)
     queue.faults.drop_callback()
-    with pytest.raises(AssertionError, match="none came") as failure:
+    with pytest.raises(AssertionError, match="none was received") as failure:
         capture.wait_for_callback()
     told = f"the fault drop_callback lost it on its way to {capture.callback_url}"
     assert str(failure.value).count(told) == 1
@@ -769,7 +769,7 @@ def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pyt
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines_random(
         [
-            "*destination: the oneshot request never came*",
+            "*destination: the oneshot request was never received*",
             "*destination: No handler found for request*",
             "FAILED *::test_unmet*",
         ]

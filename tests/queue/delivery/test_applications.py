@@ -409,7 +409,7 @@ def test_the_plain_form_in_a_running_loop_names_the_awaitable_one(table: Table) 
         return outcome
 
     text = str(asyncio.run(main()).exception)
-    assert "use the awaitable form (await queue.aio.advance(...))" in text
+    assert "use an awaitable method (await queue.aio.advance(...))" in text
 
 
 @pytest.mark.parametrize(

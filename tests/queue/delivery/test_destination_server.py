@@ -66,7 +66,7 @@ def test_unmet_expectations(destination: Destination) -> None:
     unmet = destination._unmet()
     assert "No handler found for request" in unmet[0]
     assert "a handler raised ZeroDivisionError" in unmet[1]
-    assert "the oneshot request never came" in unmet[2]
+    assert "the oneshot request was never received" in unmet[2]
     assert len(unmet) == 3
 
 
@@ -75,7 +75,7 @@ def test_an_ordered_request_that_never_came(destination: Destination) -> None:
     destination.expect_ordered_request("/second").respond_with_data("2")
     requests.get(destination.url + "/first")
     (reason,) = destination._unmet()
-    assert "the ordered request never came" in reason
+    assert "the ordered request was never received" in reason
     assert "/second" in reason
 
 

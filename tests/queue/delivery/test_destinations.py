@@ -190,7 +190,7 @@ def test_a_bad_duration(table: Table) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"body": "\ud800"}, "is not a string that UTF-8 can encode"),
+        ({"body": "\ud800"}, "contains characters that UTF-8 cannot encode"),
         ({"body": {1, 2}}, "body={1, 2} is not JSON-serializable"),
         ({"status": "200"}, "'200' is not an HTTP status"),
         ({"status": None}, "None is not an HTTP status"),
@@ -399,7 +399,7 @@ def test_a_timeout_error_of_the_handler_is_its_own(table: Table) -> None:
 
 @pytest.mark.parametrize("register", ["call", "wsgi", "asgi"])
 def test_only_callables_are_taken(table: Table, register: str) -> None:
-    with pytest.raises(ContractError, match="got 'x'"):
+    with pytest.raises(ContractError, match=r"'x' is not .*callable"):
         getattr(table, register)(APP, "x")
 
 

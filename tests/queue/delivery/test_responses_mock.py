@@ -189,7 +189,7 @@ def test_a_response_that_lets_pass_sends_nothing_to_the_network(sender: Sender) 
     responses.add(responses.PassthroughResponse("POST", "http://app.example.com/hook"))
     outcome = sender.send(delivery("http://app.example.com/hook"))
     assert outcome.refused
-    assert "lets it pass, but the queue goes to loopback only" in str(outcome.exception)
+    assert "lets it pass, but the queue sends to loopback addresses only" in str(outcome.exception)
 
 
 def test_a_response_that_lets_pass_to_loopback_is_delivered(

@@ -286,9 +286,9 @@ def test_more_attempts_at_one_instant_than_the_limit_are_a_loop() -> None:
     with pytest.raises(Loop) as caught:
         bench.clock.run_due()
     assert str(caught.value) == (
-        f"endless loop: 5 deliveries caused each other at one instant, the last would be"
-        f" {message_id} to {URL}. A handler that publishes again must come to an end, or use a"
-        " delay and be driven step by step; the message stays pending"
+        f"endless loop: 5 deliveries caused each other at the same time, the next one would be"
+        f" {message_id} to {URL}. Let the handlers stop publishing at some point,"
+        " or publish with a delay and advance the clock step by step. The message stays pending"
     )
     assert len(bench.sent) == 6
     assert (message.state, message.wait_reason) == ("RETRY", "retry delay 0")
@@ -549,6 +549,6 @@ def test_a_loop_is_named_by_the_limit_that_it_is_beyond() -> None:
     bench = Bench(loop_limit=5)
     message = bench.engine.messages[bench.publish()]
     message.depth, message.chain = 5, 51
-    with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one driving call"):
+    with pytest.raises(Loop, match="loop: 50 deliveries caused each other in one call"):
         bench.clock.run_due()
     assert (message.depth, message.chain) == (0, 0)

@@ -555,7 +555,7 @@ def test_messages_that_publish_each_other_without_end() -> None:
     bench = Bench(loop_limit=50)
     bench.publish_on_delivery()
     bench.publish()
-    with pytest.raises(Loop, match="50 deliveries caused each other at one instant"):
+    with pytest.raises(Loop, match="50 deliveries caused each other at the same time"):
         bench.clock.run_due()
     assert len(bench.sent) == 51
     assert len(bench.engine.pending) == 1
@@ -576,7 +576,7 @@ def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     assert "endless loop: 20 deliveries" in told[0]
     (left,) = bench.engine.pending.values()
     assert waiting_text(left) == (
-        "waits: cut off from an endless loop, cancel it or publish it anew"
+        "waits: stopped in an endless loop; cancel it or publish it again"
     )
     (waiting,) = bench.engine.pending.values()
     assert bench.engine.cancel(waiting.id) == 1

@@ -332,7 +332,7 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         assert "a predicate of" in str(message.attempts.only().exception)
         told = [one.text for one in cloud.problems if one.kind == "unmet"]
         assert len(told) == 1
-        assert f"a delivery in the background to {APP}: ContractError" in told[0]
+        assert f"a background delivery to {APP}: ContractError" in told[0]
 
 
 def test_deliveries_in_flight_at_the_end_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
