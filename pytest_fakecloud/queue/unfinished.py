@@ -51,7 +51,7 @@ def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
         made, outcome = len(message.attempts), message.last_outcome
         status = None if outcome is None else outcome.status
         last = "no answer" if status is None else f"status {status}"
-        told = f"given up after {made} attempt{'s' * (made != 1)}, last {last}; dead letter"
+        told = f"failed after {made} attempt{'s' * (made != 1)}, last {last}; dead letter"
         alike.setdefault(told, []).append((name(message.public_id), letter.id))
     for told, several in alike.items():
         ids, letters = zip(*several, strict=True)

@@ -107,7 +107,7 @@ def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
     queue.destinations.answers(URL, 404)
     queue.publish(URL, retries=0)
     queue.run_until_idle()
-    with pytest.raises(AssertionError, match="given up after 1 attempt, last status 404; dead le"):
+    with pytest.raises(AssertionError, match="failed after 1 attempt, last status 404; dead le"):
         capture.callbacks.only()
     for number in range(9):
         queue.publish(f"{URL}/{number}")
@@ -173,7 +173,7 @@ def test_messages_alike_share_a_line(cloud: Cloud) -> None:
     assert queue.run_until_idle().waiting == "nothing"
     letters = [letter.id for letter in queue.dead_letters()]
     assert waiting(cloud) == [
-        f"{named} given up after 1 attempt, last status 404; dead letters {letters[0]}, "
+        f"{named} failed after 1 attempt, last status 404; dead letters {letters[0]}, "
         f"{letters[1]}, {letters[2]} and 2 more"
     ]
 
