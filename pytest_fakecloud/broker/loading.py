@@ -1,4 +1,4 @@
-"""Read records from the forms in which tests can supply them: values, mappings, JSON lines."""
+"""Read the records that tests supply as values, mappings or JSON lines."""
 
 from __future__ import annotations
 

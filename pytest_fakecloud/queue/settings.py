@@ -188,7 +188,7 @@ class QueueConfig(HandleConfig):
 
     @property
     def plan(self) -> PlanLimits:
-        """The limits of the plan, with those that other settings replace."""
+        """The limits of the plan, including the replacements from other settings."""
         found = plan(self.profile, self.limits)
         kept_us = self.dlq_retention_us
         return found if kept_us is None else replace(found, retention_us=kept_us)

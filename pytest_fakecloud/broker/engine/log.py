@@ -187,7 +187,9 @@ class PartitionLog:
         return self._records(low, high)
 
     def records(self, *, by_client: bool | None = None) -> list[Record]:
-        """Return all records, or only those that a client (True) or the test (False) produced."""
+        """Return all records. ``by_client`` limits them to those of clients (True) or the test
+        (False).
+        """
         records = self._records(self._head, len(self._values))
         if by_client is None:
             return records

@@ -64,7 +64,7 @@ class KafkaTopics:
         return self.prefix + name
 
     def shown(self, name: str) -> str:
-        """Return the fake's name for the real name of a topic or group."""
+        """Return the name that clients use for a topic or group, given its real name."""
         return name.removeprefix(self.prefix)
 
     def public(self, text: str) -> str:

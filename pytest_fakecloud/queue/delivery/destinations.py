@@ -178,7 +178,7 @@ class Destinations:
 
     @property
     def routes(self) -> Found[DestinationRoute]:
-        """All routes, those with the longest prefix first."""
+        """All routes, in descending order of the lengths of their prefixes."""
         with self._lock:
             pairs = sorted(self._routes.items(), key=lambda pair: -pair[0].length)
         return Found(route for _, route in pairs)

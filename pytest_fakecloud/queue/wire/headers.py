@@ -281,7 +281,7 @@ class _Reading:
                 self.given[field] = read(value)
 
     def default(self, defaults: _Reading) -> None:
-        """Use default settings and headers for those that the request did not send."""
+        """Add default settings and headers that the request did not send."""
         if self.forward_all is None:
             self.forward_all = defaults.forward_all
         self.forward_plain()
