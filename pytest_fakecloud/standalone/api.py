@@ -168,7 +168,7 @@ class ControlApp(App):
         except RecursionError:
             refused = Refused(400, "the request is nested too deeply")
         except OverflowError as error:
-            refused = Refused(400, f"a number is out of all range: {error}")
+            refused = Refused(400, f"a number is out of range: {error}")
         finally:
             setting_over.reset(token)
         return self._finished(self.render_error(refused))
@@ -290,7 +290,8 @@ class ControlApp(App):
         except ValueError:
             raise Refused(
                 403,
-                "this sign-in code is unknown or was used: `pytest-fakecloud console` prints a new one",
+                "this sign-in code is unknown or already used: "
+                "`pytest-fakecloud console` prints a new one",
             ) from None
         return {"token": self.token}
 

@@ -82,7 +82,9 @@ class Objects:
             if number in self._objects:
                 self._objects.move_to_end(number)
                 return self._objects[number]
-        raise ContractError(f"the server has no object {number}: it was reset or restarted since")
+        raise ContractError(
+            f"the server no longer has the object {number}: it was reset or restarted"
+        )
 
     def forget(self) -> None:
         with self._lock:
@@ -105,12 +107,12 @@ def encode(value: Any, objects: Objects | None = None, where: str = "the value")
         return _copy(value)
     except RecursionError:
         raise ContractError(
-            f"{where} cannot cross to another process: it holds itself, or is nested too deeply"
+            f"{where} cannot be sent to another process: it contains itself, or is nested too deeply"
         ) from None
     except _ByReference as error:
         if objects is None:
             raise ContractError(
-                f"{where} cannot cross to another process: {error}. "
+                f"{where} cannot be sent to another process: {error}. "
                 "Use fakes in the test's own process for it"
             ) from None
     kind = name_of(type(value))
@@ -232,7 +234,7 @@ def _decoded(value: Any, refer: Refer) -> Any:
     tag = value[TAG]
     reader = _READERS.get(tag) if isinstance(tag, str) else None
     if reader is None:
-        raise Unreadable(f"{tag!r:.100} is not a kind of value")
+        raise Unreadable(f"{tag!r:.100} is not a type tag")
     return reader(value, refer)
 
 
@@ -252,7 +254,7 @@ def _read_bytes(value: Mapping[str, Any], _: Refer) -> bytes:
 def _read_path(value: Mapping[str, Any], _: Refer) -> Path:
     text = _content(value, str)
     if "\0" in text:
-        raise Unreadable("no path holds a NUL")
+        raise Unreadable("a path cannot contain a NUL")
     return Path(text)
 
 
@@ -285,14 +287,14 @@ def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
     items, of, names = value["v"], value.get("of", "item"), value.get("f")
     told = value.get("told", {})
     if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f", "told"}:
-        raise Unreadable(f"{value['c']!r:.100} is not a list that is known here")
+        raise Unreadable(f"{value['c']!r:.100} is not a known class of lists")
     if not isinstance(items, list) or not isinstance(of, str) or not _are_names(names):
-        raise Unreadable(f"{value!r:.200} is not a list of what was found")
+        raise Unreadable(f"{value!r:.200} is not an encoded list")
     if not isinstance(told, dict) or not all(
         name in _TOLD and hasattr(kind, name) and isinstance(text, str)
         for name, text in told.items()
     ):
-        raise Unreadable(f"{told!r:.200} is not told by such a list")
+        raise Unreadable(f"{told!r:.200} are not attributes of this list")
     made: list[Any] = kind(_decoded(item, refer) for item in items)
     if names is not None:
         # Field readers are functions and cannot be sent, so look them up by the kind of item.
@@ -320,7 +322,7 @@ def _field(of: str, name: str) -> Field:
 def _read_data(value: Mapping[str, Any], refer: Refer) -> Any:
     kind, content = value_type(value["c"]), value["v"]
     if kind is None or value.keys() != {TAG, "v", "c"} or not isinstance(content, dict):
-        raise Unreadable(f"{value['c']!r:.100} is not a value that is known here")
+        raise Unreadable(f"{value['c']!r:.100} is not a known class of values")
     return kind.make({key: _decoded(item, refer) for key, item in content.items()})
 
 
@@ -363,7 +365,7 @@ def _said(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as another:
-        return f"its text cannot be made: {type(another).__name__}"
+        return f"its message cannot be read: {type(another).__name__}"
 
 
 def decode_error(data: Mapping[str, Any]) -> BaseException:

@@ -27,10 +27,10 @@ EXIT_REFUSED = 1
 SHOWN = 10
 """Maximum number of events that the clock commands print one by one."""
 EPILOG = (
-    f"The server is --url, the variable {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
-    f"{TOKEN_VARIABLE}, or the one that serve keeps in your state folder. "
-    "Exit code: 0 for success, 1 when the server rejects the command or does not answer, 2 for "
-    "wrong options."
+    f"The address of the server is --url, {URL_VARIABLE} or {CONTROL_URL}; its token is --token, "
+    f"{TOKEN_VARIABLE} or the token that serve stores in your state folder. "
+    "Exit code: 0 for success, 1 if the server rejects the command or does not respond, 2 for "
+    "invalid options."
 )
 
 
@@ -63,7 +63,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         )
         parser.add_argument("--url", help="address of the running server")
         parser.add_argument("--token", help="its control token")
-        parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
         command.arguments(parser)
 
 
@@ -166,7 +166,9 @@ def _state(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 def _env_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--dotenv", metavar="FILE", help="write them to a .env file and keep its other lines"
+        "--dotenv",
+        metavar="FILE",
+        help="write the variables to a .env file, keeping its other lines",
     )
 
 
@@ -179,9 +181,7 @@ def _env(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 
 def _console_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--print", action="store_true", help="only print an address for one sign-in"
-    )
+    parser.add_argument("--print", action="store_true", help="only print a URL that signs in once")
 
 
 def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
@@ -193,7 +193,9 @@ def _console(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 def _health_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--live", action="store_true", help="report whether it runs, not whether it is ready"
+        "--live",
+        action="store_true",
+        help="report whether the server runs, not whether it is ready",
     )
 
 
@@ -210,7 +212,7 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         raise ContractError(f"{url} is not {path}: {error}") from None
     if not isinstance(found, dict):
-        raise ContractError(f"{url} is not {path}: another kind of server answers there")
+        raise ContractError(f"{url} is not {path}: it is another kind of server")
     well = answer.status == 200
     words = path if well else f"not {path}: {found.get('loading') or answer.status}"
     return Answer(found, words, well)
@@ -222,18 +224,22 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
 def _fault_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fake", metavar="FAKE", help="kv, vector, broker, queue, or a fake's name")
     parser.add_argument("kind", metavar="KIND", help="answer, drop, lose_answer, delay, down, ...")
-    parser.add_argument("args", nargs="*", metavar="ARG", help="the kind's own, such as 503")
+    parser.add_argument("args", nargs="*", metavar="ARG", help="arguments of the kind, such as 503")
     parser.add_argument(
-        "--times", type=int, metavar="N", help="the maximum number of times that it fires"
+        "--times", type=int, metavar="N", help="maximum number of times that the fault fires"
     )
-    parser.add_argument("--skip", type=int, metavar="N", help="the number of calls that pass first")
-    parser.add_argument("--route", help="which endpoint: its name, path or 'POST /path'")
+    parser.add_argument(
+        "--skip", type=int, metavar="N", help="number of matching calls that pass first"
+    )
+    parser.add_argument(
+        "--route", help="only calls of this endpoint: its name, path or 'POST /path'"
+    )
     parser.add_argument(
         "--where",
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="which calls, by what they are about, such as command=SET; may be repeated",
+        help="only calls with this value of a field, such as command=SET; may be repeated",
     )
 
 
@@ -242,7 +248,7 @@ def _fault(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
     for word in given.where:
         name, sign, text = word.partition("=")
         if not sign or not name:
-            raise ContractError(f"{word!r} is not FIELD=VALUE, such as command=SET")
+            raise ContractError(f"{word!r} is not FIELD=VALUE: pass e.g. command=SET")
         fields[name] = _value(text)
     for name in ("times", "skip", "route"):
         if getattr(given, name) is not None:
@@ -257,8 +263,10 @@ def _place(cloud: RemoteCloud, name: str) -> str:
 
 
 def _faults_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fake", nargs="?", metavar="FAKE", help="of one fake only")
-    parser.add_argument("--clear", action="store_true", help="take them all back")
+    parser.add_argument("fake", nargs="?", metavar="FAKE", help="only the faults of this fake")
+    parser.add_argument(
+        "--clear", action="store_true", help="remove the faults instead of listing them"
+    )
 
 
 def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
@@ -275,7 +283,7 @@ def _faults(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 
 def _publish_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("destination", metavar="URL", help="where it is to be delivered")
+    parser.add_argument("destination", metavar="URL", help="the destination")
     parser.add_argument("--body", help="text to deliver")
     parser.add_argument(
         "--body-json", metavar="JSON", help="JSON to deliver, with its content type"
@@ -283,15 +291,23 @@ def _publish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated"
     )
-    parser.add_argument("--delay", metavar="DURATION", help="deliver it that much later")
+    parser.add_argument(
+        "--delay", metavar="DURATION", help="delay before the delivery, such as 10s"
+    )
     parser.add_argument(
         "--retries", type=int, metavar="N", help="attempts after the first one (default: 3)"
     )
-    parser.add_argument("--queue", metavar="NAME", help="through that ordered queue")
-    parser.add_argument("--method", metavar="METHOD", help="of the delivery (default: POST)")
-    parser.add_argument("--callback", metavar="URL", help="receives the response of each attempt")
+    parser.add_argument("--queue", metavar="NAME", help="the ordered queue to use")
     parser.add_argument(
-        "--failure-callback", metavar="URL", help="receives the message when all attempts failed"
+        "--method", metavar="METHOD", help="HTTP method of the delivery (default: POST)"
+    )
+    parser.add_argument(
+        "--callback", metavar="URL", help="URL that receives the response of each attempt"
+    )
+    parser.add_argument(
+        "--failure-callback",
+        metavar="URL",
+        help="URL that receives the message if all attempts failed",
     )
 
 
@@ -302,7 +318,7 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
             options[name] = getattr(given, name)
     if given.body_json is not None:
         if given.body is not None:
-            raise ContractError("--body and --body-json contradict each other: pass one of them")
+            raise ContractError("--body and --body-json cannot be combined: pass one of them")
         try:
             options["json"] = json.loads(given.body_json)
         except ValueError as error:
@@ -324,9 +340,9 @@ def _publish(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
 def _replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="an HTTP archive (HAR)")
-    parser.add_argument("--into", metavar="FAKE", help="send all of it to this fake")
+    parser.add_argument("--into", metavar="FAKE", help="send all requests to this fake")
     parser.add_argument(
-        "--move-clock", action="store_true", help="move the clock as time went then"
+        "--move-clock", action="store_true", help="advance the clock by the recorded pauses"
     )
 
 
@@ -338,7 +354,7 @@ def _replay(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
         options["move_clock"] = True
     differences = cloud.replay(given.file, **options)
     lines = [str(one) for one in differences]
-    return Answer(lines, "\n".join(lines) or "every answer is the same", not lines)
+    return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
 
 
 def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
@@ -352,7 +368,7 @@ def _load(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
 
     load_state(cloud, read_state(file), file.parent, progress)
     words = ", ".join(f"{count} of {name}" for name, count in loaded.items())
-    return Answer(loaded, f"loaded {file}: {words or 'stubs and faults only'}")
+    return Answer(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
 
 
 def _snapshot(cloud: RemoteCloud, given: argparse.Namespace) -> Answer:
@@ -384,7 +400,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "health": Command("Report whether a server is ready; needs no token", _health_arguments, _state),
     "advance": Command(
-        "Advance the clock and run what becomes due",
+        "Advance the clock and run everything that becomes due",
         _one("DURATION", "such as 24h, 1d2h or 200ms"), _clock("advance", "by"),
     ),
     "move-to": Command(
@@ -392,7 +408,7 @@ COMMANDS: Mapping[str, Command] = {
         _one("TIME", "ISO 8601 with an offset"), _clock("move_to", "to"),
     ),
     "next": Command(
-        "Move the clock to the next due time and run what is due",
+        "Move the clock to the next due time and run everything that is due",
         _nothing, _clock("advance_to_next"),
     ),
     "freeze": Command("Freeze the clock", _nothing, _clock("freeze")),
@@ -401,15 +417,16 @@ COMMANDS: Mapping[str, Command] = {
     "faults": Command("List the injected faults, or remove them", _faults_arguments, _faults),
     "publish": Command("Publish a message to the queue", _publish_arguments, _publish),
     "replay": Command(
-        "Send a recorded session to the fakes and compare the answers", _replay_arguments, _replay
+        "Send a recorded session to the fakes and compare the responses", _replay_arguments, _replay
     ),
     "load": Command("Load a state file", _one("FILE", "see docs/guides/server.md"), _load),
     "snapshot": Command(
-        "Take a snapshot of all fakes", _optional("name", "a name of its own"), _snapshot
+        "Take a snapshot of all fakes",
+        _optional("name", "name of the snapshot (default: a number)"), _snapshot,
     ),
-    "restore": Command("Restore a snapshot", _one("NAME", "of the snapshot"), _restore),
+    "restore": Command("Restore a snapshot", _one("NAME", "name of the snapshot"), _restore),
     "reset": Command(
-        "Return to the baseline: the data that --load loaded", _optional("fake", "one fake only"),
+        "Return to the baseline: the data that --load loaded", _optional("fake", "only this fake"),
         _reset,
     ),
 }  # fmt: skip

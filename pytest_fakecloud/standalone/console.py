@@ -77,10 +77,10 @@ def send(
     request that is answered by a stream.
     """
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
-        raise ContractError(f"method is a word such as 'POST', not {method!r:.100}")
+        raise ContractError(f"method must be a word such as 'POST', got {method!r:.100}")
     if not isinstance(target, str) or not _TARGET.fullmatch(target):
         raise ContractError(
-            f"target is a path from / on, with %XX for all but ASCII, not {target!r:.100}"
+            f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}"
         )
     request = Request(method, target, _headers(handle, headers), _sent(body), ("127.0.0.1", 0))
     answer = handle._app.answer(request)
@@ -98,16 +98,18 @@ def send(
         answer.chunks.close()
     if answer.on_close is not None:
         answer.on_close()
-    raise ContractError("the answer is a stream without end: ask for it with a client")
+    raise ContractError("the response is an endless stream: request it with a client")
 
 
 def _headers(handle: Handle, given: object) -> list[tuple[str, str]]:
     if given is not None and not isinstance(given, Mapping):
-        raise ContractError(f"headers is an object, not {given!r:.100}")
+        raise ContractError(f"headers must be an object, got {given!r:.100}")
     wanted: dict[str, str] = {}
     for name, value in (given or {}).items():
         if not isinstance(value, str) or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ContractError(f"{name!r:.100}: {value!r:.100} is not a header")
+            raise ContractError(
+                f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
+            )
         wanted[name] = value
     lower = {name.lower() for name in wanted}
     own = {name: value for name, value in handle.headers.items() if name.lower() not in lower}

@@ -92,7 +92,7 @@ def control_token(*, make: bool = False) -> str | None:
     token = read_file(path, _MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ContractError(
-            f"{path} holds no token: delete the file, and the next start writes one"
+            f"{path} does not contain a token: delete the file, so that the next start writes one"
         )
     return token
 

@@ -64,8 +64,8 @@ class Hosts:
         if not self.takes(header):
             raise ServiceError(
                 421,
-                f"this server is not known as {header!r:.200}: use a loopback name or the host that it "
-                "is bound to, or start it with --allow-host NAME",
+                f"this server does not accept the host {header!r:.200}: use a loopback name or the host "
+                "that the server is bound to, or start it with --allow-host NAME",
             )
 
 

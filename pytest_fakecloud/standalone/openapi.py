@@ -21,9 +21,9 @@ from ..http.routing import Route
 from .control.shapes import BODIES, RESPONSES
 
 _QUERIES = {
-    "journal": {"after": "leave out rows up to this number", "limit": "at most this many"},
-    "journal_stream": {"after": "leave out entries up to this number"},
-    "attempts": {"id": "only this message's"},
+    "journal": {"after": "return only rows after this number", "limit": "maximum number of rows"},
+    "journal_stream": {"after": "stream only entries after this number"},
+    "attempts": {"id": "return only attempts of the message with this id"},
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}
 """Content types of the endpoints that do not return JSON."""
@@ -44,7 +44,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {
             "title": "pytest-fakecloud control API",
             "version": "1",
-            "description": "Moves the clock, arms faults, shows the journal and the data of fakes.",
+            "description": "Moves the clock, injects faults, returns the journal and the data of fakes.",
         },
         "paths": paths,
         "components": {

@@ -20,6 +20,7 @@ seconds at most.
 """
 # The parser of ``re``, which has no public name.
 _parser: Any = re._parser  # type: ignore[attr-defined]
+_LOOK = "has a look-around assertion"
 _IN_LINES = {"^": "^ of a line", "$": "$ of a line"}
 _ANCHORS = {
     "AT_BEGINNING": "^",
@@ -53,8 +54,8 @@ class LinearPattern(LinearRegex):
             self._start, self._end = self._all(_parser.parse(pattern, flags), self.flags)
         except RegexError as error:
             raise ContractError(
-                f"the pattern {brief(pattern)} {error}: what another process sends is matched in "
-                "linear time. Send a simpler pattern, or fetch the list and search it here"
+                f"the pattern {brief(pattern)} {error}: patterns of another process must be matched "
+                "in linear time. Send a simpler pattern, or fetch the list and search it locally"
             ) from None
 
     def __eq__(self, other: object) -> bool:
@@ -72,8 +73,8 @@ class LinearPattern(LinearRegex):
         if len(text) * self.states > MOST_STEPS:
             raise ContractError(
                 f"the pattern {brief(self.pattern)} with {self.states} states is too costly for a "
-                f"text of {len(text)} characters: send a simpler pattern, or fetch the list and "
-                "search it here"
+                f"string of {len(text)} characters: send a simpler pattern, or fetch the list and "
+                "search it locally"
             )
         return super()._run(text, anywhere)
 
@@ -124,8 +125,8 @@ def _character(kind: str, value: Any, flags: int) -> Test:
     elif kind in ("LITERAL", "NOT_LITERAL"):
         source = f"[{'^' if kind == 'NOT_LITERAL' else ''}{_written(value)}]"
     else:
-        words = {"ASSERT": "looks around", "ASSERT_NOT": "looks around", "GROUPREF": "refers back"}
-        raise RegexError(words.get(kind, f"has what the parser calls {kind}"))
+        words = {"ASSERT": _LOOK, "ASSERT_NOT": _LOOK, "GROUPREF": "has a back reference"}
+        raise RegexError(words.get(kind, f"has the unsupported element {kind}"))
     fits = re.compile(source, flags & ~re.VERBOSE).match
     return lambda character: fits(character) is not None
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Attributes of a remote handle that run in this process, with data from the server.
 _LOCAL = frozenset({"client", "async_client"})
 _IN_PROCESS_ONLY = {
-    "intercept": "requests of this process cannot be answered by another one",
+    "intercept": "requests of this process cannot be redirected by another process",
     "between": "a function cannot be sent to another process",
     "on_close": "a function cannot be sent to another process",
 }
@@ -91,8 +91,8 @@ class Connection:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ContractError(
-                f"{self.url} gave an answer that cannot be read ({type(error).__name__}: {error}): "
-                "it is not a control API of pytest-fakecloud, or one of another version"
+                f"{self.url} returned an unexpected response ({type(error).__name__}: {error}): "
+                "it is not a control API of pytest-fakecloud, or has another version"
             ) from error
 
     def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
@@ -105,7 +105,7 @@ class Connection:
         """Send a request whose response is a JSON object; errors raise ``ContractError``."""
         content = self.ask(method, path, body, within)
         if not isinstance(content, dict):
-            raise ContractError(f"{self.url} is not a control API: it answered {content!r:.100}")
+            raise ContractError(f"{self.url} is not a control API: it returned {content!r:.100}")
         return content
 
     def ask(self, method: str, path: str, body: Any = None, within: float | None = None) -> Any:
@@ -128,31 +128,33 @@ class Connection:
         except urllib3.exceptions.ReadTimeoutError as error:
             raise ContractError(
                 f"{self.url} did not answer {method} {path} within {within:g} s: "
-                "is it hung, or another kind of server?"
+                "it hangs, or is another kind of server"
             ) from error
         except urllib3.exceptions.SSLError as error:
             raise ContractError(
-                f"{self.url} cannot be spoken to by TLS ({error}): set SSL_CERT_FILE to the file "
-                "that the server names among its variables, or pass its address with http:// if it "
-                "was started without --tls"
+                f"the TLS connection to {self.url} failed ({error}): set SSL_CERT_FILE to the file "
+                "in the variables that the server prints, or pass its URL with http:// if it was "
+                "started without --tls"
             ) from error
         except urllib3.exceptions.HTTPError as error:
             raise ContractError(
-                f"no stand-alone server answers at {self.url} ({error}); "
+                f"no stand-alone server responds at {self.url} ({error}); "
                 "start one with: pytest-fakecloud serve"
             ) from error
         try:
             content = json.loads(answer.data)
         except (ValueError, RecursionError):
-            raise ContractError(f"{self.url} is not a control API: it answered no JSON") from None
+            raise ContractError(
+                f"{self.url} is not a control API: its response is not JSON"
+            ) from None
         if answer.status >= 400:
             if not isinstance(content, dict):
                 raise ContractError(
-                    f"{self.url} is not a control API: it answered {content!r:.100}"
+                    f"{self.url} is not a control API: it returned {content!r:.100}"
                 )
             message = content.get("error", content)
             text = message.get("message", message) if isinstance(message, dict) else message
-            raise ContractError(f"{self.url} refused {method} {path}: {text}")
+            raise ContractError(f"{self.url} rejected {method} {path}: {text}")
         return content
 
     def state(self) -> dict[str, Any]:
@@ -254,7 +256,7 @@ class RemoteObject:
 
 def _cannot_set(owner: object, name: str) -> ContractError:
     return ContractError(
-        f"{name} of {owner!r} cannot be set from here: it is in the server's process. Set it when "
+        f"{name} of {owner!r} cannot be set from this process: it is on the server. Set it when "
         "the server or the fake starts, or use fakes in the test's own process"
     )
 
@@ -365,7 +367,7 @@ class RemoteCloud(AnyCloud):
 
     def __init__(self, url: str, token: str | None = None) -> None:
         if not isinstance(url, str):
-            raise ContractError(f"{url!r} is not a URL of a stand-alone server: pass a text")
+            raise ContractError(f"{url!r} is not a URL of a stand-alone server: pass a string")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
         except ValueError as error:
@@ -378,8 +380,8 @@ class RemoteCloud(AnyCloud):
         given = token or os.environ.get(TOKEN_VARIABLE, "")
         if not isinstance(given, str) or not (given.isascii() and given.isprintable()):
             raise ContractError(
-                f"{given!r} cannot be a control token: the token is a text of printable ASCII, "
-                "as the server said it when it started"
+                f"{given!r} is not a control token: pass the string of printable ASCII characters "
+                "that the server prints when it starts"
             )
         if not given:
             raise ContractError(

@@ -44,7 +44,7 @@ def ended_by_signals(
             return
         # Use os.write and os._exit, because a thread that is stuck may hold a lock of sys.stderr.
         name = signal.Signals(number).name
-        text = f"pytest-fakecloud: still busy {STOP_SECONDS:g} s after {name}: ended without it\n"
+        text = f"pytest-fakecloud: still busy {STOP_SECONDS:g} s after {name}; exiting anyway\n"
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
         os._exit(exit_code(number))

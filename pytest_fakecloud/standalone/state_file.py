@@ -31,8 +31,7 @@ _ANYTHING: dict[str, Any] = {}
 _TEXT = {"type": "string"}
 _HEADERS = {"type": "object", "additionalProperties": _TEXT}
 _ANSWER = {
-    "description": "A status, or an answer with its parts; 'hang' never answers, 'refuse' refuses the "
-    "connection.",
+    "description": "A status, or a response; 'hang' never responds, 'refuse' refuses the connection.",
     "anyOf": [
         {"type": "integer", "minimum": 100, "maximum": 599},
         {"enum": ["hang", "refuse"]},
@@ -42,9 +41,12 @@ _ANSWER = {
             "required": ["status"],
             "properties": {
                 "status": {"type": "integer", "minimum": 100, "maximum": 599},
-                "body": {"description": "Text as it is, anything else as JSON."},
+                "body": {"description": "A string is sent unchanged, any other value as JSON."},
                 "headers": _HEADERS,
-                "after": {"type": ["string", "number"], "description": "How long it takes."},
+                "after": {
+                    "type": ["string", "number"],
+                    "description": "Delay before the response.",
+                },
             },
         },
     ],
@@ -52,7 +54,7 @@ _ANSWER = {
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "State file of pytest-fakecloud",
-    "description": "What fakes hold and how they answer from the start: pytest-fakecloud serve --load.",
+    "description": "Initial data, destinations and faults of fakes, for pytest-fakecloud serve --load.",
     "type": "object",
     "additionalProperties": False,
     "properties": {
@@ -63,17 +65,18 @@ SCHEMA: dict[str, Any] = {
             "additionalProperties": False,
             "properties": {
                 "rdb": {
-                    "description": "The path of an .rdb file of a real server, seen from the state "
-                    "file; it is loaded before the values.",
+                    "description": "The path of an .rdb file of a real server, relative to the state "
+                    "file. It is loaded before the values.",
                     "type": "string",
                 },
                 "values": {
-                    "description": "Keys with plain values: text and numbers become strings, an object "
-                    "a hash, an array of scalars a list, one of [member, score] a sorted set.",
+                    "description": "Keys with plain values. Strings and numbers become strings, an "
+                    "object becomes a hash, an array of scalars a list, and an array of "
+                    "[member, score] pairs a sorted set.",
                     "type": "object",
                 },
                 "commands": {
-                    "description": "Commands to run, after the values.",
+                    "description": "Commands to run after the values are loaded.",
                     "type": "array",
                     "items": {"type": "array", "minItems": 1},
                 },
@@ -84,17 +87,17 @@ SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": {
                 "description": "Records as in an upsert, or the path of a .jsonl, .json or .npz file, "
-                "seen from the state file.",
+                "relative to the state file.",
                 "anyOf": [{"type": "array", "items": {"type": "object"}}, _TEXT],
             },
         },
         "broker": {
-            "description": "Values or messages by topic, or the path of a file of JSON lines.",
+            "description": "Values or messages by topic, or the path of a JSON Lines file.",
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "array"}, _TEXT]},
         },
         "queue": {
-            "description": "What is registered and waits; the parts are those of Queue.load().",
+            "description": "Registered objects and pending messages, as Queue.load() accepts them.",
             "type": "object",
             "additionalProperties": False,
             "properties": {
@@ -105,22 +108,22 @@ SCHEMA: dict[str, Any] = {
             },
         },
         "destinations": {
-            "description": "What answers the queue's deliveries, by URL prefix or by a URL with *.",
+            "description": "Responses to the queue's deliveries, by URL prefix or by a URL with *.",
             "type": "object",
             "additionalProperties": {
-                "description": "One answer, or several in turn, of which the last repeats.",
+                "description": "One response, or several in turn, of which the last is repeated.",
                 "anyOf": [_ANSWER, {"type": "array", "items": _ANSWER, "minItems": 1}],
             },
         },
         "faults": {
-            "description": "Prepared misbehaviour, by fake.",
+            "description": "Injected faults, by fake.",
             "type": "object",
             "additionalProperties": False,
             "properties": {
                 word: {
                     "type": "array",
                     "items": {
-                        "description": "A kind, its arguments, and the fields that say which calls.",
+                        "description": "A kind, its arguments, and fields that select the calls.",
                         "type": "object",
                         "required": ["kind"],
                         "properties": {"kind": _TEXT, "args": {"type": "array"}},
@@ -170,7 +173,7 @@ def read_state(file: Path) -> dict[str, Any]:
 
 
 def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    here = place or "the whole"
+    here = place or "the file"
     if "anyOf" in schema:
         several = [one for one in _flat(schema["anyOf"]) if _has_type(value, one)]
         if not several:
@@ -222,7 +225,7 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> It
     rest = schema.get("additionalProperties", True)
     for name in schema.get("required", ()):
         if name not in value:
-            yield f"{place or 'the whole'} has no {name!r}"
+            yield f"{place or 'the file'} has no field {name!r}"
     for name, item in value.items():
         plain = re.fullmatch(r"[$\w-]{1,100}", name)
         below = f"{place}.{name if plain else brief(name)}"
@@ -239,7 +242,7 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> It
 
 
 def _a(name: str) -> str:
-    return f"an {name}" if name[0] in "aeio" else "a text" if name == "string" else f"a {name}"
+    return f"an {name}" if name[0] in "aeio" else "a string" if name == "string" else f"a {name}"
 
 
 Progress = Callable[[str, int, int], None]
@@ -307,9 +310,7 @@ def _open(cloud: Loadable, part: str) -> Any:
     for handle in cloud.handles:
         if handle.fixture == fixture:
             return handle
-    raise ContractError(
-        f"the file has something for {part}, which is not among the fakes: start it too"
-    )
+    raise ContractError(f"the file has data for {part}, but no such fake is open: start it too")
 
 
 # -- each service's own ----------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class ValueType(NamedTuple):
         unknown = content.keys() - set(self.names)
         if missing or unknown:
             wrong = ", ".join(sorted(missing | set(map(str, unknown))))
-            raise ValueError(f"{self.kind.__name__} has other fields: {wrong:.200}")
+            raise ValueError(f"missing or unknown fields of {self.kind.__name__}: {wrong:.200}")
         return call_of(content) if self.kind is Call else self.kind(**content)
 
 

@@ -22,22 +22,22 @@ FETCH_WHAT = "Only one of ids or prefix must be provided."
 
 
 def bad_request(message: str) -> VectorError:
-    """Return the error for a malformed request."""
+    """The error for a malformed request."""
     return VectorError(400, message)
 
 
 def unprocessable(message: str) -> VectorError:
-    """Return the error for a well-formed request that is invalid for this index."""
+    """The error for a well-formed request that is invalid for this index."""
     return VectorError(422, message)
 
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
-    """Return the error for a dense vector of the wrong dimension."""
+    """The error for a dense vector of the wrong dimension."""
     return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
 
 
 def no_embedding_model() -> VectorError:
-    """Return the error for text sent to an index without an embedding model."""
+    """The error for text sent to an index without an embedding model."""
     return VectorError(
         422,
         "Embedding data for this index is not allowed. "
@@ -46,17 +46,17 @@ def no_embedding_model() -> VectorError:
 
 
 def namespace_missing(namespace: str, index: str) -> VectorError:
-    """Return the error for deleting or renaming a namespace that does not exist."""
+    """The error for deleting or renaming a namespace that does not exist."""
     return VectorError(404, f"Namespace {namespace} for the index {index} does not exist")
 
 
 def invalid_filter(line: int, column: int, what: str) -> VectorError:
-    """Return the error for a filter with a syntax error; columns are counted from 0."""
+    """The error for a filter with a syntax error; columns are counted from 0."""
     return VectorError(400, f"Invalid filter. At line {line}:{column} {what}")
 
 
 def cursor_missing(uuid: str) -> VectorError:
-    """Return the error for a resumable query that never existed, was closed, or was idle for too
+    """The error for a resumable query that never existed, was closed, or was idle for too
     long.
     """
     return VectorError(
@@ -67,11 +67,11 @@ def cursor_missing(uuid: str) -> VectorError:
 
 
 def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
-    """Return the error for a value above a limit of the index."""
+    """The error for a value above a limit of the index."""
     unit = unit and f" {unit}"
     return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:
-    """Return the error for exceeding a daily quota."""
+    """The error for exceeding a daily quota."""
     return VectorError(429, f"Exceeded daily {what} limit: {limit}")

@@ -636,7 +636,10 @@ MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "limit status": (lambda f: f.rate_limit(1, status=7), "7 is not a valid status"),
     "limit headers": (lambda f: f.rate_limit(1, headers=5), "headers=5 is not valid"),  # type: ignore[arg-type]
     "limit body": (lambda f: f.rate_limit(1, body={1}), "the body .* cannot be sent as JSON"),
-    "body": (lambda f: f.answer(200, object()), "cannot be sent as JSON .*: pass bytes, text, or"),
+    "body": (
+        lambda f: f.answer(200, object()),
+        "cannot be sent as JSON .*: pass bytes, a string or",
+    ),
     "body text": (lambda f: f.answer(200, "\ud800"), "cannot be sent: surrogates not allowed"),
     "headers": (
         lambda f: f.answer(200, headers="X: 1"),

@@ -83,7 +83,7 @@ def test_a_wrong_move_is_refused_in_words(server: Server) -> None:
     for body, text in [
         ({"action": "jump"}, "'jump' is not an action"),
         ({"action": "move"}, "'move' is not an action, did you mean 'move_to'?"),
-        ([1], "the body is a JSON object"),
+        ([1], "the body must be a JSON object"),
     ]:
         status, answer = server.ask("POST", "/clock", body)
         assert status == 422
@@ -156,7 +156,7 @@ def test_a_code_is_exchanged_for_the_token_once(server: Server) -> None:
     for wrong in (code, "", None, ["x"]):
         status, answer = server.ask("POST", "/session", {"code": wrong}, "")
         assert status == 403
-        assert "unknown or was used" in answer["error"]["message"]
+        assert "unknown or already used" in answer["error"]["message"]
     first = server.ask("POST", "/codes", {})[1]["url"].partition("#code=")[2]
     for _ in range(100):
         server.ask("POST", "/codes", {})
@@ -348,32 +348,52 @@ def test_the_module_writes_the_files_of_the_documentation(
 @pytest.mark.parametrize(
     ("method", "path", "body", "text"),
     [
-        ("GET", "/journal?after=%C2%B2", None, "a whole number is expected, not '²'"),
-        ("GET", f"/journal?after={'9' * 5000}", None, "a whole number is expected"),
-        ("DELETE", f"/handles/kv_server/faults/{'9' * 5000}", None, "a whole number is expected"),
+        ("GET", "/journal?after=%C2%B2", None, "expected a whole number, got '²'"),
+        ("GET", f"/journal?after={'9' * 5000}", None, "expected a whole number"),
+        ("DELETE", f"/handles/kv_server/faults/{'9' * 5000}", None, "expected a whole number"),
         ("POST", "/clock", {"action": "advance"}, 'pass {"action": "advance", "by": "…"}'),
         ("POST", "/clock", {"action": "advance", "to": "1h"}, 'pass {"action": "advance", "by"'),
         ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'pass {"action": "freeze"}'),
         ("POST", "/clock", {"action": ["freeze"]}, "is not an action"),
         ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
-        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel' here, did"),
+        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel', did"),
         ("POST", "/begin", {"no": "x"}, "there are: now, clock"),
-        ("PUT", "/seed", {"seed": "\ud800"}, "a seed is a whole number or a text"),
-        ("PUT", "/seed", {"seed": 1.5}, "a seed is a whole number or a text, not 1.5"),
-        ("POST", "/handles", {"fixture": "kv_server", "settings": []}, "settings is an object"),
-        ("POST", "/handles", {"fixture": "kv_server", "settings": ""}, "settings is an object"),
+        ("PUT", "/seed", {"seed": "\ud800"}, "seed must be an integer or a string"),
+        ("PUT", "/seed", {"seed": 1.5}, "seed must be an integer or a string, got 1.5"),
+        (
+            "POST",
+            "/handles",
+            {"fixture": "kv_server", "settings": []},
+            "settings must be an object",
+        ),
+        (
+            "POST",
+            "/handles",
+            {"fixture": "kv_server", "settings": ""},
+            "settings must be an object",
+        ),
         ("POST", "/handles", {"fixture": "kv_server", "settings": {"name": "queue"}}, "already"),
-        ("POST", "/snapshots", {"id": [1]}, "the id of a snapshot is a text or a whole number"),
-        ("POST", "/snapshots", {"id": ""}, "the id of a snapshot is a text or a whole number"),
-        ("POST", "/call", {"object": None, "name": 5, "get": True}, "name is the name of a field"),
-        ("POST", "/call", {"name": "env", "args": "x"}, "args is a list, and kwargs an object"),
-        ("POST", "/call", {"name": "env", "get": 1}, "get is true or false, not 1"),
+        ("POST", "/snapshots", {"id": [1]}, "the id of a snapshot must be a string or an integer"),
+        ("POST", "/snapshots", {"id": ""}, "the id of a snapshot must be a string or an integer"),
+        (
+            "POST",
+            "/call",
+            {"object": None, "name": 5, "get": True},
+            "name must be the name of a field",
+        ),
+        (
+            "POST",
+            "/call",
+            {"name": "env", "args": "x"},
+            "args must be a list, and kwargs an object",
+        ),
+        ("POST", "/call", {"name": "env", "get": 1}, "get must be true or false, got 1"),
         ("POST", "/call", {"name": "env"}, "'env' of AnyCloud is a field: pass"),
         ("POST", "/call", {"name": "snapshot", "get": True}, "'snapshot' of AnyCloud is a method"),
         ("POST", "/handles/kv_server/faults", {"kind": "answer"}, "It takes args [status, body]"),
         ("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [1]}, "It takes no args"),
         ("POST", "/handles/kv_server/faults", {"kind": ["drop"]}, "is not a fault"),
-        ("POST", "/handles", {"fixture": 5}, "fixture is the name of a fixture, not 5"),
+        ("POST", "/handles", {"fixture": 5}, "fixture must be the name of a fixture, got 5"),
     ],
 )
 def test_a_mistake_is_refused_in_words(
@@ -398,10 +418,10 @@ def test_a_mistake_is_refused_in_words(
             "POST",
             "/handles",
             {"fixture": "kv_server", "settings": {"token": {"$": "nope"}}},
-            "settings is not in the codec's form",
+            "settings cannot be decoded",
         ),
-        ("POST", "/call", {"name": "env", "args": [{"$": "x"}]}, "not in the codec's form"),
-        ("POST", "/call", {"name": "env", "args": [{"$": "bytes", "v": 1}]}, "not in the codec's"),
+        ("POST", "/call", {"name": "env", "args": [{"$": "x"}]}, "cannot be decoded"),
+        ("POST", "/call", {"name": "env", "args": [{"$": "bytes", "v": 1}]}, "cannot be decoded"),
     ],
 )
 def test_what_cannot_be_read_and_a_move_that_cannot_be_made_are_refused(
@@ -439,4 +459,4 @@ def test_a_wrong_target_of_a_call_is_told_to_the_caller(server: Server) -> None:
         status, answer = server.ask("POST", "/call", {"object": wanted, "name": "env", "get": True})
         assert status == 200
         assert answer["raise"]["c"].endswith(":ContractError")
-        assert "object is a number, the name of a handle or null" in answer["raise"]["text"]
+        assert "object must be a number, the name of a handle or null" in answer["raise"]["text"]

@@ -101,7 +101,7 @@ def test_a_cursor_survives_changes_of_the_list(lists: Lists) -> None:
         ({"limit": 501}, "limit must be from 1 to 500"),
         ({"limit": "9" * 19}, "limit must be a whole number"),
         ({"limit": "²"}, "limit must be a whole number"),
-        ({"serach": "x"}, "takes no 'serach'"),
+        ({"serach": "x"}, "has no parameter 'serach'"),
     ],
 )
 def test_what_no_page_can_be_is_refused(lists: Lists, query: Any, text: str) -> None:
@@ -119,7 +119,7 @@ def test_an_unknown_list_or_item_is_not_found(lists: Lists) -> None:
     for path, text in {
         "kv_server/lists/kys": "did you mean 'keys'?",
         "kv_server/lists/keys/gone": "there is no key 'gone'",
-        "kv_server/lists/indexes/x": "whole in its pages",
+        "kv_server/lists/indexes/x": "its pages are complete",
         "vector_index/lists/vectors/gone": "has no vector 'gone'",
         "broker/lists/topics/gone": "there is no topic 'gone'",
         "broker/lists/records": "there is no topic ''",
@@ -127,7 +127,7 @@ def test_an_unknown_list_or_item_is_not_found(lists: Lists) -> None:
         "broker/lists/groups/gone": "there is no consumer group",
         "queue/lists/messages/gone": "there is no message",
         "queue/lists/runs/gone": "there is no workflow run",
-        "callback_capture/lists": "offers no lists",
+        "callback_capture/lists": "has no lists",
     }.items():
         status, answer = lists.refused(path)
         assert (status, text in answer["error"]["message"]) == (404, True), (path, answer)
@@ -394,7 +394,7 @@ def test_a_message_that_waits_for_others_is_not_delivered_now(lists: Lists) -> N
     (key,) = lists.get("queue/lists/flow-control")["items"]
     assert (key["key"], key["waits"], key["waiting"], key["rate"]) == ("k", 1, [waiting], 1)
     status, answer = ask(lists.app, "POST", f"/handles/queue/messages/{waiting}/deliver", {})
-    assert (status, "waits for flow control k" in answer["error"]["message"]) == (422, True)
+    assert (status, "is waiting for flow control k" in answer["error"]["message"]) == (422, True)
 
 
 def test_a_schedule_runs_at_once_and_keeps_its_plan(lists: Lists) -> None:

@@ -80,7 +80,7 @@ def test_a_cloud_is_like_its_server_and_shares_nothing_with_it(host: Server) -> 
     assert kv(other, "/get/plan") == 401
     ended(host, other)
     ended(host, cloud)
-    with pytest.raises(ContractError, match="no stand-alone server answers"):
+    with pytest.raises(ContractError, match="no stand-alone server responds"):
         Cloud.connect(env["PYTEST_FAKECLOUD_URL"], env["PYTEST_FAKECLOUD_TOKEN"])
 
 
@@ -175,5 +175,5 @@ def test_clouds_end_with_their_server(serve: Serve) -> None:
     cloud = made(server)
     server.process.terminate()
     assert server.process.wait(10) == 0
-    with pytest.raises(ContractError, match="no stand-alone server answers"):
+    with pytest.raises(ContractError, match="no stand-alone server responds"):
         Cloud.connect(cloud["env"]["PYTEST_FAKECLOUD_URL"], "x")

@@ -88,7 +88,9 @@ def test_publish_and_next(command: Command, server: Server) -> None:
     assert "unstubbed" in command("state")
     bare = json.loads(command("publish", "https://app.test/bare", "--retries", "0", "--json"))
     assert bare["url"] == "https://app.test/bare"
-    assert "contradict" in command("publish", "x", "--body", "a", "--body-json", "1", code=1)
+    assert "cannot be combined" in command(
+        "publish", "x", "--body", "a", "--body-json", "1", code=1
+    )
     assert "is not a header" in command("publish", "x", "--header", "a", code=1)
     assert "is not JSON" in command("publish", "x", "--body-json", "{", code=1)
 
@@ -140,9 +142,9 @@ def test_replay(command: Command, tmp_path: Path, server: Server) -> None:
         store.client().set("k", "v")
         store.client().get("k")
         write(other, tmp_path / "session.har")
-    assert command("replay", str(tmp_path / "session.har")) == "every answer is the same\n"
+    assert command("replay", str(tmp_path / "session.har")) == "all responses are the same\n"
     again = command("replay", str(tmp_path / "session.har"), "--move-clock", code=0)
-    assert again == "every answer is the same\n"
+    assert again == "all responses are the same\n"
     command("reset")
     command("fault", "kv", "answer", "503", "--times", "2", "--where", "command=GET")
     assert cli.main(["replay", str(tmp_path / "session.har"), "--into", "kv"]) == 1
@@ -157,11 +159,11 @@ def test_health_needs_no_token(
     assert json.loads(command("health", "--json")) == {"ready": True}
     assert "is not ready" in command("health", "--url", "http://127.0.0.1:1", code=1)
     with other_server(lambda _: b"[]") as url:
-        assert "another kind of server answers there" in command("health", "--url", url, code=1)
+        assert "it is another kind of server" in command("health", "--url", url, code=1)
 
 
 def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    assert "no stand-alone server answers" in command(
+    assert "no stand-alone server responds" in command(
         "state", "--url", "http://127.0.0.1:1", code=1
     )
     assert "token" in command("state", "--token", "wrong", code=1)

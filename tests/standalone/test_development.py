@@ -176,7 +176,7 @@ def test_a_file_without_a_token_is_an_error(folder: Path) -> None:
     control_token(make=True)
     (file,) = folder.iterdir()
     file.write_bytes(b"\xff")
-    with pytest.raises(ContractError, match="holds no token: delete the file"):
+    with pytest.raises(ContractError, match="does not contain a token: delete the file"):
         control_token()
 
 

@@ -62,23 +62,23 @@ def test_a_stream_without_end_is_left_to_a_client(cloud: Cloud) -> None:
         accept = {"Accept": "text/event-stream"}
         status, answer = post(cloud, "kv_server", target="/monitor", headers=accept)
         assert status == 422
-        assert "the answer is a stream without end" in answer["error"]["message"]
+        assert "the response is an endless stream" in answer["error"]["message"]
     assert kv.execute("CLIENT", "LIST").count("cmd=monitor") == 0
 
 
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ({"method": "A B"}, "method is a word"),
-        ({"method": 5}, "method is a word"),
-        ({"target": "http://other.example/"}, "target is a path"),
-        ({"target": "/a b"}, "target is a path"),
-        ({"target": "/a\r\nX: y"}, "target is a path"),
-        ({"headers": ["a"]}, "headers is an object"),
+        ({"method": "A B"}, "method must be a word"),
+        ({"method": 5}, "method must be a word"),
+        ({"target": "http://other.example/"}, "target must be a path"),
+        ({"target": "/a b"}, "target must be a path"),
+        ({"target": "/a\r\nX: y"}, "target must be a path"),
+        ({"headers": ["a"]}, "headers must be an object"),
         ({"headers": {"a": "b\r\nc: d"}}, "is not a header"),
         ({"headers": {"a b": "c"}}, "is not a header"),
         ({"headers": {"a": 5}}, "is not a header"),
-        ({"path": "/"}, "there is no field 'path' here"),
+        ({"path": "/"}, "there is no field 'path'"),
     ],
 )
 def test_what_no_client_could_send_is_refused(

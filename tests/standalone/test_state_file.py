@@ -124,7 +124,7 @@ def test_it_tells_how_far_it_is(
 
 
 WRONG = [
-    ([], "the whole is []; pass an object"),
+    ([], "the file is []; pass an object"),
     ({"broke": {}}, "there is no 'broke' in a state file, did you mean 'broker'?; there are: kv, "),
     ({"kv": {"vaules": {}}}, "there is no 'vaules' in kv, did you mean 'values'?"),
     ({"kv": {"values": []}}, "kv.values is []; pass an object"),
@@ -134,8 +134,11 @@ WRONG = [
     ({"queue": {"message": []}}, "there is no 'message' in queue, did you mean 'messages'?"),
     ({"destinations": {"https://a": 42}}, "destinations.'https://a' is 42; pass 100 to 599"),
     ({"destinations": {"https://a": []}}, "destinations.'https://a' is empty; pass at least 1"),
-    ({"destinations": {"https://a": {"staus": 200}}}, "destinations.'https://a' has no 'status'"),
-    ({"faults": {"kv": [{"args": []}]}}, "faults.kv[0] has no 'kind'"),
+    (
+        {"destinations": {"https://a": {"staus": 200}}},
+        "destinations.'https://a' has no field 'status'",
+    ),
+    ({"faults": {"kv": [{"args": []}]}}, "faults.kv[0] has no field 'kind'"),
     ({"faults": {"nobody": []}}, "there is no 'nobody' in faults"),
 ]
 
@@ -176,7 +179,7 @@ def test_a_part_without_its_fake(tmp_path: Path) -> None:
             {"broker": {"t": ["1"]}}, {"destinations": {"https://a": 200}},
             {"faults": {"queue": [{"kind": "drop"}]}},
         ):  # fmt: skip
-            with pytest.raises(ContractError, match="not among the fakes: start it too"):
+            with pytest.raises(ContractError, match="no such fake is open: start it too"):
                 load_state(cloud, content, tmp_path)
 
 

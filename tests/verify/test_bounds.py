@@ -116,7 +116,7 @@ CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 UNBOUNDED = {
     "a body without an end": (
         dripping(HEAD + b"Content-Length: 9999999\r\n\r\n", b" "),
-        "no whole",
+        "no complete response",
     ),
     "chunks without an end": (dripping(CHUNKED, b"1\r\n \r\n"), "no complete response within"),
     "headers without an end": (dripping(HEAD, b"X"), "no complete response within"),

@@ -278,8 +278,8 @@ class TestCommand:
         ("line", "words"),
         [
             ([], "nothing to compare with: pass at least one of --kv URL"),
-            (["--kv", "ftp://x", "--token", "t"], "pass an address with http, https, redis"),
-            (["--queue", "redis://x", "--token", "t"], "pass an address with http, https"),
+            (["--kv", "ftp://x", "--token", "t"], "expected one of http, https, redis"),
+            (["--queue", "redis://x", "--token", "t"], "expected one of http, https"),
             (["--queue", "http://x"], "--queue needs credentials: --queue-token TOKEN"),
             (["--broker", "http://x", "--token", "u:p"], "--broker needs --broker-topic"),
             (

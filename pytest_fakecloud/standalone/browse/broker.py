@@ -54,7 +54,7 @@ def records(handle: Any, wanted: Wanted) -> View:
     """
     name = wanted.filters.get("topic", "")
     if name not in handle.topics():
-        raise NotFound(f"there is no topic {name!r:.200}: pass the `topic` whose records you want")
+        raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
     partition, offset, at = (
         wanted.number("partition"),
         wanted.number("offset"),

@@ -136,7 +136,7 @@ def _start(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> int:
             return max(0, bisect_left(found, _read(wanted.before), key=place) - wanted.limit)
     except (TypeError, ValueError, RecursionError):
         raise ContractError(
-            "the cursor is not one of this list: use `next` or `previous` of a page"
+            "the cursor does not belong to this list: use `next` or `previous` of a page"
         ) from None
     return 0
 

@@ -124,7 +124,7 @@ def message(handle: Any, id: str, wanted: Wanted) -> View:
         record = engine.messages.get(name)
         if record is None:
             raise NotFound(
-                f"there is no message {name!r:.200}: its history has passed, or the queue was reset"
+                f"there is no message {name!r:.200}: it is no longer kept, or the queue was reset"
             )
         view = PublishedMessage(engine, name)
         settings = record.settings
@@ -177,7 +177,7 @@ def deliver_now(handle: Any, id: str) -> View:
             )
         if record.due_us is None:
             raise ContractError(
-                f"the message waits for {record.wait_reason}, which has to end first"
+                f"the message is waiting for {record.wait_reason}, which must end first"
             )
         engine.plan(record, engine.clock.now_us(), "delivered now, on request")
         return _message_row(record)

@@ -59,7 +59,9 @@ class BrowseRoutes:
         handle, module = self._browsed(request)
         listing = _listing(module.LISTS, request.params["list"])
         if listing.item is None:
-            raise NotFound(f"the items of {request.params['list']} are whole in its pages")
+            raise NotFound(
+                f"the list {request.params['list']} has no views of single items: its pages are complete"
+            )
         return listing.item(handle, request.params["id"], _wanted(request, listing))
 
     def deliver_now(self, request: Request) -> object:
@@ -73,7 +75,7 @@ class BrowseRoutes:
     def _browsed(self, request: Request) -> tuple[Handle, Any]:
         handle = self._named(request)
         if handle.fixture not in _MODULES:
-            raise NotFound(f"{handle.name} offers no lists; its `view` shows all of it")
+            raise NotFound(f"{handle.name} has no lists: use its `view`")
         # Imported late, because a server without a queue does not need the queue's engine.
         return handle, import_module(f".{_MODULES[handle.fixture]}", __package__)
 
@@ -96,7 +98,7 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
     known = {*_PAGING, *listing.filters}
     if unknown := [name for name in given if name not in known]:
         raise ContractError(
-            f"this list takes no {unknown[0]!r:.100}; it takes {', '.join(sorted(known))}"
+            f"this list has no parameter {unknown[0]!r:.100}; there are: {', '.join(sorted(known))}"
         )
     wanted = Wanted(
         given.get("search", ""),

@@ -50,11 +50,11 @@ class CallRoutes:
         name, get = body.get("name"), body.get("get", False)
         arguments, keywords = body.get("args", []), body.get("kwargs", {})
         if not isinstance(name, str):
-            raise Refused(422, f"name is the name of a field or a method, not {name!r}")
+            raise Refused(422, f"name must be the name of a field or a method, got {name!r}")
         if not isinstance(arguments, list) or not isinstance(keywords, dict):
-            raise Refused(422, "args is a list, and kwargs an object")
+            raise Refused(422, "args must be a list, and kwargs an object")
         if not isinstance(get, bool):
-            raise Refused(422, f"get is true or false, not {get!r}")
+            raise Refused(422, f"get must be true or false, got {get!r}")
         arguments = self.decoded(arguments, "args")
         keywords = {key: self.decoded(item, "kwargs") for key, item in keywords.items()}
         try:
@@ -75,14 +75,14 @@ class CallRoutes:
             return self._objects.get(wanted)
         if isinstance(wanted, str):
             return handle_named(self._cloud, wanted)
-        raise Refused(422, f"object is a number, the name of a handle or null, not {wanted!r}")
+        raise Refused(422, f"object must be a number, the name of a handle or null, got {wanted!r}")
 
     def decoded(self, value: Any, where: str) -> Any:
         """Return a decoded value; raise ``Refused`` if the codec cannot decode it."""
         try:
             return decode(value, self._referred)
         except Unreadable as error:
-            raise Refused(400, f"{where} is not in the codec's form ({error})") from None
+            raise Refused(400, f"{where} cannot be decoded ({error})") from None
         except ContractError as error:
             raise Refused(422, f"{where}: {error}") from None
 
@@ -104,6 +104,6 @@ def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
     shown = kind.rpartition(":")[2]
     if surface is None or name not in surface.names:
         offered = "nothing" if surface is None else ", ".join(surface.names)
-        raise Refused(422, f"{name!r:.100} is private, or unknown: {shown} offers {offered}")
+        raise Refused(422, f"{name!r:.100} is private or unknown: {shown} offers {offered}")
     told = 'a field: pass "get": true' if not get else 'a method: leave "get" out'
     raise Refused(422, f"{name!r} of {shown} is {told}")

@@ -72,7 +72,7 @@ class ClockRoutes:
         wanted = MOVES[action]
         if body.keys() - {"action"} != ({wanted} if wanted else set()):
             form = {"action": action, **({wanted: "…"} if wanted else {})}
-            raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, not {body!r}")
+            raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
         with contract(400):
             fired = getattr(clock, action)(*([body[wanted]] if wanted else []))
         fired = fired or []
@@ -98,6 +98,6 @@ class ClockRoutes:
         """Restart all random number generators from another seed."""
         seed = fields(request, "seed").get("seed")
         if isinstance(seed, bool) or not isinstance(seed, int | str) or not is_unicode(seed):
-            raise Refused(422, f"a seed is a whole number or a text, not {seed!r}")
+            raise Refused(422, f"seed must be an integer or a string, got {seed!r}")
         self._cloud.reseed(seed)
         return {"seed": self._cloud.seed}

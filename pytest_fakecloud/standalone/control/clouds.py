@@ -79,7 +79,8 @@ class CloudRoutes:
         with ExitStack() as stack, contract(), self._lock:
             if len(self._served) >= MOST_CLOUDS:
                 raise Refused(
-                    422, f"there are {MOST_CLOUDS} clouds: end those that are done with (DELETE)"
+                    422,
+                    f"there are {MOST_CLOUDS} clouds, the maximum: close unused ones with DELETE",
                 )
             served = stack.enter_context(self._open(wanted))
             id = str(next(self._numbers))

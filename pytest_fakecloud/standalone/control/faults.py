@@ -64,7 +64,7 @@ class FaultRoutes:
             near = near_to(kind, kinds)
             raise Refused(422, f"{kind!r} is not a fault{near}: pass one of {', '.join(kinds)}")
         if not isinstance(arguments, list):
-            raise Refused(422, f"args is a list, not {arguments!r}")
+            raise Refused(422, f"args must be a list, got {arguments!r}")
         prepare = getattr(plan, kind)
         try:
             inspect.signature(prepare).bind(*arguments, **body)

@@ -39,16 +39,16 @@ class HandleRoutes:
         body = fields(request, "fixture", "settings")
         settings = {} if body.get("settings") is None else body["settings"]
         if not isinstance(settings, dict):
-            raise Refused(422, f"settings is an object, not {settings!r}")
+            raise Refused(422, f"settings must be an object, got {settings!r}")
         settings = {key: self._calls.decoded(value, "settings") for key, value in settings.items()}
         fixture = body.get("fixture")
         if not isinstance(fixture, str):
-            raise Refused(422, f"fixture is the name of a fixture, not {fixture!r:.200}")
+            raise Refused(422, f"fixture must be the name of a fixture, got {fixture!r:.200}")
         with contract():
             try:
                 return describe(self._cloud.start(fixture, settings))
             except OSError as error:
-                raise Refused(422, f"{fixture} cannot stand at that place: {error}") from error
+                raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
 
     def get_handle(self, request: Request) -> HandleEntry:
         """Return one fake: its address, credentials and environment variables."""

@@ -67,11 +67,11 @@ def fields(request: Request, *known: str) -> dict[str, Any]:
     except ValueError as error:
         raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Refused(422, f"the body is a JSON object, not {body!r}")
+        raise Refused(422, f"the body must be a JSON object, got {body!r}")
     unknown = [name for name in body if known and name not in known]
     if unknown:
         names, near = ", ".join(map(repr, unknown)), near_to(unknown[0], known)
-        raise Refused(422, f"there is no field {names} here{near}; there are: {', '.join(known)}")
+        raise Refused(422, f"there is no field {names}{near}; there are: {', '.join(known)}")
     return body
 
 
@@ -84,7 +84,7 @@ def whole_number(text: str | None) -> int:
     if text is None or text == "":
         return 0
     if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
-        raise Refused(422, f"a whole number is expected, not {text!r}")
+        raise Refused(422, f"expected a whole number, got {text!r}")
     return int(text)
 
 

@@ -40,7 +40,9 @@ class SnapshotRoutes:
         """Take a snapshot of all fakes, named ``{"id": name}`` or by a number."""
         wanted = fields(request, "id").get("id")
         if wanted is not None and (type(wanted) not in (int, str) or wanted == ""):
-            raise Refused(422, f"the id of a snapshot is a text or a whole number, not {wanted!r}")
+            raise Refused(
+                422, f"the id of a snapshot must be a string or an integer, got {wanted!r}"
+            )
         name = str(next(self._numbers) if wanted is None else wanted)
         self._snapshots[name] = self._cloud.snapshot()
         return {"id": name}
