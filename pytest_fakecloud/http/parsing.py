@@ -20,7 +20,9 @@ HEAD_LIMIT = 64 * 1024
 response.
 """
 HEADERS_LIMIT = 1000
-"""Maximum number of headers in a request. Each header takes more memory than its bytes."""
+"""Maximum number of headers in a request. It limits memory, because a header takes more memory than
+its bytes.
+"""
 BODY_LIMIT = 64 * 1024 * 1024
 """Maximum size of a request body in bytes. It is larger than the limit of any service, so that the
 service's own limit applies.

@@ -21,7 +21,7 @@ STANDING_SECONDS = 20.0
 """Real seconds of consecutive reads at one line after which a read raises an error."""
 _AS_IT_IS_US = 1_000_000
 _OF_REQUESTS = frozenset({"http.cookiejar", "pytest_fakecloud.http.encoding"})
-"""Modules that read the time for each HTTP request, which no code waits for."""
+"""Modules that read the time once per HTTP request. Such a read is not part of a waiting loop."""
 
 
 class Wall:

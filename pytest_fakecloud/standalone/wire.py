@@ -297,7 +297,8 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
     if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
         # Its attributes are created on access.
         methods |= set(fault_words(FaultPlan))
-    # Classes in `_NAMED` offer no protocols: only the owner of a cloud may use it in a with-block.
+    # Classes in `_NAMED` do not support with-blocks or iteration: a cloud, for example, may be
+    # closed only by its owner.
     protocols = {each for each in _PROTOCOLS if hasattr(kind, each) and follows}
     protocols |= {"__len__"} if hasattr(kind, "__len__") else set()
     if "__len__" in protocols or hasattr(kind, "__bool__"):

@@ -82,7 +82,7 @@ _hooks = [
         saves="sharing a TLS context between clients",
     )
 ]
-# On Windows and macOS, proxies can also be set in the system.
+# On Windows and macOS, do not skip the search, because proxies can also be set in the system.
 if sys.platform not in ("win32", "darwin"):
     _hooks.append(
         Hook(

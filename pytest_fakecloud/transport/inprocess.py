@@ -398,7 +398,7 @@ def _httpx_headers(request: Any) -> list[tuple[str, str]]:
 
 
 _decoded: dict[tuple[bytes, bytes], tuple[str, str]] = {}
-# Recent headers, because clients send the same ones repeatedly.
+# Limits of the cache of decoded headers. Clients send the same headers repeatedly.
 _MOST_DECODED = 1024
 _LONGEST_DECODED = 512
 

@@ -9,7 +9,7 @@ from ...core.timekeeper import Mode
 
 
 class Live(TypedDict):
-    """The response as soon as the server runs."""
+    """The response of every server that runs."""
 
     live: bool
 

@@ -68,7 +68,7 @@ class Question(NamedTuple):
 
 
 class Ranker:
-    """Finds the hits of queries, exactly or as inexactly as the ``approximation`` settings specify."""
+    """Finds the hits of queries, with the inaccuracies that the ``approximation`` settings specify."""
 
     def __init__(
         self, similarity: Similarity, approximation: Approximation, random: RandomStream
