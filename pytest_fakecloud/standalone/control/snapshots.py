@@ -37,7 +37,7 @@ class SnapshotRoutes:
         return [{"id": name} for name in self._snapshots]
 
     def take_snapshot(self, request: Request) -> Snapshot:
-        """Take a snapshot of all fakes, named ``{"id": name}`` or by a number."""
+        """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
         wanted = fields(request, "id").get("id")
         if wanted is not None and (type(wanted) not in (int, str) or wanted == ""):
             raise Refused(
