@@ -106,7 +106,6 @@ class Rule:
 
     @property
     def active(self) -> bool:
-        """Whether the fault can still fire."""
         return not self.taken_back and (self.times is None or self.hits < self.times)
 
     @property

@@ -21,7 +21,6 @@ _STATUS_LINES = {
 
 
 def encode(message: Message, answer: Answer) -> bytes:
-    """Return the bytes of a response to a request."""
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status

@@ -26,7 +26,6 @@ class Route(NamedTuple):
 
     @property
     def allowed(self) -> frozenset[str]:
-        """The names of the methods as a set."""
         return frozenset(self.methods.split())
 
 

@@ -311,7 +311,6 @@ class TrioRun:
         return found
 
     def move(self, moved_us: int) -> None:
-        """Move the run's time forward."""
         self._call(lambda: self._jump(moved_us / 1e6))
 
     def _jump(self, seconds: float) -> None:

@@ -119,7 +119,6 @@ class Sleepers:
         return self.clock.now_us() + max(1, round(seconds * 1_000_000))
 
     def left(self, until_us: int) -> float:
-        """Return the seconds left until a time of the clock."""
         return max(0.0, (until_us - self.clock.now_us()) / 1e6)
 
     @contextmanager

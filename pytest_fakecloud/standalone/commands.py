@@ -53,7 +53,6 @@ class Command:
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the parser of ``pytest-fakecloud``."""
     for name, command in COMMANDS.items():
         parser = commands.add_parser(
             name,
@@ -68,7 +67,6 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run a command and return its exit code."""
     url = given.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
     try:
         if given.command == "health":

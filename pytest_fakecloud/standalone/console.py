@@ -35,7 +35,6 @@ def page(request: Request) -> Answer:
 
 
 def file(request: Request, name: str) -> Answer:
-    """Return one of the ``FILES``."""
     return _compressed(request, _read(*FILES[name]), _TYPES[name.rpartition(".")[2]])
 
 

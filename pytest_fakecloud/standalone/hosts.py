@@ -17,7 +17,6 @@ from ..http.messages import Request
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or an address is a loopback address."""
     address = _address(host)
     if address is not None:
         return address.is_loopback

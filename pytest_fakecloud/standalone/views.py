@@ -67,7 +67,6 @@ def _text(value: Any) -> Any:
 
 
 def kv_view(handle: Any) -> dict[str, Any]:
-    """Return the keys of a key-value server with type, expiry and value."""
     from ..kv.engine.eviction import used_memory
 
     keys = handle.keys()
@@ -164,7 +163,6 @@ def projected(
 
 
 def broker_view(handle: Any) -> dict[str, Any]:
-    """Return the topics and consumer groups of a broker."""
     topics = []
     for name in handle.topics():
         topic = handle.topic(name)
@@ -186,7 +184,6 @@ def broker_view(handle: Any) -> dict[str, Any]:
 
 
 def group_view(group: Any) -> dict[str, Any]:
-    """Return a consumer group with its members, committed offsets and lag."""
     return {
         "name": group.name,
         "state": group.state,
@@ -213,7 +210,6 @@ def group_view(group: Any) -> dict[str, Any]:
 
 
 def queue_view(handle: Any) -> dict[str, Any]:
-    """Return the messages, dead letters and schedules of a queue."""
     messages = handle.messages()
     return {
         "count": len(messages),
@@ -234,7 +230,6 @@ def queue_view(handle: Any) -> dict[str, Any]:
 
 
 def _workflows(handle: Any) -> list[dict[str, Any]]:
-    """Return the newest workflow runs with their steps."""
     from ..queue.workflow.log import run_record
 
     engine = handle._engine
@@ -244,7 +239,6 @@ def _workflows(handle: Any) -> list[dict[str, Any]]:
 
 
 def message_view(message: Any) -> Message:
-    """Return a message with its attempts."""
     return {
         "id": message.id,
         "kind": message.kind,
@@ -261,7 +255,6 @@ def message_view(message: Any) -> Message:
 
 
 def attempt_view(attempt: Any) -> Attempt:
-    """Return one attempt to deliver a message."""
     return {
         "message": attempt.message_id,
         "url": attempt.url,
@@ -277,7 +270,6 @@ def attempt_view(attempt: Any) -> Attempt:
 
 
 def dead_letter(letter: Any) -> DeadLetter:
-    """Return a dead letter with the last response."""
     return {
         "id": letter.id,
         "at": letter.at.isoformat(),

@@ -174,7 +174,6 @@ class Surface(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """All fields and methods."""
         return sorted(self.methods | self.fields)
 
 

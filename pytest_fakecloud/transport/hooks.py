@@ -43,7 +43,6 @@ class Hook:
 
     @property
     def active(self) -> bool:
-        """Whether the hook has users."""
         return self._users > 0
 
     def enter(self) -> None:

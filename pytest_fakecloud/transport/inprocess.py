@@ -117,7 +117,6 @@ class Origins:
         return True
 
     def restore(self, origin: Origin) -> None:
-        """Stop redirecting an origin."""
         with self._lock:
             if self._detours.pop(origin, None) is not None:
                 for hook in (*self.hooks, self.mocks):
@@ -132,11 +131,9 @@ class Origins:
                 hook.refresh()
 
     def find(self, scheme: str, host: str, port: int | None) -> Shortcut | None:
-        """Return the shortcut to an origin, or None."""
         return self._shortcuts.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
-        """Return the redirection of an origin, or None."""
         # A final dot only marks a host name as fully qualified, so remove it.
         return self._detours.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
 

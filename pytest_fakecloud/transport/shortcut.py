@@ -190,7 +190,6 @@ class Whole(io.BytesIO):
 
     @property
     def msg(self) -> HTTPMessage:
-        """The headers as the standard library's type."""
         message = HTTPMessage()
         for name, value in self.headers:
             message[name] = value

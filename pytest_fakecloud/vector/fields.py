@@ -209,7 +209,6 @@ class FieldReader:
     # -- single fields ---------------------------------------------------------------------------
 
     def text(self, fields: Mapping[str, Any], name: str) -> str | None:
-        """Return a string, or None if it is absent or null."""
         value = fields.get(name)
         if value is None or isinstance(value, str):
             return value
@@ -298,7 +297,6 @@ class FieldReader:
         return int(text)
 
     def include(self, fields: Mapping[str, Any]) -> Include:
-        """Return the flags that select the optional parts of a record."""
         return Include(
             self.flag(fields, "includeVectors"),
             self.flag(fields, "includeMetadata"),
@@ -331,7 +329,6 @@ class FieldReader:
         return value
 
     def vector(self, fields: Mapping[str, Any]) -> Floats | None:
-        """Return a dense vector, or None if it is absent or null."""
         value = fields.get("vector")
         return None if value is None else as_floats(value)
 
@@ -364,7 +361,6 @@ class FieldReader:
         )
 
     def change(self, value: Any) -> Change:
-        """Return the change that an ``update`` request describes."""
         fields = self.fields(value)
         change = Change(
             self.id(fields.get("id")),

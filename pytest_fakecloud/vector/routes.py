@@ -339,11 +339,9 @@ class VectorApp(App):
     # -- the index and its namespaces ------------------------------------------------------------
 
     def info(self, request: Request) -> object:
-        """Return counts, size, dimension and kind."""
         return info_json(self.engine.info())
 
     def list_namespaces(self, request: Request) -> object:
-        """Return all names, with the default namespace ("") first."""
         return self.engine.namespaces()
 
     def delete_namespace(self, request: Request) -> object:

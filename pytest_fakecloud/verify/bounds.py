@@ -51,7 +51,6 @@ class Bounds:
         self._clean_until = time.monotonic() + CLEAN_SECONDS
 
     def end_cleaning(self) -> None:
-        """Apply the time limit of the run again."""
         self._clean_until = None
 
     def check(self, when: str = "") -> None:

@@ -82,7 +82,6 @@ def _seconds(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
     from ..reporting.private_files import make_private
     from .sides import mask_of
 

@@ -30,7 +30,6 @@ class Compared:
     fake: Reply
     differs: str | None
     reason: str | None = None
-    """The reason for a known difference."""
 
 
 @dataclass

@@ -15,7 +15,6 @@ PREVIEW = 2000
 
 
 def topics(handle: Any, wanted: Wanted) -> View:
-    """Return the topics with their partitions."""
     return page_of(
         handle.topics(),
         wanted,
@@ -138,7 +137,6 @@ def group(handle: Any, id: str, wanted: Wanted) -> View:
 
 
 def counts(handle: Any) -> dict[str, int]:
-    """Return the number of topics and of consumer groups."""
     return {"topics": len(handle.topics()), "groups": len(handle.groups())}
 
 

@@ -233,7 +233,6 @@ def _index(handle: Any, name: str) -> View:
 
 
 def counts(handle: Any) -> dict[str, int]:
-    """Return the number of keys and of search indexes."""
     with _keys(handle) as (keyspace, read):
         names = list(keyspace)
         many = sum(isinstance(read(name), SearchIndex) for name in names)

@@ -266,7 +266,6 @@ def queues(handle: Any, wanted: Wanted) -> View:
 
 
 def url_groups(handle: Any, wanted: Wanted) -> View:
-    """Return the URL groups with their endpoints."""
     engine = handle._engine
 
     def show(group: Any) -> View:

@@ -25,7 +25,6 @@ class _Vector(NamedTuple):
 
 
 def namespaces(handle: Any, wanted: Wanted) -> View:
-    """Return the namespaces with their numbers of vectors."""
     return page_of(
         handle.namespaces(),
         wanted,
@@ -106,7 +105,6 @@ def _row(one: _Vector) -> View:
 
 
 def vector(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one record in full."""
     namespace, name = wanted.filters.get("namespace", ""), unquote(id)
     (record,) = handle._engine.fetch(namespace, [name])
     if record is None:

@@ -68,7 +68,6 @@ def compile_filter(text: str) -> Predicate:
 
 
 def predicate(expression: Expression) -> Predicate:
-    """Return the predicate for a parsed filter."""
     if isinstance(expression, And):
         terms = tuple(map(predicate, expression.terms))
         return lambda metadata: all(term(metadata) for term in terms)
