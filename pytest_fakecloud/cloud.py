@@ -216,7 +216,7 @@ class Cloud(AnyCloud):
 
     def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         if self.closed:
-            raise ContractError("this cloud is closed: make a new one")
+            raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)
         fixture = service.fixture
         made_by: Any = handle_class(service)

@@ -115,7 +115,7 @@ def serve_cloud(
             cloud.journal.keep_bytes = options["journal_bytes"]
         for name, settings in options["services"].items():
             if not isinstance(settings, Mapping):
-                raise ContractError(f"settings of {name} are an object, not {shown(settings)}")
+                raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
             place = {"host": options["host"], **settings}
             cloud.start(by_word()[name].fixture, place)
         if options["journal_entries"] is not None:

@@ -144,7 +144,7 @@ class Hub:
                     # The port is in use, or reserved by Windows, so try the next port.
                     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                         raise
-        raise OSError(errno.EADDRINUSE, "every port of the range is taken")
+        raise OSError(errno.EADDRINUSE, "every port of the range is in use")
 
     def register(self, sock: socket.socket, data: Acceptor | Watch) -> bool:
         """Call ``data.ready()`` in the hub's thread whenever the socket is readable. Return False

@@ -112,7 +112,7 @@ def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
             "'kf' is not a service; the services are: kv, vector, broker, queue",
         ),
         ({"services": ["kv"]}, "is not an object of settings by service"),
-        ({"services": {"kv": 5}}, "settings of kv are an object, not 5"),
+        ({"services": {"kv": 5}}, "settings of kv must be an object, got 5"),
         ({"services": {"kv": {"colour": 1}}}, "kv_server has no setting 'colour'"),
         ({"services": {"kv": {}}, "now": "yesterday"}, "'yesterday' is not a time"),
         ({"service": {}}, "did you mean 'services'?"),

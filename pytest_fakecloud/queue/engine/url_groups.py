@@ -148,7 +148,7 @@ class UrlGroups:
         """Rename a group; raise a 400 error if the name is invalid or already in use."""
         check_name(name, "topic name")
         if name != group.name and name in self.by_name:
-            raise bad_request(f"invalid topic name: {name!r} is taken")
+            raise bad_request(f"invalid topic name: {name!r} is already in use")
         # Rebuild the dict, so that the group keeps its position in listings.
         self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
         group.name = name

@@ -125,7 +125,7 @@ class V1Routes:
         name = check_name(_text(json_object(request, required=True), "name"), "topic name")
         with self.engine.lock:
             if name in self.engine.url_groups.by_name:
-                raise bad_request(f"invalid topic name: {name!r} is taken")
+                raise bad_request(f"invalid topic name: {name!r} is already in use")
             return records.topic_record(
                 self.engine.url_groups.create(name, self.engine.clock.now_us())
             )

@@ -205,7 +205,7 @@ def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
             if one is None:
                 continue
             if isinstance(one, bool) or not isinstance(one, str | int):
-                raise bad_request(f"invalid {name}: expected text or a number, got {one!r}")
+                raise bad_request(f"invalid {name}: expected a string or a number, got {one!r}")
             pairs.append((name, str(one)))
     return pairs
 

@@ -442,7 +442,7 @@ def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) ->
         seen.add(str(name).lower())
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, dict | list) or value is None:
-                raise bad_request(f"invalid header {name}: expected text")
+                raise bad_request(f"invalid header {name}: expected a string")
             text = value if isinstance(value, str) else json.dumps(value)
             pairs.append((as_wire(str(name)), as_wire(text)))
     return pairs

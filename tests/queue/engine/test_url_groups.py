@@ -193,7 +193,7 @@ def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
         (
             lambda store: store.rename(store.get("g"), "h", 0),
             400,
-            "invalid topic name: 'h' is taken",
+            "invalid topic name: 'h' is already in use",
         ),
         (lambda store: store.create("i", 0), 412, "quota maxTopics exceeded, current limit: 2"),
         (

@@ -718,7 +718,7 @@ def test_a_finished_run_has_no_waiters(wire: Wire) -> None:
         (
             {"timeoutHeaders": {"Upstash-Forward-X": [None]}},
             400,
-            "invalid header Upstash-Forward-X: expected text",
+            "invalid header Upstash-Forward-X: expected a string",
         ),
     ],
 )
