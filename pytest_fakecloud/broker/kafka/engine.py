@@ -136,8 +136,8 @@ class KafkaEngine:
             self._topics, self._cluster, address, settings, clock, self._waits
         )
         self._release_clock = clock.tie_to_real_time(
-            f"the real cluster behind it ({address.where}) lives in real time. Use the in-memory "
-            "engine (leave out engine=) to move time"
+            f"the real cluster behind it ({address.where}) runs in real time. To move the clock, "
+            "use the in-memory engine (leave out engine=)"
         )
 
     # -- topics ----------------------------------------------------------------------------------

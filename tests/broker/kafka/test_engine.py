@@ -479,9 +479,9 @@ class TestCopies:
     def test_copies_are_put_back_where_they_were_taken(self, broker: Broker) -> None:
         with Cloud() as cloud:
             memory = cloud.broker(topics={"orders": 1})
-            with pytest.raises(ContractError, match="taken of a broker in memory"):
+            with pytest.raises(ContractError, match="the snapshot is from a broker in memory"):
                 broker.restore(memory.snapshot())
-            with pytest.raises(ContractError, match="taken of a real cluster"):
+            with pytest.raises(ContractError, match="the snapshot is from a real cluster"):
                 memory.restore(broker.snapshot())
 
     def test_no_copy_is_taken_of_what_others_share(
@@ -490,7 +490,7 @@ class TestCopies:
         broker = make_broker(engine=f"{engine}&prefix=shared-copies.", topics={})
         with pytest.raises(ContractError, match="shares with others cannot be copied"):
             broker.snapshot()
-        with pytest.raises(ContractError, match="nothing to return to"):
+        with pytest.raises(ContractError, match="shares with others cannot be restored"):
             broker.reset()
 
     def test_a_group_without_commits_is_there_again_without(
