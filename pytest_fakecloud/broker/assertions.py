@@ -35,7 +35,7 @@ class BrokerAssertions:
     _time: Timekeeper
     journal: Journal
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, int]:
         """Return partition counts by topic name."""

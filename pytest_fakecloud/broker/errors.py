@@ -196,7 +196,7 @@ def concurrent_consume(group: str, instance: str) -> BrokerError:
     )
 
 
-# -- arguments of a tester's calls -----------------------------------------------------------------
+# -- arguments of tests ----------------------------------------------------------------------------
 
 
 def choice(name: str, value: object, *known: object) -> None:

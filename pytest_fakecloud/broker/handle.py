@@ -90,7 +90,7 @@ class Broker(BrokerAssertions, Handle):
         self._mount.on_close.append(self._engine.close)
         self._mount.on_reset.append(self._engine.interrupt)
 
-    # -- identity --------------------------------------------------------------------------------
+    # -- credentials and clients -----------------------------------------------------------------
 
     @property
     def password(self) -> str:
@@ -145,7 +145,7 @@ class Broker(BrokerAssertions, Handle):
         """Awaitable versions of the waiting methods, such as ``broker.aio.wait_for_record()``."""
         return cast("AioBroker", Twin(self, ["wait_for_record"]))
 
-    # -- arranging -------------------------------------------------------------------------------
+    # -- setup -----------------------------------------------------------------------------------
 
     @action
     def create_topic(
@@ -327,7 +327,7 @@ class Broker(BrokerAssertions, Handle):
         with as_misuse():
             self._engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
-    # -- making it happen ------------------------------------------------------------------------
+    # -- actions on groups -----------------------------------------------------------------------
 
     @action
     def crash(self, group: str, instance: str) -> None:

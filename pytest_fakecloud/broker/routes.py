@@ -327,7 +327,7 @@ class BrokerApp(App):
             found.append(TopicPartition(*self._topic_partition(fields, where)))
         return found
 
-    # -- readers ---------------------------------------------------------------------------------
+    # -- parsing ---------------------------------------------------------------------------------
 
     def _json(self, request: Request) -> Any:
         body = request.body
@@ -376,7 +376,7 @@ class BrokerApp(App):
             timeout = default if text is None else digits(text, "timeout", "milliseconds")
         return timeout
 
-    # -- the dialect -----------------------------------------------------------------------------
+    # -- authentication and errors ---------------------------------------------------------------
 
     def authenticate(self, request: Request) -> object:
         """Check HTTP Basic credentials; ``/webhook`` also accepts ``user`` and ``pass`` in the

@@ -159,7 +159,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         if dev and config.token is None:
             self.token = DEV_TOKEN
 
-    # -- identity --------------------------------------------------------------------------------
+    # -- credentials and clients -----------------------------------------------------------------
 
     @property
     def current_signing_key(self) -> str:

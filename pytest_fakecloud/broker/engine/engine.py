@@ -462,7 +462,7 @@ class MemoryEngine:
         with self.locked() as now:
             return self.commits.committed(group, partitions, now)
 
-    # -- what a tester makes happen --------------------------------------------------------------
+    # -- actions of tests ------------------------------------------------------------------------
 
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset, even if an instance owns the partition.
@@ -542,7 +542,7 @@ class MemoryEngine:
         finally:
             delivery.random_interleave = before
 
-    # -- what a tester looks at ------------------------------------------------------------------
+    # -- views for tests -------------------------------------------------------------------------
 
     def topic_view(self, name: str) -> TopicView:
         """Return the current state of a topic."""
@@ -645,7 +645,7 @@ class MemoryEngine:
         self._closed = True
         self.interrupt()
 
-    # -- copies ----------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> BrokerSnapshot:
         """Return a copy of all topics and groups."""

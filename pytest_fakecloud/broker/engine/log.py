@@ -221,7 +221,7 @@ class PartitionLog:
     def _bytes_until(self, index: int) -> int:
         return self._ends[index - 1] if index else self._before_bytes
 
-    # -- copies ----------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------
 
     def copy(self) -> PartitionLog:
         """Return an independent copy without watchers. Columns are copied, strings are shared."""

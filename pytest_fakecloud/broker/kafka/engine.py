@@ -391,7 +391,7 @@ class KafkaEngine:
         """Return the names of the groups that this fake has used to consume or commit, sorted."""
         return self._groups.names()
 
-    # -- what a tester makes happen --------------------------------------------------------------
+    # -- actions of tests ------------------------------------------------------------------------
 
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
@@ -442,7 +442,7 @@ class KafkaEngine:
         """Make every waiting call return an empty result immediately."""
         self._waits.interrupt()
 
-    # -- copies ----------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------
 
     def snapshot(self) -> KafkaCopy:
         """Return a copy of the fake's topics, records and committed offsets.

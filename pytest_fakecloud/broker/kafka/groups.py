@@ -283,7 +283,7 @@ class KafkaGroups:
             TopicPartition(self._topics.shown(t), number): at for (t, number), at in held.items()
         }
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     def consumers(self) -> list[GroupAssignments]:
         """Return the groups that have instances in this process, sorted by name."""

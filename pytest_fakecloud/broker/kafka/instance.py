@@ -91,7 +91,7 @@ class KafkaInstance:
         self._consumer = Consumer({**settings, **callbacks})
         self._thread = threading.Thread(target=self._run, name="fakecloud consumer", daemon=True)
 
-    # -- what requests do ------------------------------------------------------------------------
+    # -- called by requests ----------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Subscribe to these topics instead of the current ones."""
@@ -253,7 +253,7 @@ class KafkaInstance:
         elif self._thread is not threading.current_thread():
             self._thread.join(seconds)
 
-    # -- the thread ------------------------------------------------------------------------------
+    # -- background thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         try:

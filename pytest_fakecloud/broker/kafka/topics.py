@@ -76,7 +76,7 @@ class KafkaTopics:
         self._generation += 1
         self._known_at = float("-inf")
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
         """Return the current partition counts by topic name."""
@@ -131,7 +131,7 @@ class KafkaTopics:
         ends = self.ends([(name, number) for number in range(self.check(name))])
         return [start for start, _ in ends], [end for _, end in ends]
 
-    # -- arranging -------------------------------------------------------------------------------
+    # -- setup -----------------------------------------------------------------------------------
 
     def create(
         self,

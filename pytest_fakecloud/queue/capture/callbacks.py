@@ -273,7 +273,7 @@ class Captured(Found[Callback]):
         """Forget the received callbacks."""
         self.clear()
 
-    # -- for the capture -------------------------------------------------------------------------
+    # -- used by the capture ---------------------------------------------------------------------
 
     def _expect(
         self, items: Iterable[Callback], asked: Query, times: int | None

@@ -62,7 +62,7 @@ class Destinations:
     def __repr__(self) -> str:
         return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes) or 'none'}>"
 
-    # -- registering -----------------------------------------------------------------------------
+    # -- adding routes ---------------------------------------------------------------------------
 
     def wsgi(
         self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None

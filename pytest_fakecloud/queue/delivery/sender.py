@@ -235,7 +235,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-# -- the clock of signatures -----------------------------------------------------------------------
+# -- clock of signatures ---------------------------------------------------------------------------
 
 
 def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:

@@ -56,7 +56,7 @@ class Lifecycle:
             state.plan(message, max(now, message.not_before_us), reason)
         state.changed.notify()
 
-    # -- causes ----------------------------------------------------------------------------------
+    # -- causes of messages ----------------------------------------------------------------------
     def trace_back(self, message: Message, source: Message | None, certain: bool, now: int) -> None:
         """Record which message caused this one, to detect endless loops."""
         state = self._state
@@ -83,7 +83,7 @@ class Lifecycle:
         found = self.under_way.values()
         return min(found, key=lambda one: (one.chain, one.depth), default=None), False
 
-    # -- ends ------------------------------------------------------------------------------------
+    # -- cancelling and finishing ----------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
         state = self._state

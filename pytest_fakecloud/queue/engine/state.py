@@ -133,7 +133,7 @@ class State:
         message.log.append(entry)
         self.logs.entries.append(entry)
 
-    # -- due times -------------------------------------------------------------------------------
+    # -- timers ----------------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:
         """Set the time of a message's next attempt, and the reason for waiting until then."""
         message.due_us = due_us

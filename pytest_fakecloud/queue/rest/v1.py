@@ -168,7 +168,7 @@ class V1Routes:
                 raise not_found("task", task_id)
             return records.task_record(message, self.engine.clock.now_us())
 
-    # -- the rest --------------------------------------------------------------------------------
+    # -- plan limits -----------------------------------------------------------------------------
 
     def quota(self, request: Request) -> object:
         # Without a plan limit, use the numbers in the documentation of version 1.

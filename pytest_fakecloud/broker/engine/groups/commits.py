@@ -182,7 +182,7 @@ class Commits:
                 offsets=stored,
             )
 
-    # -- forgetting ------------------------------------------------------------------------------
+    # -- expiry of groups ------------------------------------------------------------------------
 
     def retain(self, group: ConsumerGroup, now: int) -> None:
         """Start the retention period of the offsets of a group that has just become empty."""
@@ -205,7 +205,7 @@ class Commits:
             "dead", f"{group.name} and its committed offsets are forgotten", at, group=group.name
         )
 
-    # -- on command ------------------------------------------------------------------------------
+    # -- redelivery ------------------------------------------------------------------------------
 
     def redeliver(
         self, group: ConsumerGroup, last: int, only: Callable[[TopicPartition], bool], now: int

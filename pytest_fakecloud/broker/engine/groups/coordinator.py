@@ -367,7 +367,7 @@ class Coordinator:
         if not instance.consuming:
             self._session_over(group, instance, at)
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     def assignments(self) -> list[GroupAssignments]:
         """Return the groups that have live instances, with each instance's partitions."""
@@ -381,7 +381,7 @@ class Coordinator:
                 found.append(GroupAssignments(name, live))
         return found
 
-    # -- copies ----------------------------------------------------------------------------------
+    # -- snapshots -------------------------------------------------------------------------------
 
     def copy_groups(self, now: int) -> list[GroupCopy]:
         """Return independent copies of the groups, with the remaining time of each timer."""

@@ -36,7 +36,7 @@ class GroupTable:
         self.woken: set[Signal] = set()
         self.happened: list[Happening] = []
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- lookups ---------------------------------------------------------------------------------
 
     def topic(self, name: str, now: int) -> Topic:
         """Return a topic after deleting the records that exceed its retention.
