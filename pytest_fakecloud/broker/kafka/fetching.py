@@ -37,7 +37,6 @@ class Waits:
         self.epoch = 0
 
     def interrupt(self) -> None:
-        """Make every waiting call return an empty result immediately."""
         self.epoch += 1
         for signal in list(self.waiting):
             signal.notify()
@@ -180,11 +179,6 @@ class KafkaFetching:
     def offsets(
         self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return one offset for each partition, in request order.
-
-        ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
-        for the first record at or after it.
-        """
         for tp in partitions:
             self._topics.check_partition(*tp)
         places = [(self._topics.real(topic), partition) for topic, partition in partitions]

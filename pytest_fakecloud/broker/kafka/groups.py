@@ -63,7 +63,6 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Any]:
-        """Return the next messages for an instance, which the first call creates."""
         for topic in topics:
             self._topics.check(topic)
         until = self._clock.now_us() + timeout_ms * 1000
@@ -183,11 +182,6 @@ class KafkaGroups:
             raise
 
     def delete(self, group: str, instance: str) -> None:
-        """Stop an instance and remove it from its group.
-
-        A static member (``static=true`` in the address) keeps its partitions until its session
-        expires.
-        """
         with self._lock:
             member = self._instances.pop((group, instance), None)
         if member is None:
@@ -262,7 +256,6 @@ class KafkaGroups:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return the group's committed offsets in request order."""
         for tp in partitions:
             self._topics.check_partition(*tp)
         held = self.all_committed(group)
@@ -286,7 +279,6 @@ class KafkaGroups:
     # -- lookups ---------------------------------------------------------------------------------
 
     def consumers(self) -> list[GroupAssignments]:
-        """Return the groups that have instances in this process, sorted by name."""
         with self._lock:
             instances = dict(self._instances)
         found: dict[str, dict[str, dict[str, list[int]]]] = {}
@@ -303,7 +295,6 @@ class KafkaGroups:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        """Return the names of the groups that this fake has used to consume or commit, sorted."""
         with self._lock:
             return sorted(self._groups)
 

@@ -64,11 +64,6 @@ class KafkaProducing:
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
-        """Append messages and return their positions in request order.
-
-        All messages are checked before any is sent. Raises ``BrokerError`` like the engine in
-        memory, and with status 503 if the cluster does not confirm all of them.
-        """
         self._look_up(messages)
         whole = not by_client or self._settings.batches == "atomic"
         with self._lock:

@@ -143,7 +143,6 @@ class KafkaTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
-        """Create a topic; raise ``ContractError`` for invalid arguments and for an existing topic."""
         if first_offset:
             raise real_only("first_offset=")
         string("a topic's name", name)
@@ -173,13 +172,11 @@ class KafkaTopics:
         self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:
-        """Delete a topic; raise ``BrokerError`` if it does not exist."""
         self.check(name)
         self._cluster.delete([self.real(name)], [])
         self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
-        """Add partitions to a topic and return the new partition count."""
         whole("add_partitions(): count", count, 1)
         total = self.check(name) + count
         with as_misuse():
@@ -190,9 +187,6 @@ class KafkaTopics:
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        """Delete the records below an offset in one partition or in all of them; return their
-        number.
-        """
         count = self.check(name)
         if partition is not None:
             self.check_partition(name, partition)

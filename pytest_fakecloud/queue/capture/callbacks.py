@@ -316,12 +316,10 @@ class Captured(Found[Callback]):
         )  # Only for the type checker: the line above always raises.
 
     def _saved(self) -> Any:
-        """Return the received callbacks and which of them were returned, for ``_restore()``."""
         with self._turn:
             return list(self), set(self._returned)
 
     def _restore(self, saved: Any) -> None:
-        """Restore the callbacks, as returned by ``_saved()``."""
         with self._turn:
             self[:], self._returned = list(saved[0]), set(saved[1])
 

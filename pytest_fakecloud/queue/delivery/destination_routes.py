@@ -87,12 +87,10 @@ class DestinationRoute:
         self.deliveries[:] = saved[0]
 
     def _take(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        """Record a delivery and answer it in the caller's thread."""
         self._record(delivery)
         return self._perform(delivery, deadlines)
 
     async def _atake(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        """Record a delivery and answer it in the running event loop."""
         self._record(delivery)
         return await self._aperform(delivery, deadlines)
 

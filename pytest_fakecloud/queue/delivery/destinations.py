@@ -196,12 +196,10 @@ class Destinations:
             self._routes.clear()
 
     def _saved(self) -> object:
-        """Return the routes and their state, for ``_restore()``."""
         with self._lock:
             return [(scope, route, route._saved()) for scope, route in self._routes.items()]
 
     def _restore(self, saved: Any) -> None:
-        """Restore routes and their state, as returned by ``_saved()``."""
         with self._lock:
             self._routes = {scope: route for scope, route, _ in saved}
             for _, route, state in saved:

@@ -116,7 +116,6 @@ class TrioHost:
         self._token: Any = runner.current_trio_token()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in this trio run."""
         future: Future[T] = Future()
         trio, token = self._trio, self._token
         scope = trio.CancelScope()
@@ -145,19 +144,16 @@ class TrioHost:
 
     @property
     def runs(self) -> bool:
-        """Whether the trio run is still active."""
         return bool(self._runner.tasks)
 
     @property
     def is_here(self) -> bool:
-        """Whether the trio run is in the current thread."""
         try:
             return self._trio.lowlevel.current_trio_token() is self._token
         except RuntimeError:
             return False
 
     def coroutines(self) -> Iterator[object]:
-        """Yield the coroutines of the run's tasks, or none if the set of tasks keeps changing."""
         for _ in range(_LOOKS):
             # Another thread owns the tasks and may change the set at any time.
             with contextlib.suppress(RuntimeError):

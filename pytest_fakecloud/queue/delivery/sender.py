@@ -213,7 +213,6 @@ def _queue_closed(delivery: Delivery) -> Outcome:
 
 
 def _mocked(delivery: Delivery) -> Outcome | str:
-    """Return an active mock's response, or why no mock matches (empty if no mock is active)."""
     if "responses" not in sys.modules:
         return ""
     from .responses_mock import through_responses

@@ -87,7 +87,6 @@ class WorkflowRuns(WorkflowHooks):
     # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
-        """Check a message before it is stored; see ``WorkflowHooks.accept()``."""
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
         control = message.settings.workflow
@@ -120,7 +119,6 @@ class WorkflowRuns(WorkflowHooks):
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
-        """Reject steps of finished runs; see ``WorkflowHooks.refuse()``."""
         if not self.runs:
             return
         begun = set()
@@ -201,14 +199,12 @@ class WorkflowRuns(WorkflowHooks):
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
-        """Forget the run of a message that is about to be forgotten."""
         run = self._run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
             self._release(run)
 
     def snapshot(self) -> object:
-        """Return a copy of all runs, waits and notifications."""
         return (
             {name: run.copy() for name, run in self.runs.items()},
             {name: list(waiting) for name, waiting in self.waiters.items()},
@@ -216,7 +212,6 @@ class WorkflowRuns(WorkflowHooks):
         )
 
     def restore(self, saved: Any) -> None:
-        """Restore a copy that ``snapshot()`` returned."""
         runs, waiters, notified = saved
         self.runs = {name: run.copy() for name, run in runs.items()}
         self.waiters = {name: list(waiting) for name, waiting in waiters.items()}

@@ -268,7 +268,6 @@ class Coordinator:
     # -- leaving ---------------------------------------------------------------------------------
 
     def delete(self, group_name: str, name: str, now: int) -> None:
-        """Stop an instance cleanly and remove it from its group."""
         group, instance = self._table.instance(group_name, name)
         self._commits.before_losing(group, instance, now)
         if not self._settings.delete_leaves and instance.member:
@@ -278,14 +277,10 @@ class Coordinator:
         self._remove(group, instance, f"{name} left", now, "leave")
 
     def crash(self, group_name: str, name: str, now: int) -> None:
-        """Simulate the crash of an instance: it commits nothing, and its session lasts until it
-        times out.
-        """
         group, instance = self._table.instance(group_name, name)
         self._vanish(group, instance, "crashed", f"{name} of {group.name} crashed", now)
 
     def expire(self, group_name: str, name: str, now: int) -> None:
-        """End the session of an instance immediately, even if its consumer is still alive."""
         group = self._table.groups.get(group_name)
         instance = group.instances.get(name) if group is not None else None
         if group is None or instance is None or not instance.member:
@@ -370,7 +365,6 @@ class Coordinator:
     # -- lookups ---------------------------------------------------------------------------------
 
     def assignments(self) -> list[GroupAssignments]:
-        """Return the groups that have live instances, with each instance's partitions."""
         found = []
         for name in sorted(self._table.groups):
             instances = self._table.groups[name].instances
