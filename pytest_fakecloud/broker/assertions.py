@@ -118,7 +118,8 @@ class BrokerAssertions:
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
         count = self.topics().get(topic)
-        # A cluster may not list a new topic immediately.
+        # Accept all partition numbers if the topic is missing, because a cluster may not list a new
+        # topic immediately.
         return RECORD_FIELDS if count is None else record_fields(count)
 
     def assert_not_produced(

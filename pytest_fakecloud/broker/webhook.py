@@ -74,7 +74,7 @@ def message_headers(
             continue
         standard = lower in STANDARD or lower.startswith(_PREFIXES)
         if not standard or _listed(lower, keep):
-            # Headers are read as Latin-1, but clients usually send UTF-8.
+            # Decode as UTF-8, which clients usually send, although headers are read as Latin-1.
             kept.append(Header(_text(name), _text(value)))
     return tuple(kept)
 

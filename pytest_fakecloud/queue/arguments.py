@@ -49,7 +49,7 @@ def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
 def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
     """Raise ``ContractError`` unless the value is a number of at least ``least``."""
     kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    # Comparisons with NaN are false, so this rejects NaN, too.
+    # Use `not >=`, which also rejects NaN, because comparisons with NaN are false.
     if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
         kind = "whole number" if whole else "number"
         raise ContractError(f"{name}={shown(value)} is invalid; pass a {kind} of at least {least}")

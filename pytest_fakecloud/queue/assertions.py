@@ -68,7 +68,7 @@ class QueueAssertions:
             raise ContractError(
                 f"message({shown(message_id)}) is invalid; pass the id of a message as a string"
             )
-        # A v1 message to a topic has one delivery per endpoint, of which this returns the first.
+        # Return the first delivery of a v1 message to a topic, which has one delivery per endpoint.
         own_id = self._engine.groups_of_tasks.get(message_id, [message_id])[0]
         if own_id not in self._engine.messages:
             raise ContractError(f"this queue has no message {message_id!r}")

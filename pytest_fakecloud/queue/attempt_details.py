@@ -121,7 +121,7 @@ class AttemptDetails:
         if quiet and sent.kind is MESSAGE:
             return data
         problems: list[str] = []
-        # An error while collecting details must not fail the delivery.
+        # Record an error while collecting details, because it must not fail the delivery.
         with telling("the request and the response cannot be described", problems.append):
             data["sent"] = _text(sent.body)
             data["sent_type"] = first(sent.headers, "Content-Type") or ""

@@ -179,7 +179,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         return token
 
     def _new_token(self) -> str:
-        # Clients parse the user's id from the token. The lengths 24 and 48 avoid Base64 padding.
+        # Clients parse the user's id from the token. The lengths 24 and 48 make Base64 padding
+        # unnecessary.
         content = {"UserID": new_token(24), "Password": new_token()}
         return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
 

@@ -97,7 +97,6 @@ def _schedule(given: dict[str, Any]) -> _Step:
 
 def _message(given: dict[str, Any]) -> _Step:
     if isinstance(given.get("label"), Iterator):
-        # Loading publishes the message twice (in the copy and in the queue), so an iterator must be
-        # copied.
+        # Copy an iterator, because the message is published twice, in the copy and in the queue.
         given["label"] = [*given["label"]]
     return lambda place: place.publish(**given)

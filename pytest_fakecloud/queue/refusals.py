@@ -88,7 +88,7 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
         try:
             result = original(self, *given, **named)
         except Exception:
-            # The receiver's rejection replaces the rejections by PyJWT, one for each key it tried.
+            # Replace the rejections by PyJWT, one for each key, by the rejection of the receiver.
             found[before:] = [_refusal(self, named)]
             raise
         del found[before:]
@@ -108,7 +108,7 @@ def _decoding(original: FunctionType) -> Callable[..., Any]:
             if claim:
                 found.append(Refusal(None, None, (key,) if isinstance(key, str) else (), claim))
             raise
-        # Another key has verified the signature, so earlier errors about wrong keys do not count.
+        # Drop errors about wrong keys, because another key has verified the signature.
         found[:] = [one for one in found if one.claim != "key"]
         return result
 

@@ -154,7 +154,7 @@ def attempt_note(outcome: Outcome) -> str | None:
     if outcome.status is None:
         return failure_text(outcome)
     if 200 <= outcome.status < 300:
-        # The response was complete before the handler raised. Otherwise its status would be 500.
+        # The exception came after the response. Otherwise, the status would be 500.
         return raised_text(outcome.exception, "after the response, a background task raised")
     return raised_text(outcome.exception)
 

@@ -204,8 +204,8 @@ class PartitionLog:
         return None if index == len(self._peaks) else self._base + index
 
     def _records(self, low: int, high: int) -> list[Record]:
-        # `Record._make` avoids the keyword handling of `Record(...)`, which would take most of the
-        # time here.
+        # Use `Record._make` to avoid the keyword handling of `Record(...)`, which would take most
+        # of the time here.
         rows = zip(
             repeat(self.topic),
             repeat(self.partition),

@@ -201,8 +201,8 @@ class Cluster:
         ended.set_result(None)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        # The library's call cannot be interrupted. It runs in a daemon thread, which does not delay
-        # the exit of the process.
+        # Run the library's call in a daemon thread, because it cannot be interrupted and must not
+        # delay the exit of the process.
         answer: Future[Any] = Future()
 
         def run() -> None:

@@ -131,7 +131,7 @@ class KafkaFetching:
         parts: dict[tuple[str, int], list[Record]] = {(t, p): [] for t, p, _ in wanted}
         sizes = dict.fromkeys(parts, 0)
         open_ends = set(parts)
-        # A timeout of 0 still allows one round trip, to return the records that are available.
+        # Allow one round trip even with a timeout of 0, to return the records that are available.
         until = monotonic() + max(
             timeout_ms / 1000, self._address.timeout if timeout_ms == 0 else 0
         )
@@ -159,7 +159,8 @@ class KafkaFetching:
             if not open_ends:
                 if timeout_ms == 0 or any(parts.values()):
                     break
-                # All available records have been read, so return as soon as the next one arrives.
+                # Return as soon as the next record arrives, because all available records have been
+                # read.
                 open_ends = set(parts)
         return [record for part in parts.values() for record in part]
 

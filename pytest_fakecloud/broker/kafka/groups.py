@@ -107,8 +107,8 @@ class KafkaGroups:
             "group.id": self._topics.real(group),
             "partition.assignment.strategy": "range",
             "enable.auto.commit": config.auto_commit,
-            # An interval of 0 means never in librdkafka, but as often as possible in the Java
-            # client.
+            # Use 1 ms instead of 0, which means never in librdkafka, but as often as possible in
+            # the Java client.
             "auto.commit.interval.ms": max(1, config.auto_commit_interval_ms),
             "enable.auto.offset.store": False,
             "auto.offset.reset": reset,
@@ -212,7 +212,7 @@ class KafkaGroups:
         if not real:
             return
         if member.state == "joining":
-            # A group without members accepts commits from any client.
+            # Commit without being a member, which a group without members accepts.
             self._store(group, real)
         else:
             assigned = member.assigned

@@ -159,7 +159,7 @@ class KafkaInstance:
             raise translated(problem)
 
     def _confirm(self, error: Any, places: list[Any]) -> None:
-        # This is also called for automatic commits. An automatic commit of the same offsets also
+        # Automatic commits are confirmed here, too. An automatic commit of the same offsets also
         # confirms a requested commit.
         offsets = {(place.topic, place.partition): place.offset for place in places}
         problem = error or next((place.error for place in places if place.error), None)
@@ -191,7 +191,7 @@ class KafkaInstance:
                 size = len(message)
                 have = sizes.get(tp)
                 if have is not None and have + size > most_bytes:
-                    # To keep the order, all later records of this partition must wait, too.
+                    # Let all later records of this partition wait, too, to keep the order.
                     sizes[tp] = most_bytes
                     rest.append(message)
                     continue
@@ -229,7 +229,8 @@ class KafkaInstance:
             self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
 
     def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
-        # A partition without a position is not fetched. Only a new assignment changes that.
+        # Assign the partitions again, because a partition without a position is fetched only after
+        # that.
         places = []
         for place in consumer.position(consumer.assignment()):
             tp = (place.topic, place.partition)

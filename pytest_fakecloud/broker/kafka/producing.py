@@ -87,8 +87,8 @@ class KafkaProducing:
         return confirmed
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
-        # Topics that are still missing are rejected later, when positions are chosen in request
-        # order.
+        # Ignore topics that are still missing. They are rejected later, when positions are chosen
+        # in request order.
         known = self._topics.look()
         for message in messages:
             topic = known.get(message.topic)

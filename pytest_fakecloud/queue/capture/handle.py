@@ -103,7 +103,7 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         give_up = _give_up(timeout)
         while self._drive_until(captured._has_next, max(0.0, give_up - monotonic())):
-            # Another thread may have taken the callback first, so keep waiting.
+            # Keep waiting if another thread has taken the callback first.
             if (item := captured._take()) is not None:
                 return item
         captured._fail_missing()

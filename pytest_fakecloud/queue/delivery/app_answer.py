@@ -93,7 +93,7 @@ class _FrameworkSignal(Protocol):
 
 
 def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
-    # A framework that is in use is already imported.
+    # Look among the loaded modules only, because a framework that is in use is already imported.
     for module in ("flask.signals", "django.core.signals"):
         loaded = sys.modules.get(module)
         signal = getattr(loaded, "got_request_exception", None)

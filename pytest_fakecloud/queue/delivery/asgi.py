@@ -74,7 +74,8 @@ class _AsgiAnswer:
         request, self._request = self._request, None
         if request is not None:
             return request
-        # Applications watch for a disconnect, so report it only after the response is complete.
+        # Report a disconnect only after the response is complete, because applications watch for
+        # it.
         await self.finished.wait()
         return {"type": "http.disconnect"}
 

@@ -45,7 +45,8 @@ class Deadlines:
             number = next(self._numbers)
             self._callbacks[number] = callback
             if len(self._heap) > 2 * len(self._callbacks) + _COMPACT:
-                # Most attempts end long before their deadline, which may be a day later.
+                # Remove cancelled deadlines. Most attempts end long before their deadline, which
+                # may be a day away.
                 self._heap = [each for each in self._heap if each[1] in self._callbacks]
                 heapq.heapify(self._heap)
             heapq.heappush(self._heap, (due, number))
@@ -96,8 +97,8 @@ class Deadlines:
 
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        # The loop's own timers stop if a tool freezes time.monotonic, so this object's thread ends
-        # the task.
+        # Cancel the task from this object's thread, because the loop's own timers stop if a tool
+        # freezes time.monotonic.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
             await asyncio.wait({task})
@@ -141,12 +142,12 @@ class Deadlines:
             try:
                 callback()
             except Exception:
-                # The attempt that the callback should end has already ended.
+                # Ignore the error: the attempt that the callback should end has already ended.
                 continue
 
 
 def _asyncio_is_running() -> bool:
-    # Code that runs a loop has imported asyncio, so an import is not needed here.
+    # Do not import asyncio here. Code that runs a loop has already imported it.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False

@@ -97,7 +97,7 @@ class DestinationRoute:
     def _record(self, delivery: Delivery) -> None:
         self.deliveries.append(DeliveredRequest(delivery))
         keep = self._table.keep
-        # Removal is slow, so remove old deliveries only when the list is a quarter too long.
+        # Remove old deliveries only when the list is a quarter too long, because removal is slow.
         if keep is not None and len(self.deliveries) > keep + keep // 4:
             del self.deliveries[: -keep or None]
 
@@ -165,7 +165,8 @@ class AsgiRoute(DestinationRoute):
 
         running = self._running_lifespan()
         if running is not None and running.host.runs and not running.host.is_here:
-            # The application's resources belong to the loop it was started in, so call it there.
+            # Call the application in the loop it was started in, because its resources belong to
+            # that loop.
             return await in_thread(self._perform_in, running, delivery, deadlines)
         state = running.state if running is not None else {}
         answer = await deadlines.within_cap(call_asgi(self._app, delivery, state))
@@ -235,8 +236,8 @@ class ForwardRoute(DestinationRoute):
             prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
             rest = rest[len(prefix.rstrip("/")) :]
         elif urlsplit(self._target).path:
-            # A pattern has no prefix that the target's path could replace, so drop the published
-            # path.
+            # Drop the published path, because a pattern has no prefix that the target's path could
+            # replace.
             rest = ""
         headers = [
             pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")

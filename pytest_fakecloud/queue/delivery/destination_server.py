@@ -129,13 +129,12 @@ class Destination(Handle, HTTPServer):
         try:
             response = self.application(received)
         except Error as error:
-            # The test has not called respond_with_...() for the expectation, so there is no
-            # response.
+            # Report that the test has not called respond_with_...() for the expectation.
             self.add_assertion(str(error))
             response = WerkzeugResponse(str(error), self.no_handler_status_code)
         except Exception as error:
-            # The exception is already one of the assertions or handler errors that `_unmet`
-            # reports.
+            # Only respond. The exception is already among the assertions or handler errors that
+            # `_unmet` reports.
             response = WerkzeugResponse(f"{type(error).__name__}: {error}", 500)
         return _answer(response)
 

@@ -137,7 +137,7 @@ class Driver:
 
 
 def _at_least_now(clock: Timekeeper, instant_us: int) -> int:
-    # A running clock may already be later than the due time.
+    # Do not go back: a running clock may already be later than the due time.
     return max(instant_us, clock.now_us())
 
 

@@ -50,7 +50,8 @@ class Lifespan:
         try:
             await self.app(scope, self._receive, self._send)
         except Exception as error:
-            # The protocol allows an application without lifespan support to raise an exception.
+            # Ignore the exception, unless the start-up failed: the protocol allows an application
+            # without lifespan support to raise one.
             if self._error is not None:
                 self._error.__cause__ = error
         except asyncio.CancelledError:
@@ -121,7 +122,7 @@ class TrioHost:
         scope = trio.CancelScope()
 
         async def run() -> None:
-            # A cancelled future does not accept a result.
+            # Ignore the error of a cancelled future, which does not accept a result.
             with contextlib.suppress(InvalidStateError):
                 try:
                     with scope:
@@ -155,7 +156,7 @@ class TrioHost:
 
     def coroutines(self) -> Iterator[object]:
         for _ in range(_LOOKS):
-            # Another thread owns the tasks and may change the set at any time.
+            # Try again if the set changes, because another thread owns the tasks.
             with contextlib.suppress(RuntimeError):
                 tasks = list(self._runner.tasks)
                 break
@@ -232,7 +233,7 @@ def _hosts() -> list[AsyncioHost | TrioHost]:
                     if isinstance(value, asyncio.AbstractEventLoop):
                         loops.add(value)
                     elif isinstance(value, asyncio.Task):
-                        # A loop implemented in C has no frame, but its tasks refer to it.
+                        # Find a loop implemented in C, which has no frame, through its tasks.
                         loops.add(value.get_loop())
             runner = frame.f_locals.get("runner") if name in ("run", "unrolled_run") else None
             if hasattr(runner, "tasks") and hasattr(runner, "current_trio_token"):
@@ -252,7 +253,7 @@ def _lifespan_scope(app: Any, frame: FrameType) -> Mapping[str, Any] | None:
     names = code.co_varnames
     if owner is not None and inside.get(names[0]) is not owner:
         return None
-    # Applications created by the same function have the same code, but other closure variables.
+    # Compare closure variables, in which applications created by the same function differ.
     about = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
     if any(inside.get(name) is not _content(cell) for name, cell in about):
         return None

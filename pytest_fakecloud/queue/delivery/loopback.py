@@ -219,7 +219,8 @@ class _ExactRequest(HTTPConnection):
         super().putrequest(method, url, **kwargs)
 
     def _encode_request(self, request: str) -> bytes:
-        # http.client allows only ASCII, but the publisher's bytes must not change.
+        # Encode as Latin-1 to keep the publisher's bytes, because http.client would allow only
+        # ASCII.
         return request.encode("latin-1", "replace")
 
     def putheader(self, header: str | bytes, *values: Any) -> None:

@@ -70,8 +70,8 @@ def _mock_behind(send: Any) -> Any:
         return None
     while send is not None:
         if getattr(send, "__module__", None) == "responses":
-            # Another tool's wrapper copies the name of the function it wraps, but does not contain
-            # the mock.
+            # Check for the mock itself: another tool's wrapper copies the name of the function it
+            # wraps, but does not contain the mock.
             mock = inspect.getclosurevars(send).nonlocals.get("self")
             if isinstance(mock, library.RequestsMock) and mock._patcher is not None:
                 return mock
@@ -84,7 +84,7 @@ def _mismatch(mock: Any, request: PreparedRequest) -> str | None:
 
     The mock itself is not called, because it would record a call that the tested code never made.
     """
-    # The matchers of the library read these attributes.
+    # Set the attributes that the matchers of the library read.
     request.params = _query(str(request.url))  # type: ignore[attr-defined]
     request.req_kwargs = {"stream": True}  # type: ignore[attr-defined]
     reasons = []

@@ -80,8 +80,7 @@ class Admission:
                 queue.waiting.insert(1, message_id)
                 self.pump_queue(queue)
             else:
-                # The next delivery makes the message due again. If there is none, it is due a
-                # second later.
+                # Make the message due in a second. The next delivery makes it due earlier.
                 state.overtaken.append(message_id)
                 latest = state.clock.now_us() + SECOND
                 message.due_us = latest

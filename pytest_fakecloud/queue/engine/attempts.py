@@ -126,8 +126,8 @@ class AttemptRunner:
                 outcome = self.perform(delivery)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
-            # In the background, no caller can catch the exception, and other deliveries must
-            # continue.
+            # Do not raise in the background, where no caller can catch the exception and other
+            # deliveries must continue.
             alone = not state.clock.driving
             if state.lane == "background" and (alone or isinstance(error, Exception)):
                 return begun.attempt
@@ -220,7 +220,8 @@ class AttemptRunner:
         self._admission.leave_global(message)
         message.depth = message.chain = 0
         if state.lane == "background":
-            # In the background, no caller could catch an exception.
+            # Report the loop instead of raising in the background, where no caller could catch the
+            # exception.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
             if state.on_loop is not None:

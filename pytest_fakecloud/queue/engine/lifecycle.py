@@ -45,7 +45,8 @@ class Lifecycle:
         if message.settings.flow is not None:
             key = state.flow.observe(message.settings.flow, now)
             if key.waiting:
-                # The settings of the new message may also admit messages that were already waiting.
+                # Start waiting messages, because the settings of the new message may admit them,
+                # too.
                 self._admission.pump_flow(key)
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
@@ -65,8 +66,8 @@ class Lifecycle:
             return
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        # With background delivery, a client that publishes for hours would look like an endless
-        # loop.
+        # Count only certain causes with background delivery. Otherwise, a client that publishes for
+        # hours would look like an endless loop.
         if source.drive == state.drive and (certain or state.lane != "background"):
             message.chain = max(message.chain, source.chain + 1)
 

@@ -197,7 +197,7 @@ class Publisher:
             self._check_queues([draft])
             repeats = state.workflow.accept(draft, at_us)
         except QueueError as error:
-            # No client waits for a response, so record the error in the message's timeline.
+            # Record the error in the message's timeline, because no client waits for a response.
             source.lost_callbacks += (error.message,)
             return
         if repeats is None:
@@ -349,7 +349,7 @@ class Publisher:
         return None
 
     def _join(self, stored: list[Message]) -> None:
-        # A v1 message to a topic has one public id for the deliveries to all its endpoints.
+        # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
         shared = self._state.new_message_id()
         self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
         for draft in stored:
@@ -402,7 +402,8 @@ class Publisher:
         return message_id if expires > now else None
 
     def _forget_seen(self, now: int) -> None:
-        # All entries are kept for the same time, so the oldest ones come first.
+        # Examine the first entries only: all are kept for the same time, so the oldest ones come
+        # first.
         expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
         for mark in expired:
             del self.seen[mark]

@@ -155,7 +155,7 @@ def check_public(url: str) -> None:
         address = None
     if address is not None and address.is_loopback:
         raise bad_request(refused + host)
-    # Names are not resolved. The names rejected here are known not to be public.
+    # Do not resolve names, but reject those that are known not to be public.
     if address is None and (
         "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
     ):

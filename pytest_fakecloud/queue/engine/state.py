@@ -154,7 +154,8 @@ class State:
             async_callback=partial(run_async, message.id),
             begin=partial(start, message.id),
         )
-        # Heap entries contain due time and number before the timer, so timers are never compared.
+        # Put due time and number before the timer in heap entries, so that timers are never
+        # compared.
         heapq.heappush(self._planned, (due_us, timer.sequence, message.id, timer))
         if len(self._planned) > 2 * len(self.timers) + _COMPACT:
             self._planned = [one for one in self._planned if self.timers.get(one[2]) is one[3]]
@@ -181,7 +182,7 @@ class State:
 
     def next_planned_us(self) -> int | None:
         """Return the time of the next planned attempt of this queue, or None."""
-        # The clock cannot be used for this, because its timers include those of other queues.
+        # Do not ask the clock for its next timer, because its timers include those of other queues.
         while self._planned and self.timers.get(self._planned[0][2]) is not self._planned[0][3]:
             heapq.heappop(self._planned)
         return self._planned[0][0] if self._planned else None

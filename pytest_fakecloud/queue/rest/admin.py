@@ -255,7 +255,8 @@ class AdministrationRoutes:
         return empty()
 
     def _begin_period(self, key: FlowKey) -> None:
-        # Messages that were admitted but have not started must count in the new period.
+        # Recall messages that were admitted but have not started, because they must count in the
+        # new period.
         self.engine.admission.recall_flow(key)
         self.engine.admission.pump_flow(key)
 

@@ -103,7 +103,7 @@ class QueueApp(App):
                 Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
                 for base in SCHEDULES
             ),
-            # A handler for the language model may be slow.
+            # Chat requests may take long, because a handler for the language model may be slow.
             Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
             Route("GET", "/v2/keys", "get_keys", self.get_keys),
             Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
@@ -130,7 +130,7 @@ class QueueApp(App):
         return given
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        # Observed: this error is plain text, unlike all others.
+        # Respond with plain text, unlike for all other errors (observed).
         return Answer(
             b"Method Not Allowed",
             405,
@@ -291,7 +291,7 @@ class QueueApp(App):
 
 
 def _run_id_of(item: Any) -> str | None:
-    # The item was rejected, so its parts may have any type.
+    # Check the types of all parts, because a rejected item may contain anything.
     headers = item.get("headers") if isinstance(item, dict) else None
     if not isinstance(headers, dict):
         return None
@@ -302,12 +302,12 @@ def _run_id_of(item: Any) -> str | None:
 
 
 def _shown(value: object) -> str:
-    # A JSON string may contain a lone surrogate, which reports cannot encode.
+    # Encode and decode the string, because reports cannot encode lone surrogates.
     return as_text(as_wire(str(value)))
 
 
 def _headers_of(item: Any) -> HeaderList:
-    # A malformed item is rejected later, without the rest of the batch.
+    # Ignore a malformed item here. It is rejected later, without the rest of the batch.
     try:
         return read_batch_item(item)[1]
     except QueueError:

@@ -169,7 +169,7 @@ def read_filters(
         elif name == "fromDate":
             filters.from_us = read_integer(value, "fromDate") * 1000
         elif name == "toDate":
-            # Times are in microseconds, so include the whole millisecond.
+            # Include the whole millisecond, because times are in microseconds.
             filters.to_us = read_integer(value, "toDate") * 1000 + 999
         else:
             values = [value] if name in _WHOLE else [one.strip() for one in value.split(",")]

@@ -353,7 +353,7 @@ def _method(value: str) -> str:
 
 
 def _timeout(value: str) -> int:
-    # Workflow clients send a number of seconds without a unit.
+    # Accept a number of seconds without a unit, which workflow clients send.
     return read_duration(f"{value.strip()}s" if value.strip().isdecimal() else value, "timeout")
 
 

@@ -45,7 +45,7 @@ _LONGEST = 500
 
 
 def backoff_us(retry: int) -> int:
-    """Return the default wait before a retry (1, 2, ...) in microseconds."""
+    """Return the default wait before retry number ``retry`` (counted from 1), in microseconds."""
     if 2.5 * retry >= math.log(86_400):
         return DAY
     return round(math.exp(2.5 * retry) * SECOND)
@@ -267,7 +267,7 @@ def next_wait(
         try:
             return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"
         except QueueError:
-            # The request was accepted earlier and cannot be rejected now, so use the backoff.
+            # Use the backoff, because the request was accepted earlier and cannot be rejected now.
             pass
     wait = backoff_us(retried + 1)
     return wait, "backoff, at most one day" if wait == DAY else f"backoff e^{2.5 * (retried + 1):g}"

@@ -81,7 +81,7 @@ class Signer:
             "iss": ISSUER,
             "sub": published_text(url),
             "exp": issued + LIFETIME,
-            # The service has sent 0 since September 2024, but the claim must be present.
+            # The claim must be present. The service has sent 0 since September 2024.
             "nbf": 0,
             "iat": issued,
             "jti": "jwt_" + self.ids.text(27, BASE58),

@@ -64,7 +64,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
         shown.add(step.message_id)
         read = step.read()
         if index and read.get("stepId") == 0 and _concurrent(read) > 1:
-            # This entry only announces a parallel step, whose result is another entry.
+            # Skip entries that only announce a parallel step, because its result is another entry.
             continue
         record = _step(engine, run, step, read, index)
         parallel = record["concurrent"] > 1
@@ -85,8 +85,7 @@ def _groups(engine: Engine, run: WorkflowRun) -> list[Record]:
 
 def _unfinished(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     if message.id in shown:
-        # The list already contains this message's step, but not the steps that its delivery will
-        # trigger.
+        # Show the message until the steps that its delivery will trigger are in the list.
         return message.state in ("ACTIVE", "RETRY", "FAILED") and run.steps != []
     return not message.finished and message.id != run.failure_message_id
 
@@ -115,7 +114,7 @@ def _step(engine: Engine, run: WorkflowRun, step: RunStep, read: Record, index: 
 
 
 def _concurrent(read: Record) -> int:
-    # The client chooses the step's JSON, so the value may have any type.
+    # Accept a value of any type, because the client chooses the step's JSON.
     given = read.get("concurrent")
     return given if isinstance(given, int) and given > 1 else 1
 

@@ -137,7 +137,8 @@ class WorkflowRuns(WorkflowHooks):
             return message.body
         position = _position(run, message.id)
         if position is None:
-            # The first delivery of a timeout message makes the timeout the result of the wait.
+            # Stop waiting for the event: the first delivery of a timeout message makes the timeout
+            # the result.
             self._drop_waiter(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
@@ -183,7 +184,7 @@ class WorkflowRuns(WorkflowHooks):
         call_type = _call_type(message)
         self._drop_waiter(message.id)
         self._update_source(message)
-        # A failed call does not fail the run, because its callback reports the failure to the
+        # Do not fail the run because of a failed call, which the call's callback reports to the
         # workflow.
         if run is None or not run.live or call_type in ("tocallback", "failurecall"):
             return
@@ -337,7 +338,7 @@ class WorkflowRuns(WorkflowHooks):
             return
         start = run.settings
         given = {name.lower() for name, _ in own.forward}
-        # If the callback had the version header, a client would mistake it for a step.
+        # Omit the version header, with which a client would mistake the callback for a step.
         skipped = given if step else given | {SDK_VERSION.lower()}
         changes: dict[str, Any] = {
             "forward": own.forward
@@ -350,7 +351,8 @@ class WorkflowRuns(WorkflowHooks):
         if own.failure_callback is None:
             changes["failure_callback_headers"] = start.failure_callback_headers
         if _call_type(message) == "failurecall":
-            # A failure callback that fails must not cause another failure callback.
+            # Remove the failure callback's own failure callback, so that its failure does not cause
+            # another one.
             changes["failure_callback"], changes["failure_callback_headers"] = None, []
         if own.retries is None or self._retries_by_default(message):
             changes["retries"] = start.retries
@@ -359,8 +361,8 @@ class WorkflowRuns(WorkflowHooks):
         message.retry_delay = message.settings.retry_delay
 
     def _note_failure_callback(self, message: Message) -> None:
-        # Clients add the run's id to their own failure callbacks, but a plain failure URL has no
-        # headers.
+        # Find the run through the source: clients add the run's id to their own failure callbacks,
+        # but a plain failure URL has no headers.
         messages = self.engine.messages
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
@@ -411,7 +413,7 @@ class WorkflowRuns(WorkflowHooks):
         try:
             self._append(invoker.run_id, invoker.url, invoker.headers, step)
         except QueueError as error:
-            # This run finishes regardless, so record the error in its timeline.
+            # Record the error in the timeline of this run, which finishes regardless.
             started = self.engine.messages.get(run.first_message_id)
             if started is not None:
                 started.lost_callbacks += (error.message,)

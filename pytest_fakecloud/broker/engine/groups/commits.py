@@ -113,9 +113,9 @@ class Commits:
         config = instance.config
         if not config.auto_commit or "auto commit" in instance.timers:
             return
-        # Intervals start when the instance is created. Only the end of the current interval is
-        # scheduled, because nothing changes at the end of an interval without deliveries. An
-        # interval of 0 means as often as possible, which is once per millisecond here.
+        # Schedule the end of the current interval only, because nothing changes at the end of an
+        # interval without deliveries. Intervals start when the instance is created. An interval of
+        # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         due = instance.since_us + ((now - instance.since_us) // interval + 1) * interval
         self.plan_tick(group, instance, due)
@@ -221,8 +221,8 @@ class Commits:
             if left <= 0:
                 break
             if only(tp):
-                # A partition that occurs several times in the deliveries was rewound in between, so
-                # use its smallest offset.
+                # Use the smallest offset of a partition that occurs several times in the
+                # deliveries, because it was rewound in between.
                 offset = max(first, after - left)
                 left -= after - offset
                 back[tp] = min(offset, back.get(tp, offset))
@@ -233,8 +233,7 @@ class Commits:
         for tp, offset in sorted(back.items()):
             owner = next((i for i in group.members() if tp in i.positions), None)
             if owner is None:
-                # The next owner starts at the committed offset, so delivery starts there if it is
-                # smaller.
+                # Use the committed offset if it is smaller, because the next owner starts there.
                 offset = min(offset, group.committed.get(tp, first_delivered[tp]))
             offset = max(offset, self._table.log(tp).start)
             moved.append(TopicPartitionOffset(*tp, offset))

@@ -60,8 +60,8 @@ class Coordinator:
         if group is None or instance is None or not instance.live:
             return self._create(group_name, name, wanted, headers, now)
         if instance.state == "expired":
-            # The state is not "joining", because a joining instance may commit to any partition,
-            # but this instance's former partitions may belong to another instance now.
+            # Do not set the state to "joining": a joining instance may commit to any partition, but
+            # this instance's former partitions may belong to another instance now.
             instance.state = "active"
             instance.topics = wanted
             self.rebalance(group, f"{name} rejoined", now)
@@ -90,8 +90,8 @@ class Coordinator:
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
-            # A static member that returns within its session causes no rebalance. It is a new
-            # consumer, though, so it starts at the committed offsets.
+            # Do not rebalance if a static member returns within its session. As a new consumer,
+            # though, it starts at the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
                 self._activate(group, instance, now)
@@ -386,8 +386,8 @@ class Coordinator:
                 for name, instance in group.instances.items()
             }
             for name, instance in group.instances.items():
-                # No consume call is in progress in the copy, so add the timers that start when such
-                # a call ends.
+                # Add the timers that start when a consume call ends, because no call is in progress
+                # in the copy.
                 if instance.consuming and instance.live:
                     left[name] |= self._idle_timers(instance)
             remaining = None if group.timer is None else group.timer.due_us - now
