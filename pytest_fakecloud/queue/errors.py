@@ -58,9 +58,7 @@ def read_only() -> QueueError:
 
 
 def burst_limited(limit: int, now_us: int) -> QueueError:
-    """Return the error (429) for exceeding the burst limit, which has no ``RateLimit-Limit``
-    header.
-    """
+    """Return the error (429) for exceeding the burst limit, without a ``RateLimit-Limit`` header."""
     headers = [
         ("Burst-RateLimit-Limit", str(limit)),
         ("Burst-RateLimit-Remaining", "0"),
