@@ -146,7 +146,7 @@ class Mount:
         self._let_go(live, self.on_reset)
 
     def refuse(self) -> None:
-        """Stop listening and close all connections until ``accept()``, but keep the port."""
+        """Close all connections and stop listening until ``accept()`` is called, but keep the port."""
         with self.lock:
             if self.closed or not self._listening:
                 return

@@ -34,7 +34,8 @@ _TLS_HELLO = b"\x16\x03"
 # headers of the previous request.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
-# Maximum number and length of whole heads cached: many requests differ only in their body.
+# Limits on the number and the length of cached request heads. Caching whole heads pays off because
+# many requests differ only in their body.
 _REMEMBERED_HEADS = 32
 _LONGEST_HEAD = 2048
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
@@ -240,7 +241,7 @@ class RequestReader:
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
-        # granted and reads no body after it, but no fake upgrades.
+        # granted and reads no body after it, but the fakes do not support upgrades.
         asked = self.messages.pop()
         if asked.method == "CONNECT":
             reason = "CONNECT is for proxies; this is not a proxy"

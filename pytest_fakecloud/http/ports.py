@@ -79,7 +79,7 @@ class PortAllocator:
 
     The system soon reuses an ephemeral port that was freed (1,362 of 20,000 binds reused one within
     the next thousand), so a late request of a finished test could reach the next test's server.
-    This sequence only returns to a port after the whole range.
+    This sequence does not reuse a port until it has gone through the whole range.
     """
 
     LOWEST, HIGHEST = 10_240, 65_535

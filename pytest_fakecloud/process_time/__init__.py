@@ -91,8 +91,8 @@ class ProcessTime:
         """Stop controlling the process's time. If the clock ran before ``start()``, it continues
         from its current time.
 
-        Raises the exception of a handler that failed while the clock moved to a timeout of an event
-        loop.
+        If a handler failed while the clock moved to a timeout of an event loop, its exception is
+        raised here.
         """
         try:
             while self._ends:

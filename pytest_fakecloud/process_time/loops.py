@@ -356,7 +356,7 @@ class TrioRun:
     def _awaits_others(self) -> bool:
         io = self._trio.lowlevel.current_statistics().io_statistics
         waiting = getattr(io, "tasks_waiting_read", 1) + getattr(io, "tasks_waiting_write", 1)
-        # Do not count the waiting task of trio itself, which wakes the run from other threads.
+        # Do not count trio's internal task, which waits for wake-ups from other threads.
         limiter = self._trio.to_thread.current_default_thread_limiter()
         return waiting > 1 or limiter.borrowed_tokens > 0
 

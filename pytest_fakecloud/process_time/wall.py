@@ -174,7 +174,9 @@ def _travellers() -> list[Any]:
 
 
 def _move_others(own: Any, span: datetime.timedelta) -> None:
-    """Move the time that a tool of the test set after ``start()`` by the same duration."""
+    """If another tool has set the process's time since ``start()``, move its time by the same
+    duration.
+    """
     if own is not None:
         top = _travellers()[-1:]
         if top and top[0] is not own:

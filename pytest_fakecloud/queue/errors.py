@@ -16,11 +16,12 @@ class QueueError(ServiceError):
 
 
 class Loop(AssertionError):
-    """Raised if messages publish each other endlessly. The next message then stays pending.
+    """Raised if deliveries keep causing further messages endlessly. The next message then stays
+    pending.
 
     The call that delivers raises it, because it would otherwise never return. The default limit is
-    1,000 deliveries that caused each other at the same point in time (setting ``loop_limit``), or
-    ten times as many within one call.
+    a chain of 1,000 deliveries at the same point in time, each caused by the previous one (setting
+    ``loop_limit``), or ten times as many within one call.
     """
 
 

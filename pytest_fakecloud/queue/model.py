@@ -118,7 +118,7 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The parts of a message that the API replaces by ``REDACTED:<sha256>``."""
+    """The parts of a message that the API replaces with ``REDACTED:<sha256>``."""
 
     body: bool = False
     all_headers: bool = False

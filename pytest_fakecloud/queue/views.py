@@ -119,7 +119,7 @@ class PublishedMessage:
 
     @property
     def service_state(self) -> str:
-        """The state, by the service's name."""
+        """The state, under the name that the service uses for it."""
         return self._record.state
 
     @property

@@ -38,7 +38,7 @@ class Log:
                 ensure_ascii=False,
                 default=str,
             )
-        # Write each line with one call, so that lines of several threads do not mix.
+        # Write each line with one call, so that lines from different threads are not interleaved.
         with self._lock:
             file = self._file or sys.stderr
             file.write(line + "\n")

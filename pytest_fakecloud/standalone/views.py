@@ -16,7 +16,9 @@ from ..services import find, view_of
 from .control.shapes import Attempt, DeadLetter, HandleEntry, Message
 
 MOST = 500
-"""Maximum number of keys, vectors, records or messages in a view. The counts include all of them."""
+"""Maximum number of keys, vectors, records or messages in a view. The view's counts also include
+the items beyond this limit.
+"""
 MOST_RUNS = 20
 """Maximum number of workflow runs in a view."""
 

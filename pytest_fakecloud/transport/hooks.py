@@ -46,7 +46,9 @@ class Hook:
         return self._users > 0
 
     def enter(self) -> None:
-        """Add a user. The function is replaced as soon as the library has been imported."""
+        """Register a user of this hook. The library's function is replaced as soon as the library
+        has been imported.
+        """
         self._users += 1
         if self._users == 1:
             self.refresh()

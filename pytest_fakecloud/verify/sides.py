@@ -46,7 +46,7 @@ class Target:
 
     @property
     def secrets(self) -> set[str]:
-        """The credentials in the URL and the token, also without their user names."""
+        """The token and the credentials in the URL, both with and without the user name."""
         parts = urlsplit(self.url)
         found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
         if self.service != "broker" and not self.is_redis:

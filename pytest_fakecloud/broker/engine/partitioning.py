@@ -13,9 +13,9 @@ def murmur2(data: bytes) -> int:
     """Return the unsigned 32-bit murmur2 hash, with the seed of Kafka's Java client.
 
     Source: the Java producer's documented default partitioner; librdkafka calls it ``murmur2``.
-    Hashing a key of 11 bytes takes 2.2 us, of 100 bytes 11 us. The package murmurhash2 needs 0.4
-    us, but a request takes hundreds of microseconds. That gain does not justify a dependency with 4
-    MB of machine code, last released in 2022.
+    Hashing a key of 11 bytes takes 2.2 us, and a key of 100 bytes 11 us. The package murmurhash2
+    needs 0.4 us, but a request takes hundreds of microseconds. That gain does not justify a
+    dependency with 4 MB of machine code, last released in 2022.
     """
     length = len(data)
     h = _SEED ^ length

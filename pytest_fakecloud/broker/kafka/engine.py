@@ -479,8 +479,8 @@ class KafkaEngine:
     def restore(self, copy: KafkaCopy) -> None:
         """Restore a copy into new topics and groups, whose names are the same for clients.
 
-        All instances end. Raises ``ContractError`` if there is nothing to restore, and for a copy
-        of the data of an engine in memory.
+        Ends all instances. Raises ``ContractError`` if there is nothing to restore, or if the copy
+        was made by the in-memory engine.
         """
         if not isinstance(copy, KafkaCopy):
             raise ContractError(

@@ -429,7 +429,7 @@ def read_settings(
 
 
 def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
-    """Return the headers in a JSON object, which maps names to values or lists of values, as pairs.
+    """Return headers as pairs, from a JSON object that maps names to values or lists of values.
 
     ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. Raises
     a 400 error for values that are not strings, numbers or booleans.

@@ -1,4 +1,4 @@
-"""Endpoints of the journal and the problems."""
+"""Endpoints of the journal, and of the list of strict-mode violations."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class JournalRoutes:
         """Stream the rows of the journal after ``?after=N`` as server-sent events.
 
         A row is sent again under the same number when it changes: a call in progress has ``"done":
-        false`` until it is answered, and a finished delivery becomes the cause of the calls made
-        during it. ``Last-Event-ID`` resumes the stream.
+        false`` until it is answered, and calls made during a delivery name the delivery as their
+        cause when it has finished. ``Last-Event-ID`` resumes the stream.
         """
         after = max(
             whole_number(request.query("after")), whole_number(request.fields.get("last-event-id"))

@@ -221,8 +221,8 @@ class Commits:
             if left <= 0:
                 break
             if only(tp):
-                # Use the smallest offset of a partition that occurs several times in the
-                # deliveries, because it was rewound in between.
+                # A partition that was rewound between deliveries occurs several times: use its
+                # smallest offset.
                 offset = max(first, after - left)
                 left -= after - offset
                 back[tp] = min(offset, back.get(tp, offset))

@@ -90,7 +90,7 @@ class Coordinator:
             instance.state = "active"
         group.instances[name] = instance
         if before is not None and before.topics == topics:
-            # Do not rebalance if a static member returns within its session. As a new consumer,
+            # Do not rebalance if a static member returns within its session. Like a new consumer,
             # though, it starts at the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
