@@ -25,7 +25,7 @@ def topics(handle: Any, wanted: Wanted) -> View:
 
 
 def topic(handle: Any, id: str, wanted: Wanted) -> View:
-    """Return one topic with its partitions and the groups that have read it."""
+    """Return one topic with its partitions; raise ``NotFound`` for an unknown name."""
     name = unquote(id)
     if name not in handle.topics():
         raise NotFound(f"there is no topic {name!r:.200}")

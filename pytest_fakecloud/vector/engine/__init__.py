@@ -1,1 +1,1 @@
-"""The in-memory index: namespaces, matrices, ranking, and when changes become visible."""
+"""The in-memory index: namespaces, matrices, ranking, and the visibility of changes."""
