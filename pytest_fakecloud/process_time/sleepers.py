@@ -70,7 +70,7 @@ class Sleepers:
         of real time.
         """
         self.failure: BaseException | None = None
-        """The exception that was raised while the clock moved to a timeout, which no task awaits."""
+        """An exception raised while the clock moved to a timeout; ``ProcessTime.stop()`` raises it."""
         self.watched: set[object] = set()
         """Keys of the loops whose timeouts move the clock while no task in them sleeps."""
         self._lock = threading.Lock()
