@@ -22,7 +22,7 @@ from .model import VERSION, Finding, Report, Row
 from .private_files import write_private
 from .text import problem
 from .wording import Scene, describe, sentence, status_line
-from .wording.kv import command
+from .wording.kv import as_plain, command
 
 LONGEST = 20_000
 """The most characters of a body."""
@@ -132,13 +132,26 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
             mask,
             entry.cut.get("answer"),
         )
+        if entry.facts.get("encoding") == "base64" and "decoded" in answer:
+            answer["decoded"] = as_plain(answer["decoded"])
         return request, answer
     if isinstance(entry, Served):
-        headers = [("Content-Type", entry.body_type)] if entry.body_type else []
-        return _message(entry.target, headers, entry.body.encode(), mask), None
+        return _served(entry, mask)
     if row.kind == "attempt" and isinstance(entry, Event):
         return _delivered(entry, row.status, scene)
     return None, None
+
+
+def _served(served: Served, mask: Mask | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return a request to the application, and its response, whose headers and body are unknown."""
+    headers = [("Content-Type", served.body_type)] if served.body_type else []
+    for variable, value in served.headers:
+        name = variable.removeprefix("HTTP_").replace("_", "-").title()
+        headers.append((name, value if mask is None else mask.header(name, value)))
+    request = _message(served.target, headers, served.body.encode(), mask)
+    if served.status is None:
+        return request, None
+    return request, {**_message(str(served.status), (), b"", mask), "missing": True}
 
 
 def _delivered(

@@ -4,43 +4,46 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, TEXT_LEAST = 360, LANE_MOST = 92, LANE_LEAST = 48, TIME = 98;
-const LINES_IN_LIST = 6, LINES_OF_ANSWER = 2;
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 330, LANE_LEAST = 46, LANE_MOST = 130, TIME = 98, NUMBER = 38;
+const LINES_IN_LIST = 6, LINES_OF_CALL = 4, LINES_OF_ANSWER = 2;
 const SVG = "http://www.w3.org/2000/svg";
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
-const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
-  ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
+const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
 
 export class Trace {
-  // Options: hash (keep #row-12 in the address), newest (start at the end and keep to it while rows
-  // arrive), onselect(row), onfilter(wanted), tools (elements for the toolbar), isWanted(row) (another filter).
+  // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
+  // its number of the journal), newest (start at the end and keep to it while rows arrive),
+  // onselect(row), onfilter(wanted), isWanted(row) (another filter), tools (elements for the toolbar),
+  // details(one, trace) (more elements for the detail pane).
   constructor(root, options = {}) {
     this.root = root;
     this.options = options;
-    this.wanted = {search: "", fake: "", problems: false, subject: null};
+    this.wanted = {...ALL_ROWS};
     this.report = {rows: [], findings: [], fakes: []};
+    this.rows = this.items = this.shown = [];
+    this.lanes = [];
     this.number = null;
     this.drawn = new Map();
+    this.known = new WeakMap();
     this.version = 0;
-    this.items = [];
     this.build();
     this.stop = new AbortController();
     const {signal} = this.stop;
     addEventListener("scroll", () => this.draw(), {passive: true, signal});
     addEventListener("hashchange", () => this.follow(), {signal});
-    this.sizes = new ResizeObserver(() => this.resized());
+    this.sizes = new ResizeObserver(() => { if (this.root.clientWidth !== this.width) this.resized(); });
     this.sizes.observe(root);
   }
 
-  // Show a report. Selection, filters and the position in the list stay.
+  // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
+  // a new object: what is known about an object is kept.
   show(report) {
-    const first = !this.report.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
+    const first = !this.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
-    this.rows = prepare(report);
+    this.rows = prepare(report, this.known, this.options.numbered);
     this.byNumber = new Map(this.rows.map((one) => [one.row.number, one]));
-    this.lanes = lanesOf(this.rows, report.fakes ?? []);
-    this.states = new States(report.states);
-    this.fillFakes();
+    this.setLanes(lanesOf(this.rows, report.fakes ?? []));
+    this.fillTools();
     this.arrange();
     if (first) this.follow();
     else if (this.number !== null) this.fillPane();
@@ -54,15 +57,16 @@ export class Trace {
   select(number, {reveal = true} = {}) {
     const one = number === null ? null : this.byNumber.get(number);
     if (number !== null && !one) return;
+    const opens = (this.number === null) !== (number === null);
     this.number = number;
-    if (one && !this.places.has(number)) this.filter({search: "", fake: "", problems: false, subject: null});
-    if (this.options.hash) {
-      const hash = one ? `#row-${number}` : "";
+    if (one && !this.places.has(number)) this.filter(ALL_ROWS);
+    if (this.options.numbered) {
+      const hash = one ? `#row-${one.label}` : "";
       if (location.hash !== hash) history.replaceState(history.state, "", hash || location.pathname + location.search);
     }
     const before = this.items[this.places.get(number)]?.top;
     this.fillPane();
-    this.resized();
+    if (opens) this.resized();
     // Another layout must not move a clicked row away from the pointer.
     if (one && reveal) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
@@ -99,12 +103,12 @@ export class Trace {
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "trace-soft"});
-    const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keys"),
-      el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
+    this.problemsText = el("span");
+    this.problemsLabel = el("label", {}, this.problems, this.problemsText);
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        el("label", {}, this.problems, " Problems only"), ...(this.options.tools ?? []), this.chip, this.count, keys), this.heads);
+        this.problemsLabel, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty trace-soft", hidden: true});
@@ -115,33 +119,37 @@ export class Trace {
     this.root.addEventListener("keydown", (event) => this.pressed(event));
   }
 
-  fillFakes() {
-    const names = (this.report.fakes ?? []).map((fake) => fake.name);
-    const now = this.fake.value;
-    this.fake.replaceChildren(el("option", {value: ""}, "All fakes"), ...names.map((name) => el("option", {value: name}, name)));
-    this.fake.value = names.includes(now) ? now : "";
-    this.fake.hidden = names.length < 2;
+  fillTools() {
+    const names = (this.report.fakes ?? []).map((fake) => fake.name), problems = this.rows.filter(isProblem).length;
+    if (String(names) !== this.fake.dataset.names) {
+      const now = this.fake.value;
+      this.fake.replaceChildren(el("option", {value: ""}, "All fakes"), ...names.map((name) => el("option", {value: name}, name)));
+      this.fake.value = names.includes(now) ? now : "";
+      this.fake.dataset.names = names;
+      this.fake.hidden = names.length < 2;
+    }
+    this.problemsText.textContent = ` Problems only (${problems.toLocaleString("en")})`;
+    this.problemsLabel.hidden = !problems && !this.wanted.problems;
+    this.top.hidden = !this.rows.length;
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
 
   arrange() {
-    const wanted = this.wanted, search = wanted.search.trim().toLowerCase();
-    const matches = new Set(), context = new Set();
-    for (const one of this.rows) {
-      if (!isWanted(one, wanted, search) || this.options.isWanted?.(one.row) === false) continue;
-      matches.add(one);
-      // The causes of a match stay visible, so that nesting keeps its meaning.
-      for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
+    const {rows, wanted} = this, search = wanted.search.trim().toLowerCase(), {isWanted: another} = this.options;
+    const matches = new Set(rows.filter((one) => isWanted(one, wanted, search) && another?.(one.row) !== false));
+    // The causes of a match stay visible, so that nesting keeps its meaning.
+    const context = new Set();
+    if (matches.size < rows.length) {
+      for (const one of matches) for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
     }
     this.matches = matches;
-    this.shown = this.rows.filter((one) => matches.has(one) || context.has(one));
-    this.count.textContent = matches.size === this.rows.length ? plural(matches.size, "row") : `${matches.size} of ${plural(this.rows.length, "row")}`;
+    this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
+    this.count.textContent = matches.size === rows.length ? plural(matches.size, "row") : `${matches.size} of ${plural(rows.length, "row")}`;
     this.empty.hidden = this.shown.length > 0;
-    this.empty.textContent = this.rows.length ? "No row matches the filters." : "No calls were recorded.";
+    this.empty.replaceChildren(...rows.length ? ["No row matches the filters. ", el("button", {type: "button", onclick: () => this.filter(ALL_ROWS)}, "Clear the filters")] : ["No calls were recorded."]);
     this.activate();
     this.measure();
-    this.fillHeads();
     this.draw();
   }
 
@@ -150,7 +158,7 @@ export class Trace {
     const open = [];
     this.shown.forEach((one, index) => {
       while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
-      one.bars = open.map(({lane, hue}) => ({lane, hue}));
+      one.bars = open.slice();
       one.starts = null;
       if ((this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
         one.starts = {lane: one.to, hue: one.hue, depth: one.row.depth};
@@ -159,64 +167,77 @@ export class Trace {
     });
   }
 
+  // Set the lanes' names; a lane is as wide as its name, within bounds.
+  setLanes(names) {
+    this.lanes = names;
+    this.widths = names.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 6.4 + 14)));
+  }
+
   measure() {
-    const width = this.root.clientWidth;
+    const width = this.width = this.root.clientWidth;
     this.beside = width >= WIDE;
-    const room = this.beside && this.number !== null ? width * 0.6 : width, lanes = this.lanes?.length ?? 0;
-    this.lane = Math.max(LANE_LEAST, Math.min(LANE_MOST, Math.floor(room * 0.3 / Math.max(1, lanes))));
+    const room = this.beside && this.number !== null ? width * 0.6 : width;
+    this.time = TIME + (this.options.numbered ? NUMBER : 0);
+    const wanted = this.widths.reduce((sum, one) => sum + one, 0), scale = Math.min(1, room * 0.42 / Math.max(1, wanted));
+    // The middle of each lane, and the width of all.
+    this.middles = [];
+    this.across = 0;
+    for (const one of this.widths) {
+      const lane = Math.max(LANE_LEAST, one * scale);
+      this.middles.push(this.across + lane / 2);
+      this.across += lane;
+    }
     // Where lanes would leave too little room for the text, the text names both ends instead.
-    this.narrow = width < NARROW || room - lanes * this.lane < TEXT_LEAST;
+    this.narrow = width < NARROW || room - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
     this.root.classList.toggle("trace-beside", this.beside);
     this.root.classList.toggle("trace-open", this.number !== null);
-    this.root.style.setProperty("--lanes-width", `${this.narrow ? 0 : this.lane * lanes}px`);
+    this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
     this.character ||= this.ruler.getBoundingClientRect().width / this.ruler.textContent.length;
+    const before = this.narrow ? 0 : this.time + this.across, text = this.list.clientWidth - before - 12;
     this.items = [];
     this.places = new Map();
-    let y = 0, index = 0, before = null;
-    for (const one of this.shown ?? []) {
-      const gap = before === null ? "" : gapText(before, one.row.at_us);
-      if (gap) {
-        this.items.push({gap, key: `gap-${one.row.number}`, top: y, height: GAP, bars: one.bars});
-        y += GAP;
-      }
-      one.parts = partsOf(one, this.report, this.narrow, this.characters(one));
-      const height = one.parts.reduce((sum, part) => sum + part.lines, 0) * LINE + PAD;
+    let y = 0, at = null;
+    const gap = (one, words) => { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; };
+    this.shown.forEach((one, index) => {
+      const words = at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
+      if (words) gap(one, words);
+      this.fit(one, Math.max(16, Math.floor((text - one.bars.length * 14) / this.character)));
       this.places.set(one.row.number, this.items.length);
-      this.items.push({one, index: ++index, key: one.row.number, top: y, height});
-      y += height;
-      before = one.row.at_us;
-    }
+      this.items.push({one, index: index + 1, key: one.row.number, top: y, height: one.height});
+      y += one.height;
+      at = one.row.at_us;
+    });
     this.list.style.height = `${y}px`;
   }
 
-  // How many characters fit into a line of a row's text.
-  characters(one) {
-    const before = (this.narrow ? 0 : TIME + this.lane * this.lanes.length) + one.bars.length * 14;
-    return Math.max(16, Math.floor((this.list.clientWidth - before - 12) / this.character));
+  // Break the texts of a row into lines of so many characters. The result is kept for the next time.
+  fit(one, characters) {
+    if (one.characters === characters && one.narrow === this.narrow) return;
+    Object.assign(one, {characters, narrow: this.narrow, parts: partsOf(one, this, characters)});
+    one.height = one.parts.reduce((sum, part) => sum + part.lines, 0) * LINE + PAD;
   }
 
   resized() {
     this.measure();
-    this.clear();
-    this.fillHeads();
     this.draw();
   }
 
   fillHeads() {
-    const width = `${this.lane}px`;
-    this.heads.replaceChildren(el("span", {class: "trace-time"}, "time (UTC)"),
-      ...(this.lanes ?? []).map((lane) => styled(el("span", {class: "trace-head", title: lane}, ...breakable(lane.replace(/^https?:\/\//, ""))), {width})));
+    const shape = JSON.stringify([this.lanes, this.middles]);
+    if (shape === this.heads.shape) return;
+    this.heads.shape = shape;
+    let left = 0;
+    this.heads.replaceChildren(styled(el("span", {class: "trace-time"}, "time (UTC)"), {width: `${this.time}px`}), ...this.lanes.map((lane, index) => {
+      const width = 2 * (this.middles[index] - left);
+      left += width;
+      return styled(el("span", {class: "trace-head", title: lane}, hostOf(lane)), {width: `${width}px`});
+    }));
   }
 
   // -- drawing: only what is near the window is in the document ------------------------------------
-
-  clear() {
-    for (const element of this.drawn.values()) element.remove();
-    this.drawn.clear();
-  }
 
   draw() {
     const top = this.list.getBoundingClientRect().top;
@@ -228,7 +249,7 @@ export class Trace {
       this.drawItem(item);
     }
     for (const [key, element] of this.drawn) if (!kept.has(key)) { element.remove(); this.drawn.delete(key); }
-    const active = this.number !== null && this.drawn.has(this.number) ? `row-${this.number}` : null;
+    const active = this.number !== null && this.drawn.get(this.number)?.id;
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
   }
 
@@ -253,8 +274,8 @@ export class Trace {
   }
 
   // All that a row's element shows besides the row.
-  shapeOf({one, height}) {
-    return JSON.stringify([height, this.lane, this.lanes.length, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one)]);
+  shapeOf({one}) {
+    return JSON.stringify([one.characters, this.middles, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
 
   gapElement(item) {
@@ -264,7 +285,7 @@ export class Trace {
   }
 
   rowElement({one, height}) {
-    const {row} = one, findings = findingsOf(row, this.report);
+    const {row} = one;
     const text = el("div", {class: "trace-text"});
     const guides = el("span", {class: "trace-guides"},
       ...one.bars.map((bar) => el("i", {class: `trace-hue-${bar.hue}`})));
@@ -273,22 +294,22 @@ export class Trace {
       const element = el("div", {class: name}, el("span", {}, part.text), part.beside ? el("span", {class: part.beside.name}, part.beside.text) : null);
       text.append(styled(element, {height: `${part.lines * LINE}px`, webkitLineClamp: part.lines}));
     }
-    const element = el("div", {class: "trace-row", role: "option", id: `row-${row.number}`, "aria-selected": "false"},
+    const element = el("div", {class: "trace-row", role: "option", id: `row-${one.label}`, "aria-selected": "false"},
+      this.narrow || !this.options.numbered ? null : el("span", {class: "trace-number"}, one.label),
       this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
       this.narrow ? null : this.lanesElement(one, height), guides, text);
     element.dataset.number = row.number;
     element.classList.toggle("trace-failed", !row.ok);
-    element.classList.toggle("trace-found", findings.length > 0);
+    element.classList.toggle("trace-found", row.findings?.length > 0);
     element.classList.toggle("trace-context", !this.matches.has(one));
     element.style.height = `${height}px`;
     return element;
   }
 
   lanesElement(one, height) {
-    const {row} = one, width = this.lane * this.lanes.length, y = PAD / 2 + LINE / 2;
-    const x = (lane) => this.lane * (lane + 0.5);
-    const picture = svg("svg", {width, height, class: "trace-lanes", "aria-hidden": "true"});
-    this.lanes.forEach((_, lane) => picture.append(svg("line", {class: "trace-life", x1: x(lane), x2: x(lane), y1: 0, y2: height})));
+    const {row} = one, y = PAD / 2 + LINE / 2, x = (lane) => this.middles[lane];
+    const picture = svg("svg", {width: this.across, height, class: "trace-lanes", "aria-hidden": "true"});
+    for (const at of this.middles) picture.append(svg("line", {class: "trace-life", x1: at, x2: at, y1: 0, y2: height}));
     for (const bar of one.bars) picture.append(svg("rect", {class: `trace-bar trace-hue-${bar.hue}`, x: x(bar.lane) - 4, y: 0, width: 8, height}));
     if (one.starts) picture.append(svg("rect", {class: `trace-bar trace-hue-${one.starts.hue}`, x: x(one.starts.lane) - 4, y: y - 4, width: 8, height: height - y + 4}));
     const kind = row.ok ? "trace-good-arrow" : "trace-bad-arrow";
@@ -341,8 +362,8 @@ export class Trace {
   }
 
   follow() {
-    const found = this.options.hash && /^#row-(\d+)$/.exec(location.hash);
-    if (found && Number(found[1]) !== this.number) this.select(Number(found[1]));
+    const found = this.options.numbered && /^#row-(\d+)$/.exec(location.hash), one = found && this.rows[found[1] - 1];
+    if (one && one.row.number !== this.number) this.select(one.row.number);
   }
 
   atEnd() { return scrollY + innerHeight >= document.documentElement.scrollHeight - 40; }
@@ -362,28 +383,27 @@ export class Trace {
   fillPane() {
     const one = this.byNumber.get(this.number);
     this.pane.hidden = !one;
+    const related = one && new Map((one.row.subjects ?? []).map((subject) => [subject, this.rows.filter((other) => hasSubject(other.row, subject)).length]));
+    const effects = one && this.rows.filter((other) => other.row.cause === this.number);
     // Rows that arrive must not move what is being read.
-    const shape = one && JSON.stringify([one.row, this.rows.filter((other) => other.row.cause === this.number
-      || (one.row.subjects ?? []).some((subject) => hasSubject(other.row, subject))).length]);
+    const shape = one && JSON.stringify([one.row, effects.length, [...related.values()]]);
     if (!one || shape === this.filled) { this.filled = shape; return; }
     this.filled = shape;
-    const {row} = one, before = this.rows[this.rows.indexOf(one) - 1];
-    const findings = findingsOf(row, this.report);
-    const wait = before ? gapText(before.row.at_us, row.at_us) : "";
+    const {row} = one, wait = one.index ? gapText(this.rows[one.index - 1].row.at_us, row.at_us) : "";
     this.pane.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
         el("h3", {}, row.text.what),
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
-      el("p", {class: "trace-soft"}, [`#${row.number}`, endsOf(one, this.lanes), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
+      el("p", {class: "trace-soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
       row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
       ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
-      ...findings.map((finding) => this.findingElement(finding, row)),
+      ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
       ...(row.text.lines ?? []).map((line) => el("p", {class: "trace-soft trace-pre"}, line)),
       row.where ? el("p", {}, `${row.where.file}:${row.where.line} in ${row.where.function}`) : null,
-      this.linksElement(one),
+      this.linksElement(one, effects, related),
       this.attemptsElement(row),
-      this.stateElement(row),
+      ...(this.options.details?.(one, this) ?? []),
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
       row.text.script ? fold("Script", el("pre", {tabindex: 0}, row.text.script)) : null,
@@ -398,22 +418,27 @@ export class Trace {
     return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
   }
 
-  findingElement(finding, row) {
-    const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
-    return el("p", {class: "trace-finding"}, `${markOf(finding)} ${finding.text} `,
-      ...others.flatMap((number) => [this.goTo(number, `row ${number}`), " "]));
+  // A link to another row by its text, and by its number where rows are numbered.
+  goToRow({row, label}) {
+    return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what);
   }
 
-  linksElement(one) {
-    const {row} = one, cause = this.byNumber.get(row.cause);
-    const effects = this.rows.filter((other) => other.row.cause === row.number);
-    const subjects = (row.subjects ?? []).filter((subject) => this.rows.filter((other) => hasSubject(other.row, subject)).length > 1);
+  findingElement(index, row) {
+    const finding = this.report.findings[index];
+    const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
+    return el("p", {class: "trace-finding"}, `▲${index + 1} ${finding.text} `,
+      ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
+  }
+
+  linksElement({row}, effects, related) {
+    const cause = this.byNumber.get(row.cause);
     const items = [
-      cause && [el("dt", {}, "Cause"), el("dd", {}, this.goTo(cause.row.number, cause.row.text.what))],
+      cause && [el("dt", {}, "Cause"), el("dd", {}, this.goToRow(cause))],
       effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
-        [this.goTo(other.row.number, other.row.text.what), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
-      subjects.length && [el("dt", {}, "Follow"), el("dd", {}, ...subjects.map((subject) =>
-        el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, nameOf(subject))))],
+        [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
+      related.size && [el("dt", {}, "Follow"), el("dd", {}, ...[...related].map(([subject, rows]) => rows > 1
+        ? el("button", {type: "button", class: "trace-chip", title: subject.name, onclick: () => this.filter({subject})}, `${nameOf(subject)} · ${rows} rows`)
+        : el("p", {class: "trace-soft", title: subject.name}, `${nameOf(subject)}: only in this row`)))],
     ].filter(Boolean);
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
@@ -436,27 +461,17 @@ export class Trace {
 
   messageElement(title, message) {
     if (!message) return null;
-    const body = message.decoded === undefined ? message.body : pretty(message.decoded);
+    // What was sent as JSON is printed as it is; decoded strings name their encoding.
     const isPlain = message.decoded === undefined || sameJson(message.body, message.decoded);
+    const body = message.decoded === undefined ? message.body : pretty(message.decoded, !isPlain);
     return fold(title,
       [el("p", {class: "trace-mono"}, message.line),
         message.headers?.length ? fold(plural(message.headers.length, "header"),
           el("dl", {class: "trace-headers"}, ...message.headers.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value, claimsOf(value))]))) : null,
-        body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body) : el("p", {class: "trace-soft"}, message.missing ? "not recorded" : "no body"),
+        body ? el("pre", {tabindex: 0, "aria-label": `${title} body`}, body)
+          : message.missing || message.headers?.length ? el("p", {class: "trace-soft"}, message.missing ? "The body was not recorded." : "no body") : null,
         message.cut ? el("p", {class: "trace-fault"}, `Only the first ${[...message.body].length.toLocaleString("en")} characters of ${message.cut.toLocaleString("en")} bytes are in this report.`) : null,
         isPlain ? null : fold("Raw body", el("pre", {tabindex: 0, "aria-label": `${title} raw body`}, message.body))], true);
-  }
-
-  stateElement(row) {
-    if (!this.states.known) return this.states.note ? fold("State", el("p", {class: "trace-soft"}, this.states.note), true) : null;
-    const {before, after, changes} = this.states.around(row.number);
-    const changed = changes.length
-      ? el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
-        el("tbody", {}, ...changes.map((change) => stateRow(change))))
-      : el("p", {class: "trace-soft"}, "This row changed no data.");
-    return fold(changes.length ? `State: ${plural(changes.length, "change")}` : "State", [changed,
-      ...Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row`, stateOf(sections, before[fake] ?? {}))),
-      this.states.note ? el("p", {class: "trace-soft"}, this.states.note) : null], true);
   }
 
   copyElement(row) {
@@ -474,32 +489,35 @@ export class Trace {
     return el("div", {class: "trace-copy"},
       url ? button("Copy as curl", () => curl(row, url, this.report)) : null,
       url ? button("Copy as Python", () => python(row, url, this.report)) : null,
-      this.options.hash ? button("Copy link", () => location.href) : null, status);
+      this.options.numbered ? button("Copy link", () => location.href) : null, status);
   }
 }
 
 // -- rows ---------------------------------------------------------------------------------------
 
-// Give each row its lanes' names and the colour of the request it belongs to.
-function prepare(report) {
-  const byNumber = new Map(), found = [];
+// For each row: the lanes' names, the colour of the request it belongs to, and its label.
+function prepare(report, known, numbered) {
+  const byNumber = new Map();
   let hues = 0;
-  for (const row of report.rows) {
+  return report.rows.map((row, index) => {
     const cause = byNumber.get(row.cause);
     // A row without calls below it keeps the colour of its cause; a request starts its own.
     const starts = row.kind === "request" || row.kind === "attempt";
-    const one = {row, hue: starts ? 1 + hues++ % HUES : cause?.hue ?? 0, cause,
-      fromName: row.actor === "application" && cause ? cause.toName : laneName(row.actor), toName: laneName(row.peer)};
+    let one = known.get(row);
+    if (!one) known.set(row, one = {row, toName: laneName(row.peer)});
+    one.fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor);
+    Object.assign(one, {index, label: numbered ? index + 1 : row.number, hue: starts ? 1 + hues++ % HUES : cause?.hue ?? 0});
     byNumber.set(row.number, one);
-    found.push(one);
-  }
-  return found;
+    return one;
+  });
 }
 
 function laneName(end) {
   const url = /^(https?:\/\/[^/?#]+)/.exec(end);
   return url ? url[1] : end;
 }
+
+function hostOf(lane) { return lane.replace(/^https?:\/\//, ""); }
 
 function lanesOf(rows, fakes) {
   const known = new Set(rows.flatMap((one) => [one.fromName, one.toName]));
@@ -517,26 +535,21 @@ function hasSubject(row, {kind, name, fake}) {
   return (row.subjects ?? []).some((one) => one.kind === kind && one.name === name && (!fake || one.fake === fake));
 }
 
-const searched = new WeakMap();
 function isWanted(one, wanted, search) {
   const {row} = one;
   if (wanted.problems && !isProblem(one)) return false;
   if (wanted.fake && row.actor !== wanted.fake && row.peer !== wanted.fake) return false;
   if (wanted.subject && !hasSubject(row, wanted.subject)) return false;
   if (!search) return true;
-  if (!searched.has(row)) searched.set(row, [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.request?.line,
+  one.words ??= [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.request?.line,
     row.request?.body, row.response?.body, ...(row.subjects ?? []).map((subject) => subject.name),
     ...[row.request?.decoded, row.response?.decoded, row.data].map((value) => value === undefined ? "" : JSON.stringify(value))]
-    .join("\n").toLowerCase());
-  return search.split(/\s+/).every((word) => searched.get(row).includes(word));
+    .join("\n").toLowerCase();
+  return search.split(/\s+/).every((word) => one.words.includes(word));
 }
 
-function findingsOf(row, report) { return (row.findings ?? []).map((index) => report.findings[index]).filter(Boolean); }
-
-function markOf(finding) { return {cause: "▲", hint: "△"}[finding.severity] ?? "·"; }
-
-// How many lines a text takes that is broken between words.
 function linesIn(text, characters) {
+  if (text.length <= characters) return 1;
   let lines = 1, used = 0;
   for (const {length} of text.split(" ")) {
     if (used && used + 1 + length > characters) { lines++; used = 0; }
@@ -548,20 +561,24 @@ function linesIn(text, characters) {
 }
 
 // The texts of a row in the list, each with the number of lines that it takes.
-function partsOf(one, report, narrow, characters) {
+function partsOf(one, {report, narrow, options, byNumber}, characters) {
   const {row} = one, {what, answer, note, lines = []} = row.text, parts = [];
   const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, linesIn(text, characters))});
   const answered = row.ok ? "trace-answer trace-ok" : "trace-answer trace-bad";
-  if (narrow) add("trace-ends trace-soft", `${clockTime(row.at_us)} ${endsOf(one)}`, 1);
+  if (narrow) add("trace-ends trace-soft", `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`, 1);
   if (answer && !narrow && what.length + answer.length + 2 <= characters) {
     parts.push({name: "trace-what", text: what, lines: 1, beside: {name: answered, text: answer}});
   } else {
     // An event says all that it has to say there.
-    add("trace-what", what, row.kind === "event" ? LINES_IN_LIST : LINES_OF_ANSWER);
+    add("trace-what", what, row.kind === "event" ? LINES_IN_LIST : LINES_OF_CALL);
     if (answer) add(answered, answer, LINES_OF_ANSWER);
   }
   for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, LINES_OF_ANSWER);
-  for (const finding of findingsOf(row, report)) add("trace-finding", `${markOf(finding)} ${finding.text}`, LINES_IN_LIST);
+  for (const index of row.findings ?? []) {
+    const finding = report.findings[index], first = byNumber.get(finding.rows.find((number) => byNumber.has(number)));
+    // The first row of a finding has its text.
+    add("trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`, LINES_IN_LIST);
+  }
   if (note) add("trace-bad", note.split("\n")[0], LINES_OF_ANSWER);
   // The effects of a call, such as the assignments of a rebalance.
   for (const line of lines.slice(0, LINES_IN_LIST)) add("trace-soft", line.split("\n")[0], LINES_OF_ANSWER);
@@ -570,7 +587,7 @@ function partsOf(one, report, narrow, characters) {
 }
 
 function endsOf(one) {
-  const [from, to] = [one.fromName, one.toName].map((name) => name.replace(/^https?:\/\//, ""));
+  const [from, to] = [one.fromName, one.toName].map(hostOf);
   return from === to ? from : `${from} → ${to}`;
 }
 
@@ -582,82 +599,6 @@ function firstBelow(items, y) {
     if (items[middle].top + items[middle].height < y) low = middle + 1; else high = middle;
   }
   return low;
-}
-
-// -- states -------------------------------------------------------------------------------------
-
-// The data of the fakes around each row: an initial state, and the changes in the order in which they happened.
-class States {
-  constructor(found) {
-    this.note = found?.note ?? "";
-    this.known = Boolean(found?.initial);
-    this.initial = found?.initial ?? {};
-    this.steps = found?.steps ?? [];
-    // A delivery has two steps, its start and its end.
-    this.places = new Map();
-    this.steps.forEach((step, index) => {
-      if (this.places.has(step.number)) this.places.get(step.number).push(index); else this.places.set(step.number, [index]);
-    });
-  }
-
-  around(number) {
-    const own = this.places.get(number) ?? [];
-    const first = own[0] ?? this.steps.findLastIndex((step) => step.number < number) + 1;
-    const before = structuredClone(this.initial);
-    for (const step of this.steps.slice(0, first)) apply(before, step.changes);
-    const after = structuredClone(before);
-    if (own.length) for (const step of this.steps.slice(first, own.at(-1) + 1)) apply(after, step.changes);
-    const items = new Map(own.flatMap((index) => this.steps[index].changes)
-      .map(([fake, section, item]) => [JSON.stringify([fake, section, item]), {fake, section, item}]));
-    const of = (state, {fake, section, item}) => state[fake]?.[section]?.[item] ?? null;
-    return {before, after, changes: [...items.values()].map((each) => ({...each, before: of(before, each), after: of(after, each)}))};
-  }
-}
-
-function apply(state, changes) {
-  for (const [fake, section, item, value] of changes) {
-    const items = (state[fake] ??= {})[section] ??= {};
-    if (value === null) delete items[item]; else items[item] = value;
-  }
-}
-
-function stateRow({fake, section, item, before, after}) {
-  const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
-  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, el("span", {class: "trace-soft"}, `${fake} · ${section}`), el("br"), shortName(item)),
-    el("td", {}, fieldsOf(before, after, {changed: true})), el("td", {}, fieldsOf(after, before, {changed: true})));
-}
-
-function stateOf(sections, before) {
-  const parts = Object.entries(sections).filter(([, items]) => Object.keys(items).length).map(([section, items]) => [
-    el("h4", {}, section), el("table", {class: "trace-state"}, el("tbody", {}, ...Object.entries(items).map(([item, value]) =>
-      el("tr", {class: sameJson(JSON.stringify(before[section]?.[item]), value) ? "" : "trace-changed"}, el("th", {scope: "row"}, item),
-        el("td", {}, fieldsOf(value, before[section]?.[item] ?? null))))))]).flat();
-  return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
-}
-
-// The fields of an item, those that differ from the other side marked, or only those.
-function fieldsOf(value, other, {changed = false} = {}) {
-  if (value === null) return el("span", {class: "trace-soft"}, "–");
-  const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
-  return el("div", {}, el("dl", {}, ...Object.entries(value).filter(([name, field]) => changed && other !== null ? differs(name) : field !== null).map(([name, field]) => {
-    const text = field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
-    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, differs(name) ? el("mark", {}, text) : text));
-  })), isPartition(value) ? offsets(value) : null);
-}
-
-function isPartition(value) { return typeof value.end === "number" && "committed" in value; }
-
-// A partition from its first to its last offset: committed, delivered and waiting records.
-function offsets({start = 0, end, committed, position}) {
-  const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;
-  const picture = svg("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "trace-offsets", role: "img",
-    "aria-label": `committed ${committed ?? "nothing"}, delivered up to ${position ?? "nothing"}, end ${end}`});
-  picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
-    svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
-    svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
-  const gone = committed !== null && committed < start
-    ? `${plural(start - committed, "record")} from the committed offset on no longer exist${start - committed === 1 ? "s" : ""}` : "";
-  return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
 }
 
 // -- copying ------------------------------------------------------------------------------------
@@ -703,7 +644,7 @@ function python(row, url, report) {
 
 // -- words and elements -------------------------------------------------------------------------
 
-function plural(count, word) { return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`; }
+export function plural(count, word) { return `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`; }
 
 function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10); }
 
@@ -727,18 +668,26 @@ function gapText(from_us, to_us) {
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
 
 // A long id by its beginning.
-function shortName(name) { return name.length > 32 ? `${name.slice(0, 14)}…` : name; }
+export function shortName(name) { return name.length > 32 ? `${name.slice(0, 14)}…` : name; }
 
-// A name that may be broken after each of its words.
-function breakable(name) { return name.split(/(?<=[_.:-])/).flatMap((part) => [part, el("wbr")]); }
+// The words before the content of a string that the report decoded (`decoded()` in bodies.py).
+const ENCODINGS = {Base64: "Base64 of ", JWT: "JWT with ", "JSON in a string": "as a string: "};
 
-function pretty(value) {
-  const line = JSON.stringify(value, null, 1).replace(/\n\s*/g, " ");
-  return visible(line.length > 60 ? JSON.stringify(value, null, 2) : line);
+// Print a value as JSON, short lists and objects in one line.
+function pretty(value, marked = false) {
+  const print = (one, indent) => {
+    if (one === null || typeof one !== "object") return JSON.stringify(one);
+    const names = Object.keys(one), isList = Array.isArray(one), [start, end] = isList ? "[]" : "{}", deeper = `${indent}  `;
+    if (marked && names.length === 1 && ENCODINGS[names[0]]) return ENCODINGS[names[0]] + print(one[names[0]], indent);
+    const parts = names.map((name) => (isList ? "" : `${JSON.stringify(name)}: `) + print(one[name], deeper));
+    const line = parts.length ? `${start} ${parts.join(", ")} ${end}` : start + end;
+    return line.length + indent.length <= 64 && !line.includes("\n") ? line : `${start}\n${deeper}${parts.join(`,\n${deeper}`)}\n${indent}${end}`;
+  };
+  return visible(print(value, ""));
 }
 
 // A text with the characters escaped that a reader cannot see or tell apart, as in the rows (visible() in bodies.py).
-function visible(text) {
+export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 }
@@ -749,15 +698,15 @@ function claimsOf(value) {
   try { return part ? el("pre", {}, pretty(JSON.parse(atob(part.replaceAll("-", "+").replaceAll("_", "/"))))) : null; } catch { return null; }
 }
 
-function sameJson(text, value) {
+export function sameJson(text, value) {
   try { return JSON.stringify(JSON.parse(text)) === JSON.stringify(value); } catch { return false; }
 }
 
-function fold(title, content, open = false) {
+export function fold(title, content, open = false) {
   return el("details", open ? {open: ""} : {}, el("summary", {}, title), ...[content].flat());
 }
 
-function el(name, attributes = {}, ...content) {
+export function el(name, attributes = {}, ...content) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
@@ -768,14 +717,14 @@ function el(name, attributes = {}, ...content) {
   return element;
 }
 
-function svg(name, attributes, ...content) {
+export function svg(name, attributes, ...content) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.append(...content);
   return element;
 }
 
-function styled(element, styles) {
+export function styled(element, styles) {
   Object.assign(element.style, styles);
   return element;
 }

@@ -1,4 +1,4 @@
-"""The HTML document of one report: the failure, the findings and the timeline of `trace.js`.
+"""The HTML document of one report: the failure, the findings and the timeline (`trace.js`, `page.js`).
 
 The document is self-contained. Its Content-Security-Policy allows only its own script and style.
 """
@@ -11,51 +11,17 @@ import html
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pkgutil import get_data
 from typing import Any
 
 from ..core.errors import shown
-from .bodies import printable
+from .bodies import printable, shortened
 
-_SOURCE_LINES = 4
-"""How many lines of source code are shown above the failing one."""
-_START = """
-const report = JSON.parse(document.getElementById("report").textContent);
-const trace = new Trace(document.getElementById("timeline"), {hash: true});
-trace.show(report);
-if (report.beside) new Trace(document.getElementById("beside"), {}).show(report.beside.report);
-"""
-_STYLE = """
-:root { color-scheme: light dark; --ink: light-dark(#1c2330, #e3e7ee);
-  --soft: light-dark(#5b6575, #98a2b3); --line: light-dark(#d7dce4, #343c49);
-  --faint: light-dark(#eef0f4, #20262f); --paper: light-dark(#ffffff, #14181f);
-  --card: light-dark(#f4f6f9, #1c222c); --accent: light-dark(#2746c4, #9db2ff);
-  --good: light-dark(#17663a, #6fd39b); --bad: light-dark(#b42318, #ff9b8f);
-  --fault: light-dark(#8a4b00, #f5b967); --find: light-dark(#7a1fa2, #dba6f5); }
-* { box-sizing: border-box; }
-body { margin: 0; padding: 16px 20px 40px; background: var(--paper); color: var(--ink);
-  font: 14px/1.45 system-ui, sans-serif; overflow-anchor: none; }
-h1 { font-size: 18px; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 14px; margin: 14px 0 4px; }
-a { color: var(--accent); }
-.facts { color: var(--soft); margin: 2px 0 10px; overflow-wrap: anywhere; }
-header pre { margin: 4px 0; padding: 8px 12px; background: var(--card); border-radius: 6px;
-  border-left: 4px solid var(--bad); font: 12.5px/1.5 ui-monospace, monospace; max-height: 46vh;
-  overflow: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
-header pre b { color: var(--bad); }
-header summary { cursor: pointer; color: var(--soft); }
-header ul { margin: 0; padding: 0; list-style: none; }
-header li { padding: 3px 10px; margin: 2px 0; border-left: 4px solid var(--line);
-  overflow-wrap: anywhere; }
-header li.cause { border-color: var(--find); background: light-dark(#fdf3ff, #291b33); }
-header li.hint { border-color: var(--find); }
-header li pre { max-height: 30vh; }
-li.soft, .soft { color: var(--soft); }
-@media (min-width: 1560px) { .both { display: grid; grid-template-columns: 1fr 1fr; gap: 20px; }
-  .both > section { min-width: 0; } }
-@media (max-width: 700px) { body { padding: 12px 12px 32px; } }
-"""
+_SOURCE_LINES = 6
+"""Maximum number of lines of source code above the failing one."""
+_LONGEST = 160
+"""Maximum number of characters of a row's text in a link."""
 
 
 def document(data: Mapping[str, Any]) -> str:
@@ -66,20 +32,22 @@ def document(data: Mapping[str, Any]) -> str:
         f"seed {shown(data['seed'])} · clock {clock['mode']} at {clock['now'][:19].replace('T', ' ')}"
         f" UTC · {len(rows)} rows"
     )
-    numbers = {row["number"] for row in rows}
+    links = {row["number"]: _link(place, row) for place, row in enumerate(rows, 1)}
     body = [
         f"<header><h1>{html.escape(data['test'])}</h1>",
         f'<p class="facts">{html.escape(facts)}</p>',
         *_failure(data["failure"]),
-        *_notes(data.get("hints", ()), data.get("log", "")),
-        *_findings("Problems", data["problems"], numbers),
-        *_findings("Findings", data["findings"], numbers),
-        *_first_error(rows),
-        *_findings("Unfinished", data["unfinished"], numbers),
+        *_hints(data.get("hints", ())),
+        *_findings("Problems", data["problems"], links),
+        *_findings("Findings", data["findings"], links, marked=True),
+        *_first_error(rows, links),
+        *_findings("Unfinished", data["unfinished"], links),
+        *_log(data.get("log", ""), is_open=not data["findings"]),
         "</header>",
         *_timelines(data.get("beside")),
     ]
-    script = f"{asset('trace.js')}{_START}"
+    # The page has both modules in one script, which needs no import.
+    script = asset("trace.js") + re.sub(r"(?m)^import .*\n", "", asset("page.js"))
     report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
     # A "<" in the data must not end the element that contains it.
     escaped = printable(report).replace("<", "\\u003c")
@@ -88,7 +56,7 @@ def document(data: Mapping[str, Any]) -> str:
         "\n".join(body)
         + f'<script type="application/json" id="report">{escaped}</script>'
         + f'<script type="module">{script}</script>',
-        style=_STYLE + asset("trace.css"),
+        style=asset("trace.css"),
         script=script,
     )
 
@@ -104,8 +72,9 @@ def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
     yield f'<section><h2>{html.escape(beside["title"])}</h2><div id="beside"></div></section></main>'
 
 
-def whole(title: str, body: str, *, style: str = _STYLE, script: str = "") -> str:
-    """Return an HTML document that may run and apply nothing but the given script and style."""
+def whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
+    """Return an HTML document whose policy allows only `page.css`, the given style and script."""
+    style = asset("page.css") + style
     allowed = f"script-src {_hash(script)}; " if script else ""
     allowed += f"style-src {_hash(style)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
@@ -164,14 +133,16 @@ def _failure(text: str) -> Iterator[str]:
         )
 
 
-def _notes(hints: Sequence[str], log: str) -> Iterator[str]:
-    """Yield the hints, and the log, which is unfolded."""
+def _hints(hints: Sequence[str]) -> Iterator[str]:
     if hints:
         items = "".join(f'<li class="hint">{html.escape(one)}</li>' for one in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
+
+
+def _log(log: str, *, is_open: bool) -> Iterator[str]:
     if log:
         pre = f'<pre tabindex="0">{html.escape(log)}</pre>'
-        yield f"<details open><summary>Log</summary>{pre}</details>"
+        yield f"<details{' open' * is_open}><summary>Log</summary>{pre}</details>"
 
 
 def _dedented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -181,17 +152,28 @@ def _dedented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _findings(
-    title: str, findings: Sequence[Mapping[str, Any]], numbers: Iterable[int]
+    title: str,
+    findings: Sequence[Mapping[str, Any]],
+    links: Mapping[int, str],
+    *,
+    marked: bool = False,
 ) -> Iterator[str]:
+    """Yield a list of findings, each with a link to its first row.
+
+    The timeline marks the rows of ``marked`` findings with their numbers.
+    """
     if not findings:
         return
-    yield f"<section><h2>{title}</h2><ul>"
-    for one in findings:
-        known = [number for number in one["rows"] if number in numbers]
+    note = " <small>marked ▲ in the timeline</small>" if marked and links else ""
+    yield f"<section><h2>{title}{note}</h2><ul>"
+    for index, one in enumerate(findings, 1):
+        known = [links[number] for number in one["rows"] if number in links]
         first, _, rest = one["text"].partition("\n")
         text = html.escape(first)
+        if marked and known:
+            text = f"<b>▲{index}</b> {text}"
         if known:
-            text = f'<a href="#row-{known[0]}">{text}</a>'
+            text += f"<br>{known[0]}"
         if rest:
             more = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{more}</details>"
@@ -199,18 +181,29 @@ def _findings(
     yield "</ul></section>"
 
 
-def _first_error(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a link to the first row that went wrong, if possible without an injected fault."""
+def _link(place: int, row: Mapping[str, Any]) -> str:
+    """Return a link to a row of the timeline, whose rows are numbered from 1."""
+    text = row["text"]["what"]
+    # The words of a delivery contain its URL.
+    if row["actor"] != row["peer"] and row["peer"] not in text:
+        text = f"{row['actor']} → {row['peer']} {text}"
+    text = shortened(" ".join(text.split()), _LONGEST)
+    return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>'
+
+
+def _first_error(rows: Sequence[Mapping[str, Any]], links: Mapping[int, str]) -> Iterator[str]:
+    """Yield a link to the first row that failed, if possible without an injected fault.
+
+    A row whose own calls failed is passed over in favour of the first of those calls.
+    """
     wrong = [row for row in rows if not row["ok"]]
     if not wrong:
         return
     injected = {row["number"] for row in rows if row["faults"]}
     injected |= {row["cause"] for row in rows if row["faults"]}
-    first = next((row for row in wrong if row["number"] not in injected), wrong[0])
+    causes = {row["cause"] for row in wrong}
+    deepest = [row for row in wrong if row["number"] not in causes] or wrong
+    first = next((row for row in deepest if row["number"] not in injected), deepest[0])
     count = f"{len(wrong)} failed rows, for example" if len(wrong) > 1 else "Failed row"
-    text = first["text"]
-    # The words of a delivery contain its URL.
-    own = first["actor"] == first["peer"] or first["peer"] in text["what"]
-    ends = first["actor"] if own else f"{first['actor']} → {first['peer']}"
-    told = html.escape(f"{ends} {text['what']} {text['answer']}".strip())
-    yield f'<p class="soft">{count}: <a href="#row-{first["number"]}">{told}</a></p>'
+    answer = html.escape(shortened(first["text"]["answer"], _LONGEST))
+    yield f'<p class="soft">{count}: {links[first["number"]]} {answer}</p>'

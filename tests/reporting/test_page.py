@@ -14,6 +14,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.applications import Served
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.page import file_name, page, write, write_index
 from pytest_fakecloud.reporting.report import report_of
@@ -283,6 +284,24 @@ def test_every_delivery_has_its_request_and_answer(cloud: Cloud) -> None:
     row = as_json(report)["rows"][-1]
     assert row["request"]["missing"]
     assert row["response"]["missing"]
+
+
+def test_a_reply_in_base64_is_decoded(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    headers = {**kv.headers, "Upstash-Encoding": "base64"}
+    commands = [["SET", "a", "ä"], ["MGET", "a", "b"]]
+    httpx.post(f"{kv.url}/pipeline", json=commands, headers=headers)
+    row = as_json(report_of(cloud))["rows"][-1]
+    assert row["response"]["body"] == '[{"result":"OK"},{"result":["w6Q=",null]}]'
+    assert row["response"]["decoded"] == [{"result": "OK"}, {"result": ["ä", None]}]
+
+
+def test_a_request_to_the_application_has_headers_and_a_status(cloud: Cloud) -> None:
+    served = Served(1, 0, "GET /orders", "Flask", {}, 1, ended=2, status=429)
+    served.headers = (("HTTP_AUTHORIZATION", "Bearer secret"), ("HTTP_X_USER", "ada"))
+    row = as_json(report_of(cloud, served=[served]))["rows"][0]
+    assert row["request"]["headers"] == [["Authorization", "***"], ["X-User", "ada"]]
+    assert (row["response"]["line"], row["response"]["missing"]) == ("429", True)
 
 
 def test_hints_and_the_log_are_on_the_page(run: Run, pytester: pytest.Pytester) -> None:

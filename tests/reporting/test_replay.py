@@ -250,7 +250,7 @@ def test_each_row_has_its_own_changes(cloud: Cloud) -> None:
         (6, ["counter"]),
     ]  # fmt: skip
     assert after(result, 1)["kv_server"]["keys"]["a"] == {
-        "type": "string", "value": "1", "expires": "2026-03-01T12:01:00+00:00",
+        "type": "string", "value": "1", "expires": "2026-03-01 12:01:00.000 UTC",
     }  # fmt: skip
 
 
@@ -328,6 +328,9 @@ def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
     steps = [step for step in states(cloud, report)["steps"] if step["number"] == attempt]
     shown = [change[3].get("state") for step in steps for change in step["changes"]]
     assert shown == ["ACTIVE", "FAILED", None]
+    # The start is earlier than the number of the row, which is that of the end.
+    assert steps[0]["order"] < attempt
+    assert "order" not in steps[1]
 
 
 def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:

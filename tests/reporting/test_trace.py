@@ -85,15 +85,32 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
         '<pre class="assertion" tabindex="0">  shop.pay()\n<b>&gt; assert total == 3</b>\n'
         "<b>E assert 4 == 3</b>\ntest_shop.py:7: AssertionError</pre>"
     )
-    link = '<li class="cause"><a href="#row-5">this SET wrote over row 4</a></li>'
+    link = (
+        '<li class="cause"><b>▲1</b> this SET wrote over row 4<br>'
+        '<a href="#row-5">row 5: application → kv SET total 4</a></li>'
+    )
     assert assertion in text
     assert text.index(assertion) < text.index(link) < text.index('id="timeline"')
-    assert (
-        'Failed row: <a href="#row-6">queue → https://shop.example.com/hook attempt 1 500' in text
+    failed = (
+        'Failed row: <a href="#row-6">row 6: queue → https://shop.example.com/hook attempt 1</a>'
     )
+    assert f"{failed} 500" in text
     assert document(report(failure="gone")).count("<pre>gone</pre>") == 1
     assert headline(FAILURE) == "assert 4 == 3"
     assert headline("gone\nwhere") == "where"
+
+
+def test_a_link_names_the_call_that_failed_and_the_log_comes_last() -> None:
+    text = document(
+        report(
+            row(9, "POST /pay", kind="request", peer="application", ok=False),
+            row(5, "SET k", actor="application", cause=9, depth=1, ok=False),
+            log="shop: retrying", findings=[finding("a cause", 5)], unfinished=[finding("left", 9)],
+        )
+    )  # fmt: skip
+    assert '2 failed rows, for example: <a href="#row-2">row 2: application → kv SET k</a>' in text
+    assert text.index("left") < text.index("<details><summary>Log</summary>") < text.index("<main>")
+    assert "<details open><summary>Log" in document(report(log="shop: retrying"))
 
 
 def test_data_is_neither_markup_nor_code() -> None:
@@ -153,7 +170,7 @@ def test_calls_are_drawn_between_the_true_lanes(opened: Opened) -> None:
     page = opened(RACE)
     heads = page.locator(".trace-head").all_inner_texts()
     assert heads == ["client", "application", "kv", "queue", "shop.example.com"]
-    assert page.locator(".trace-gap").all_inner_texts() == ["+5 m", "+30 s"]
+    assert page.locator(".trace-gap").all_inner_texts() == ["2026-03-01", "+5 m", "+30 s"]
 
     def arrow(number: int) -> tuple[str, str]:
         line = page.locator(f"#row-{number} line[class*=arrow]").bounding_box()
@@ -211,7 +228,72 @@ def test_the_pane_escapes_what_looks_alike_and_gaps_are_whole_seconds(opened: Op
         "#row-1",
     )
     assert '"Zu\\u0308rich"' in page.locator(".trace-pane").inner_text()
-    assert page.locator(".trace-gap").all_inner_texts() == ["+1 s"]
+    assert page.locator(".trace-gap").all_inner_texts() == ["2026-03-01", "+1 s"]
+
+
+@pytest.mark.slow
+def test_rows_are_numbered_as_they_are_shown(opened: Opened) -> None:
+    found = [finding("this SET wrote over the other", 6, 4)]
+    page = opened(
+        report(
+            row(8, "POST /pay", kind="request", peer="application"),
+            row(4, "GET k", actor="application", cause=8, depth=1, findings=[0]),
+            row(6, "SET k", actor="application", cause=8, depth=1, findings=[0]), findings=found,
+        ),
+        "#row-3",
+    )  # fmt: skip
+    assert page.locator(".trace-number").all_inner_texts() == ["1", "2", "3"]
+    # The finding's text is beside its first row, and leads there from the others.
+    texts = page.locator(".trace-row .trace-finding").all_inner_texts()
+    assert texts == ["▲1 see row 3", "▲1 this SET wrote over the other"]
+    pane = page.locator(".trace-pane")
+    assert "row 3 · application → kv" in pane.inner_text()
+    pane.get_by_role("button", name="row 1: POST /pay").click()
+    assert page.url.endswith("#row-1")
+
+
+@pytest.mark.slow
+def test_the_state_of_a_row_is_that_of_its_time(opened: Opened) -> None:
+    """A delivery is recorded at its end, and its calls before: their states have its start."""
+    steps = [
+        {"number": 9, "order": 3, "changes": [["queue", "messages", "m", {"state": "ACTIVE"}]]},
+        {"number": 6, "changes": [["kv", "keys", "k", {"value": "1"}]]},
+        {"number": 9, "changes": [["queue", "messages", "m", {"state": "DELIVERED"}]]},
+    ]
+    page = opened(
+        report(
+            row(9, "attempt 1", kind="attempt", actor="queue", peer="http://a", began=3),
+            row(5, "GET k", actor="http://a", cause=9, depth=1),
+            row(6, "SET k 1", actor="http://a", cause=9, depth=1),
+            row(7, "queue.rotate_keys()", kind="action", operation="rotate_keys", request=None),
+            states={"note": "", "steps": steps, "initial": {
+                "kv": {"keys": {}}, "queue": {"messages": {"m": {"state": "CREATED"}}}}},
+        ),
+        "#row-2",
+    )  # fmt: skip
+    pane = page.locator(".trace-pane")
+    assert "This row changed no data." in pane.inner_text()
+    data = pane.locator("details details", has_text="All data of queue after this row")
+    assert "ACTIVE" in data.text_content()
+    page.evaluate("location.hash = '#row-1'")
+    pane.get_by_text("State: 2 changes by this row and the rows below it").wait_for()
+    assert pane.locator(".trace-state mark").all_inner_texts()[:2] == ["CREATED", "DELIVERED"]
+    page.evaluate("location.hash = '#row-4'")
+    pane.get_by_text("This row changed credentials, which are not shown.").wait_for()
+
+
+@pytest.mark.slow
+def test_decoded_strings_name_their_encoding(opened: Opened) -> None:
+    decoded = {"body": {"Base64": {"item": "kettle"}}, "plain": [1, 2]}
+    real = {"Base64": "a field"}
+    page = opened(
+        report(row(1, request={"line": "POST /", "body": '{"body": "eyJp"}', "decoded": decoded},
+                   response={"line": "200", "body": json.dumps(real), "decoded": real})),
+        "#row-1",
+    )  # fmt: skip
+    bodies = page.locator(".trace-pane pre").all_inner_texts()
+    assert '"body": Base64 of { "item": "kettle" }' in bodies[0]
+    assert bodies[-1] == '{ "Base64": "a field" }'
 
 
 @pytest.mark.slow
@@ -250,9 +332,11 @@ def test_rows_are_filtered_with_their_causes(opened: Opened) -> None:
     assert rows_of(page) == ["POST /pay", "SET total 4"]
     assert page.locator("#row-3").get_attribute("class") == "trace-row trace-context"
     assert page.locator(".trace-tools output").inner_text() == "1 of 7 rows"
+    assert page.get_by_text("Problems only (2)").is_visible()
     search.fill("nowhere")
     assert page.get_by_text("No row matches the filters.").is_visible()
-    search.fill("")
+    page.get_by_role("button", name="Clear the filters").click()
+    assert search.input_value() == ""
     page.get_by_label("Problems only").check()
     assert rows_of(page) == ["POST /pay", "SET total 4", "attempt 1"]
     page.get_by_label("Problems only").uncheck()

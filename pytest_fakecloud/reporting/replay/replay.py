@@ -69,7 +69,8 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
 
     ``initial`` maps a fake to its sections, ``steps`` are the changes in the order in which they
     happened, each with the ``number`` of its row, and ``note`` says which fakes are missing and why.
-    Credentials are not masked.
+    A step that happened earlier than the row's number says has its journal number as ``order``, such
+    as the start of a delivery, whose row has the number of its end. Credentials are not masked.
     """
     reasons: dict[str, str] = {}
     failures: list[str] = []
@@ -177,13 +178,14 @@ class _Replay:
             initial = {name: self._look(name) for name in list(self.fresh)}
             self.shown = dict(initial)
             steps: list[dict[str, Any]] = []
-            for at_us, number, name, work in self._work():
-                steps += self._advance(at_us, number)
+            for order, at_us, number, name, work in self._work():
+                steps += self._advance(at_us, order)
                 if name not in self.fresh:
                     continue
                 self._try(name, work)
                 self._try(name, self._end_waits)
-                steps += self._step(number, [name])
+                for step in self._step(number, [name]):
+                    steps.append(step if number == order else {**step, "order": order})
             steps += self._advance(self.cloud.clock.now_us(), self._last() + 1)
             for name in list(self.fresh):
                 if self._look(name) != _view(self.real[name]):
@@ -242,8 +244,12 @@ class _Replay:
 
     # -- the entries -----------------------------------------------------------------------------
 
-    def _work(self) -> Iterator[tuple[int, int, str, Callable[[], object]]]:
-        """Yield what is to be replayed, in the order in which it reached the engines."""
+    def _work(self) -> Iterator[tuple[int, int, int, str, Callable[[], object]]]:
+        """Yield the work of the replay in the order in which it reached the engines.
+
+        Each item is its place in the journal, its time, the number of its row, the name of its fake,
+        and the function that does it.
+        """
         found: list[tuple[int, int, int, str, Callable[[], object]]] = []
         for entry in self.entries:
             number, at_us, name = entry.number, entry.at_us, entry.handle
@@ -263,8 +269,8 @@ class _Replay:
             elif isinstance(entry, Action) and entry.call is not None:
                 found.append((number, at_us, number, name, partial(self._act, entry)))
         found.sort(key=lambda one: one[0])
-        for _, at_us, number, name, work in found:
-            yield at_us, self.numbers.get(number, number), name, work
+        for order, at_us, number, name, work in found:
+            yield order, at_us, self.numbers.get(number, number), name, work
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
         """Move the clock; what that changes belongs to no row."""

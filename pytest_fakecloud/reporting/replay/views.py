@@ -112,7 +112,7 @@ VIEWS: Mapping[str, Callable[[Any], State]] = {
 
 
 def _time(at_us: int) -> str:
-    return to_datetime(at_us).isoformat()
+    return f"{to_datetime(at_us):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,113 @@
+// The report's page: its timelines, with the data of the fakes before and after each row.
+
+import {Trace, el, fold, plural, shortName, svg, visible} from "./trace.js";
+
+// Actions that change nothing but credentials, which no state has.
+const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "reset_password"]);
+const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
+  ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
+
+// An initial state, and the changes in the order in which they happened.
+class States {
+  constructor({note = "", initial, steps = []} = {}) {
+    Object.assign(this, {note, initial, steps});
+    this.places = Map.groupBy(steps.keys(), (index) => steps[index].number);
+  }
+
+  // The states before and after a row with all rows below it, and the items that they changed.
+  around(one, rows) {
+    const end = rows.findIndex((other, index) => index > one.index && other.row.depth <= one.row.depth);
+    const own = rows.slice(one.index, end < 0 ? rows.length : end).flatMap(({row}) => this.places.get(row.number) ?? []).sort((a, b) => a - b);
+    const began = one.row.began || one.row.number;
+    const first = own[0] ?? this.steps.findLastIndex((step) => (step.order ?? step.number) < began) + 1;
+    const before = copied(this.initial);
+    for (const step of this.steps.slice(0, first)) apply(before, step.changes);
+    const after = copied(before);
+    if (own.length) for (const step of this.steps.slice(first, own.at(-1) + 1)) apply(after, step.changes);
+    const items = new Map(own.flatMap((index) => this.steps[index].changes)
+      .map(([fake, section, item]) => [JSON.stringify([fake, section, item]), {fake, section, item}]));
+    const of = (state, {fake, section, item}) => state[fake]?.[section]?.[item] ?? null;
+    return {before, after, changes: [...items.values()].map((each) => ({...each, before: of(before, each), after: of(after, each)}))};
+  }
+
+  // What the detail pane of a row shows.
+  element(one, {rows}) {
+    const note = this.note ? [el("p", {class: "trace-soft trace-pre"}, this.note)] : [];
+    if (!this.initial) return note.length ? [fold("State", note, true)] : [];
+    const {before, after, changes} = this.around(one, rows), nested = rows[one.index + 1]?.row.depth > one.row.depth;
+    const rest = Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row${nested ? " and the rows below it" : ""}`, stateOf(sections, before[fake] ?? {})));
+    const nothing = CREDENTIALS.has(one.row.operation) ? "This row changed credentials, which are not shown."
+      : `This row${nested ? " and the rows below it" : ""} changed no data.`;
+    return [fold(changes.length ? `State: ${plural(changes.length, "change")}${nested ? " by this row and the rows below it" : ""}` : "State",
+      [changes.length ? changesTable(changes) : el("p", {class: "trace-soft"}, nothing), ...rest, ...note], true)];
+  }
+}
+
+// Items are replaced as a whole, so a copy shares them.
+function copied(state) {
+  return Object.fromEntries(Object.entries(state).map(([fake, sections]) =>
+    [fake, Object.fromEntries(Object.entries(sections).map(([section, items]) => [section, {...items}]))]));
+}
+
+function apply(state, changes) {
+  for (const [fake, section, item, value] of changes) {
+    const items = (state[fake] ??= {})[section] ??= {};
+    if (value === null) delete items[item]; else items[item] = value;
+  }
+}
+
+function changesTable(changes) {
+  const sections = Map.groupBy(changes, ({fake, section}) => `${fake} · ${section}`);
+  return el("table", {class: "trace-state"}, el("thead", {}, el("tr", {}, ...["data", "before", "after"].map((text) => el("th", {}, text)))),
+    ...[...sections].map(([title, items]) => el("tbody", {}, el("tr", {}, el("th", {scope: "rowgroup", colspan: 3, class: "trace-soft"}, title)), ...items.map(stateRow))));
+}
+
+function stateRow({item, before, after}) {
+  const kind = before === null ? "trace-added" : after === null ? "trace-removed" : "trace-changed";
+  const fields = (value, other) => el("td", {}, fieldsOf(item, value, other, {changed: true}));
+  return el("tr", {class: kind}, el("th", {scope: "row", title: item}, shortName(item)), fields(before, after), fields(after, before));
+}
+
+function stateOf(sections, before) {
+  const parts = Object.entries(sections).filter(([, items]) => Object.keys(items).length).flatMap(([section, items]) => [
+    el("h4", {}, section), el("table", {class: "trace-state"}, el("tbody", {}, ...Object.entries(items).map(([item, value]) => {
+      const other = before[section]?.[item] ?? null;
+      return el("tr", {class: JSON.stringify(other) === JSON.stringify(value) ? "" : "trace-changed"}, el("th", {scope: "row"}, item), el("td", {}, fieldsOf(item, value, other)));
+    })))]);
+  return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
+}
+
+// The fields of an item, those that differ from the other side marked, or only those.
+function fieldsOf(item, value, other, {changed = false} = {}) {
+  if (value === null) return el("span", {class: "trace-soft"}, "–");
+  const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
+  const isShown = ([name, field]) => !(name === "id" && field === item) && (changed && other !== null ? differs(name) : field !== null);
+  return el("div", {}, el("dl", {}, ...Object.entries(value).filter(isShown).map(([name, field]) => {
+    const text = field === null ? "none" : visible(typeof field === "string" ? field : JSON.stringify(field));
+    return el("div", {}, el("dt", {}, `${name} `), el("dd", {}, differs(name) ? el("mark", {}, text) : text));
+  })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
+}
+
+// A partition from its first to its last offset: committed, delivered and waiting records.
+function offsets({start = 0, end, committed, position}) {
+  const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;
+  const picture = svg("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "trace-offsets", role: "img",
+    "aria-label": `committed ${committed ?? "nothing"}, delivered up to ${position ?? "nothing"}, end ${end}`});
+  picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
+    svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
+    svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
+  const gone = committed !== null && committed < start
+    ? `${plural(start - committed, "record")} from the committed offset on no longer exist${start - committed === 1 ? "s" : ""}` : "";
+  return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
+}
+
+function begin(id, report, options = {}) {
+  const states = new States(report.states);
+  new Trace(document.getElementById(id), {details: (one, trace) => states.element(one, trace), ...options}).show(report);
+}
+
+const report = JSON.parse(document.getElementById("report").textContent);
+const keys = el("details", {class: "trace-keys"}, el("summary", {}, "Keyboard"),
+  el("dl", {}, ...KEYS.flatMap(([key, does]) => [el("dt", {}, key), el("dd", {}, does)])));
+begin("timeline", report, {numbered: true, tools: [keys]});
+if (report.beside) begin("beside", report.beside.report);
