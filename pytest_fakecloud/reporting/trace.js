@@ -40,8 +40,7 @@ export class Trace {
   show(report) {
     const first = !this.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
-    this.rows = prepare(report, this.known, this.options.numbered);
-    this.byNumber = new Map(this.rows.map((one) => [one.row.number, one]));
+    [this.rows, this.byNumber] = prepare(report, this.known, this.options.numbered);
     this.setLanes(lanesOf(this.rows, report.fakes ?? []));
     this.fillTools();
     this.arrange();
@@ -499,17 +498,20 @@ export class Trace {
 function prepare(report, known, numbered) {
   const byNumber = new Map();
   let hues = 0;
-  return report.rows.map((row, index) => {
+  const rows = report.rows.map((row, index) => {
     const cause = byNumber.get(row.cause);
     // A row without calls below it keeps the colour of its cause; a request starts its own.
     const starts = row.kind === "request" || row.kind === "attempt";
     let one = known.get(row);
     if (!one) known.set(row, one = {row, toName: laneName(row.peer)});
     one.fromName = row.actor === "application" && cause ? cause.toName : one.actorName ??= laneName(row.actor);
-    Object.assign(one, {index, label: numbered ? index + 1 : row.number, hue: starts ? 1 + hues++ % HUES : cause?.hue ?? 0});
+    one.index = index;
+    one.label = numbered ? index + 1 : row.number;
+    one.hue = starts ? 1 + hues++ % HUES : cause?.hue ?? 0;
     byNumber.set(row.number, one);
     return one;
   });
+  return [rows, byNumber];
 }
 
 function laneName(end) {
@@ -520,7 +522,8 @@ function laneName(end) {
 function hostOf(lane) { return lane.replace(/^https?:\/\//, ""); }
 
 function lanesOf(rows, fakes) {
-  const known = new Set(rows.flatMap((one) => [one.fromName, one.toName]));
+  const known = new Set();
+  for (const one of rows) known.add(one.fromName).add(one.toName);
   const fakeNames = fakes.map((fake) => fake.name).filter((name) => known.has(name));
   const outside = [...known].filter((name) => !fakeNames.includes(name));
   const rank = (name) => ({test: 0, client: 1, application: 2}[name] ?? 3);

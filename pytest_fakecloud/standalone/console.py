@@ -15,9 +15,9 @@ from ..handle import Handle
 from ..http.messages import Answer, Effect, Request
 
 _PAGE = (
-    "activity.js", "api.js", "broker.js", "connect.js", "console.css", "dom.js", "fake.js",
-    "faults.js", "kv.js", "lists.js", "main.js", "pictures.js", "queue.js", "router.js", "rows.js",
-    "time.js", "vector.js",
+    "activity.js", "api.js", "broker.js", "clock.js", "connect.js", "console.css", "dom.js",
+    "fake.js", "faults.js", "journal.js", "kv.js", "lists.js", "main.js", "pictures.js", "queue.js",
+    "router.js", "rows.js", "time.js", "vector.js",
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 FILES: Mapping[str, tuple[str, str]] = {

@@ -118,7 +118,7 @@ def holds(page: Any, expression: str, **options: Any) -> None:
 LINES = "document.querySelectorAll('.trace-row').length"
 COUNT = "document.querySelector('.trace-tools output').textContent"
 SEARCH = "input[type=search]"
-IN_ACTIVITY = "(await import('/console/activity.js'))"
+IN_JOURNAL = "(await import('/console/journal.js'))"
 """The module of the page that holds what happened."""
 
 
@@ -271,10 +271,10 @@ def test_each_call_is_shown_once(page: Any, server: Server) -> None:
             pool.request("POST", kv["url"], json=["SET", "a", str(number)], headers=kv["headers"])
             if number % 50 == 0:
                 page.evaluate(
-                    f"async () => {{ {IN_ACTIVITY}.catchUp(); {IN_ACTIVITY}.catchUp(); }}"
+                    f"async () => {{ {IN_JOURNAL}.catchUp(); {IN_JOURNAL}.catchUp(); }}"
                 )
     holds(page, f"{COUNT} === '400 rows'")
-    numbers = page.evaluate(f"async () => {IN_ACTIVITY}.entries.list.map((row) => row.number)")
+    numbers = page.evaluate(f"async () => {IN_JOURNAL}.entries.list.map((row) => row.number)")
     assert len(set(numbers)) == len(numbers) == 400
 
 
@@ -350,7 +350,7 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     at(page, "activity")
     holds(page, f"{LINES} === 3 && !document.body.textContent.includes('in progress')")
     copied = """async (fake) => {
-        const {entries} = await import("/console/activity.js"), rows = entries.list;
+        const {entries} = await import("/console/journal.js"), rows = entries.list;
         const {curl, urlOf} = await import("/console/trace.js"), report = {fakes: [fake]};
         const head = {...rows[0], request: {line: "HEAD /"}};
         return [...rows, head].map((row) => curl(row, urlOf(row, report), report));

@@ -604,7 +604,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
     at(page, "activity", ".trace-row")
     page.evaluate(
         """async () => {
-            const {entries, journal} = await import("/console/activity.js");
+            const {entries, journal} = await import("/console/journal.js");
             entries.cover(Array.from({length: 10000}, (_, index) => ({
                 number: index + 1, began: index + 1, at_us: 1767225600000000 + index, kind: "call",
                 handle: "kv_server", actor: "client", peer: "kv_server", ok: true, done: true,

@@ -1,76 +1,9 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
 import {el, empty, number, redraw} from "./dom.js";
-import {ask, follow} from "./api.js";
+import {entries, journal} from "./journal.js";
 import {go, link} from "./router.js";
-import {Rows, oneAtATime} from "./rows.js";
 import {Trace} from "./trace.js";
-
-export const entries = new Rows();
-export const journal = {loaded: false, listeners: new Set()};
-const NEWEST = 300, PART = 500;
-let behind = true;
-const came = [];
-
-// Updates are spaced by the time that the last one took, so that the page stays responsive.
-let spent = 0;
-function tell() {
-  const start = performance.now();
-  for (const listener of journal.listeners) listener();
-  spent = performance.now() - start;
-}
-export const catchUp = oneAtATime(async () => {
-  entries.merge(came.splice(0));
-  if (!journal.loaded) await first();
-  else if (behind) {
-    behind = false;
-    try { entries.cover(await ask("GET", "/journal?after=" + entries.cursor)); }
-    catch (error) { behind = true; throw error; }
-  }
-  tell();
-});
-// The newest rows come first, then the older ones in parts, so that reading a part does not block the page.
-async function first() {
-  const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
-  entries.cover(await ask("GET", "/journal?after=" + from));
-  journal.loaded = true;
-  behind = false;
-  if (!from) return;
-  journal.older = true;
-  older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
-}
-async function older(until) {
-  const parts = [];
-  for (let after = 0; ;) {
-    const part = await ask("GET", `/journal?after=${after}&limit=${PART}`);
-    parts.push(...part);
-    after = part.at(-1)?.number ?? until;
-    if (after >= until) break;
-  }
-  entries.merge(parts);
-}
-let planned = false, stream;
-export function listen() {
-  const again = () => setTimeout(listen, 1000);
-  stream = new AbortController();
-  behind = true;
-  follow(entries.cursor, (row) => {
-    came.push(row);
-    if (planned) return;
-    planned = true;
-    setTimeout(() => { planned = false; catchUp().catch(() => {}); document.dispatchEvent(new Event("happened")); }, Math.max(120, 6 * spent));
-  }, stream.signal).then(again, again);
-  catchUp().catch(() => {});
-}
-
-// Forgets all entries: a restarted server numbers them from 1 again.
-export function startOver() {
-  entries.begin();
-  journal.loaded = false;
-  stream.abort();
-}
-
-// -- the page --
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
 const HAS_STATUS = {ok: (row) => row.ok && row.done, failed: (row) => !row.ok && row.done, fault: (row) => row.faults.length > 0, open: (row) => !row.done};

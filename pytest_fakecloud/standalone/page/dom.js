@@ -40,6 +40,26 @@ export function json(text, what) {
   try { return JSON.parse(text); } catch (error) { throw new Error(`${what} is not JSON (${error.message}): ${short(text, 80)}`); }
 }
 
+// Returns microseconds: several events can be due within one millisecond.
+export function micros(text) {
+  const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
+  return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
+}
+
+// Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
+export function span(us) {
+  let seconds = Math.floor(us / 1e6);
+  const parts = [], rest = us - seconds * 1e6;
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
+    const count = Math.floor(seconds / size);
+    if (count) parts.push(`${count} ${unit}`);
+    seconds -= count * size;
+  }
+  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
+  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
+  return parts.join(" ");
+}
+
 // -- parts --
 
 export const pill = (text, kind = "") => el("span", {class: `pill ${kind}`}, text);

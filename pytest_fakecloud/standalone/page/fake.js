@@ -4,12 +4,11 @@ import {code, copyButton, el, form, json, laidOut, number, short, showCurrent, s
 import {ask, path, send} from "./api.js";
 import {link} from "./router.js";
 import {FaultsPage} from "./faults.js";
-import * as kv from "./kv.js";
-import * as vector from "./vector.js";
-import * as broker from "./broker.js";
-import * as queue from "./queue.js";
 
-const TABS = {kv_server: kv.tabs, vector_index: vector.tabs, broker: broker.tabs, queue: queue.tabs};
+const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
+
+// Loads the code for a kind of fake and returns the page of a fake.
+export async function open(handle) { return new FakePage(handle, (await CODE[handle.fixture]?.())?.tabs); }
 
 // The generic view of a fake without pages of its own: lists as tables, other values as lines.
 export function plain({name, service, fixture, fault_kinds, ...content}) {
@@ -47,10 +46,11 @@ class RequestPage {
   async refresh() { /* Nothing changes here by itself. */ }
 }
 
-export class FakePage {
-  constructor(handle) {
+class FakePage {
+  constructor(handle, tabs) {
     this.handle = handle;
-    const own = TABS[handle.fixture] ?? [{name: "view", title: "Data", make: (one) => new ViewPage(one)}];
+    this.hasLists = Boolean(tabs);
+    const own = tabs ?? [{name: "view", title: "Data", make: (one) => new ViewPage(one)}];
     this.tabs = [...own, {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Any request", make: (one) => new RequestPage(one)}];
     this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${handle.name}`});
     this.place = el("div");
@@ -73,7 +73,7 @@ export class FakePage {
   async refresh() { await Promise.all([this.inner.refresh(), this.count()]); }
 
   async count() {
-    const [lists, faults] = await Promise.all([TABS[this.handle.fixture] ? ask("GET", path(this.handle, "/lists")) : {}, ask("GET", path(this.handle, "/faults"))]);
+    const [lists, faults] = await Promise.all([this.hasLists ? ask("GET", path(this.handle, "/lists")) : {}, ask("GET", path(this.handle, "/faults"))]);
     this.counts = {...lists, faults: faults.length};
     this.drawTabs();
   }

@@ -1,10 +1,9 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, table, time, title, tools, words} from "./dom.js";
+import {act, attempt, bytes, code, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, number, pill, redraw, short, soft, span, table, time, title, tools, words} from "./dom.js";
 import {call, item, list, send, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
-import {span} from "./pictures.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : span(one.ttl_ms * 1000);

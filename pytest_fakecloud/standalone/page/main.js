@@ -3,10 +3,8 @@
 import {$, attempt, confirmed, count, el, redraw, say, showCurrent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {go, link, read} from "./router.js";
-import {ActivityPage, catchUp, entries, journal, listen, startOver} from "./activity.js";
-import {ConnectPage} from "./connect.js";
-import {FakePage} from "./fake.js";
-import {ProblemsPage, SnapshotsPage, TimePage, clockButtons, showClock} from "./time.js";
+import {clockButtons, showClock} from "./clock.js";
+import {catchUp, entries, journal, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 const EVERY = 2000;
@@ -14,12 +12,13 @@ let state = {handles: [], problems: 0}, page = null, place = null;
 const current = () => state;
 journal.size = () => entries.list.length;
 
+// The code of a page is loaded when the page is first visited.
 const PAGES = {
-  activity: {title: "Activity", make: () => new ActivityPage(current)},
-  connect: {title: "Connect", make: () => new ConnectPage(current, journal)},
-  time: {title: "Time", make: () => new TimePage()},
-  problems: {title: "Problems", make: () => new ProblemsPage()},
-  snapshots: {title: "Snapshots", make: () => new SnapshotsPage()},
+  activity: {title: "Activity", make: async () => new (await import("./activity.js")).ActivityPage(current)},
+  connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current, journal)},
+  time: {title: "Time", make: async () => new (await import("./time.js")).TimePage()},
+  problems: {title: "Problems", make: async () => new (await import("./time.js")).ProblemsPage()},
+  snapshots: {title: "Snapshots", make: async () => new (await import("./time.js")).SnapshotsPage()},
 };
 
 // -- navigation --
@@ -37,9 +36,14 @@ async function show() {
   if (!handle && !(first in PAGES)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
   const wanted = handle ? `fake/${handle.name}` : first;
   if (wanted !== place) {
-    page?.leave?.();
     place = wanted;
-    page = handle ? new FakePage(handle) : PAGES[first].make();
+    let made = null;
+    await settled(async () => { made = handle ? await (await import("./fake.js")).open(handle) : await PAGES[first].make(); });
+    // The address changed while the code was loaded, or the server has stopped.
+    if (place !== wanted) return;
+    if (!made) { place = null; return; }
+    page?.leave?.();
+    page = made;
     $("view").replaceChildren(page.node);
     scrollTo(0, 0);
   }
@@ -79,6 +83,7 @@ async function found() {
   const {latest} = await ask("GET", "/state");
   if (latest < entries.latest) startOver();
   await catchUp();
+  if (place === null) await show();
   await refresh();
 }
 let asking = 0;

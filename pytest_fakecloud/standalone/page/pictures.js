@@ -1,4 +1,7 @@
 // Charts, drawn at the available width in pixels, so that text keeps its size.
+
+import {micros, span} from "./dom.js";
+
 function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) if (value != null) made.setAttribute(name, value);
@@ -11,26 +14,6 @@ function picture(told, wide, high, parts) {
 const room = () => Math.max(280, Math.min(900, (document.querySelector(".detail:not([hidden])") ?? document.getElementById("view")).clientWidth - 26));
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
 const titled = (text) => svg("title", {}, text);
-
-// Returns microseconds: several events can be due within one millisecond.
-export function micros(text) {
-  const fraction = (/\.(\d+)/.exec(text) || ["", ""])[1].padEnd(6, "0").slice(0, 6);
-  return Date.parse(text.replace(/\.\d+/, "")) * 1000 + Number(fraction);
-}
-
-// Formats a duration like reports do: "12.182 s", "6 h 7 m 6.466 s".
-export function span(us) {
-  let seconds = Math.floor(us / 1e6);
-  const parts = [], rest = us - seconds * 1e6;
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
-    const count = Math.floor(seconds / size);
-    if (count) parts.push(`${count} ${unit}`);
-    seconds -= count * size;
-  }
-  const tail = (seconds + rest / 1e6).toFixed(3).replace(/0+$/, "").replace(/\.$/, "");
-  if (tail !== "0" || !parts.length) parts.push(`${tail} s`);
-  return parts.join(" ");
-}
 
 // Due times on a logarithmic axis, which separates near events and still shows far ones.
 export function strip(now, due) {

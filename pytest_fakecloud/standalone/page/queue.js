@@ -1,10 +1,10 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, number, pill, short, soft, table, title, tools, words} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, micros, number, pill, short, soft, span, table, title, tools, words} from "./dom.js";
 import {ask, path, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 import {link} from "./router.js";
-import {gantt, graph, ladder, micros, span} from "./pictures.js";
+import {gantt, graph, ladder} from "./pictures.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 const state = (one) => pill(words(one.state), STATES[one.state]);

@@ -1,32 +1,9 @@
-// The clock, due times, snapshots and problems.
+// Due times, snapshots and problems.
 
-import {$, act, attempt, both, count, day, done, el, empty, facts, form, number, redraw, short, table, time, words} from "./dom.js";
+import {act, both, count, done, el, empty, facts, form, micros, number, redraw, short, span, table, words} from "./dom.js";
 import {ask} from "./api.js";
-import {micros, span, strip} from "./pictures.js";
-
-let clock = {};
-export function showClock(found) {
-  clock = found;
-  const now = $("now");
-  now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
-  now.title = clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs.";
-  $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
-  $("freeze").dataset.mode = clock.mode;
-  $("next").disabled = !clock.next_due;
-  $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
-}
-export async function move(body) {
-  await attempt(async () => showClock(await ask("POST", "/clock", body)));
-  document.dispatchEvent(new Event("changed"));
-}
-export function clockButtons() {
-  // A narrow screen shows the other buttons on request.
-  $("clock-more").addEventListener("click", () => $("clock-more").setAttribute("aria-expanded", String($("clock-more").getAttribute("aria-expanded") !== "true")));
-  for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
-  $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
-  $("next").addEventListener("click", () => move({action: "advance_to_next"}));
-  $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));
-}
+import {move, showClock} from "./clock.js";
+import {strip} from "./pictures.js";
 
 export class TimePage {
   constructor() {

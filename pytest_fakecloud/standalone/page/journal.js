@@ -1,0 +1,66 @@
+// The live journal: its rows, read once and then followed.
+
+import {ask, follow} from "./api.js";
+import {Rows, oneAtATime} from "./rows.js";
+
+export const entries = new Rows();
+export const journal = {loaded: false, listeners: new Set()};
+const NEWEST = 300, PART = 500;
+let behind = true;
+const came = [];
+
+// Updates are spaced by the time that the last one took, so that the page stays responsive.
+let spent = 0;
+function tell() {
+  const start = performance.now();
+  for (const listener of journal.listeners) listener();
+  spent = performance.now() - start;
+}
+export const catchUp = oneAtATime(async () => {
+  entries.merge(came.splice(0));
+  if (!journal.loaded) await first();
+  else if (behind) {
+    behind = false;
+    try { entries.cover(await ask("GET", "/journal?after=" + entries.cursor)); }
+    catch (error) { behind = true; throw error; }
+  }
+  tell();
+});
+// The newest rows come first, then the older ones in parts, so that a part does not block the page.
+async function first() {
+  const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
+  entries.cover(await ask("GET", "/journal?after=" + from));
+  journal.loaded = true;
+  behind = false;
+  if (!from) return;
+  journal.older = true;
+  older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
+}
+async function older(until) {
+  for (let after = 0; after < until;) {
+    const part = await ask("GET", `/journal?after=${after}&limit=${PART}`);
+    entries.merge(part);
+    tell();
+    after = part.at(-1)?.number ?? until;
+  }
+}
+let planned = false, stream;
+export function listen() {
+  const again = () => setTimeout(listen, 1000);
+  stream = new AbortController();
+  behind = true;
+  follow(entries.cursor, (row) => {
+    came.push(row);
+    if (planned) return;
+    planned = true;
+    setTimeout(() => { planned = false; catchUp().catch(() => {}); document.dispatchEvent(new Event("happened")); }, Math.max(120, 6 * spent));
+  }, stream.signal).then(again, again);
+  catchUp().catch(() => {});
+}
+
+// Forgets all entries: a restarted server numbers them from 1 again.
+export function startOver() {
+  entries.begin();
+  journal.loaded = false;
+  stream.abort();
+}
