@@ -270,9 +270,7 @@ def test_each_call_is_shown_once(page: Any, server: Server) -> None:
         for number in range(400):
             pool.request("POST", kv["url"], json=["SET", "a", str(number)], headers=kv["headers"])
             if number % 50 == 0:
-                page.evaluate(
-                    f"async () => {{ {IN_JOURNAL}.catchUp(); {IN_JOURNAL}.catchUp(); }}"
-                )
+                page.evaluate(f"async () => {{ {IN_JOURNAL}.catchUp(); {IN_JOURNAL}.catchUp(); }}")
     holds(page, f"{COUNT} === '400 rows'")
     numbers = page.evaluate(f"async () => {IN_JOURNAL}.entries.list.map((row) => row.number)")
     assert len(set(numbers)) == len(numbers) == 400

@@ -627,6 +627,29 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
     holds(page, f"{COUNT} === '11 of 10,000 rows'")
 
 
+LARGEST_LOAD = 150_000
+"""Maximum number of bytes, before compression, that opening an address of the console transfers."""
+
+
+def test_opening_any_page_transfers_little(page: Any, server: Server) -> None:
+    fill_all(server)
+    loads = {}
+    for place in (
+        "connect", "activity", "time", "fake/kv_server/keys/h", "fake/vector_index/vectors/v1",
+        "fake/broker/groups/billing", "fake/queue/runs/wfr_1",
+    ):  # fmt: skip
+        page.goto("about:blank")
+        page.goto(f"{server.url}/#/{place}")
+        page.locator(".detail h2" if place.count("/") > 2 else "#view h1").wait_for()
+        loads[place] = page.evaluate(
+            """() => performance.getEntries().filter((one) => one.name.includes("/console/")
+                || one.entryType === "navigation").reduce((sum, one) => sum + one.decodedBodySize, 0)"""
+        )
+    print(loads)
+    assert min(loads.values()) > 30_000
+    assert max(loads.values()) < LARGEST_LOAD
+
+
 def test_who_reads_further_down_keeps_the_place(page: Any, server: Server) -> None:
     for number in range(80):
         sent(server, "kv_server", body=["SET", f"key:{number}", "1"])
