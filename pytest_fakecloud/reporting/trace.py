@@ -28,10 +28,11 @@ def document(data: Mapping[str, Any]) -> str:
     """Return the HTML document of a report in its JSON form (`docs/reference/report.schema.json`)."""
     rows = data["rows"]
     clock = data["clock"]
-    facts = (
-        f"seed {shown(data['seed'])} · clock {clock['mode']} at {clock['now'][:19].replace('T', ' ')}"
-        f" UTC · {len(rows)} rows"
-    )
+    now = clock["now"][:19].replace("T", " ")
+    facts = f"clock {clock['mode']} at {now} UTC · {len(rows)} row{'s' * (len(rows) != 1)}"
+    # The name of the test is the default seed.
+    if data["seed"] != data["test"]:
+        facts = f"seed {shown(data['seed'])} · {facts}"
     links = {row["number"]: _link(place, row) for place, row in enumerate(rows, 1)}
     body = [
         f"<header><h1>{html.escape(data['test'])}</h1>",

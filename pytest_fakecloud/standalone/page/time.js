@@ -1,6 +1,6 @@
 // Due times, snapshots and problems.
 
-import {act, both, count, done, el, empty, facts, form, micros, number, redraw, short, span, table, words} from "./dom.js";
+import {act, count, day, done, el, empty, facts, form, micros, number, redraw, short, span, table, time, words} from "./dom.js";
 import {ask} from "./api.js";
 import {move, showClock} from "./clock.js";
 import {strip} from "./pictures.js";
@@ -18,7 +18,7 @@ export class TimePage {
     this.shape = shape;
     const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
     redraw(this.due, el("h2", {}, found.count ? `${count(found.count, "event")} planned` : "Nothing is planned"), found.count ? [strip(found.now, found.due), found.due.length < found.count ? el("p", {class: "soft"}, `The next ${found.due.length} of ${number(found.count)}:`) : null,
-      table("due events", ["in", "at", "event", ""], found.due, (one) => [span(micros(one.at) - micros(found.now)), both(one.at), short(one.what, 120), go(one)])]
+      table("due events", ["in", "at", "event", ""], found.due, (one) => [span(micros(one.at) - micros(found.now)), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], short(one.what, 120), go(one)])]
       : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times."));
   }
 }
