@@ -43,7 +43,8 @@ class Served:
     left the view. ``thread`` serves the request (0: an event loop). ``alone`` is true if no other
     request was served at the same time, except for requests that it made itself; ``overlaps`` has the
     others. ``body`` is the beginning of the body that a test client sent, ``body_type`` its content
-    type, ``headers`` are the other headers, sorted.
+    type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the response's body
+    (None if it is unknown), ``answer_size`` the length of the whole, ``answer_type`` its content type.
     """
 
     began: int
@@ -61,6 +62,9 @@ class Served:
     body_type: str = ""
     path: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    answer: bytes | None = None
+    answer_size: int = 0
+    answer_type: str = ""
 
 
 class Listener:
@@ -133,7 +137,7 @@ class Listener:
                 except BaseException as error:
                     self._end(environ, exception=error)
                     raise
-                self._end(environ, status=response.status_code)
+                self._end(environ, response)
                 return response
 
         else:
@@ -145,7 +149,7 @@ class Listener:
                 except BaseException as error:
                     self._end(environ, exception=error)
                     raise
-                self._end(environ, status=response.status_code)
+                self._end(environ, response)
                 return response
 
         setattr(owner, name, observed)
@@ -181,7 +185,7 @@ class Listener:
         self._end(sys.modules["flask"].request.environ, exception=exception)
 
     def _flask_ended(self, response: Any, **_: object) -> None:
-        self._end(sys.modules["flask"].request.environ, status=response.status_code)
+        self._end(sys.modules["flask"].request.environ, response)
 
     # -- Django ----------------------------------------------------------------------------------
 
@@ -196,7 +200,7 @@ class Listener:
     def _django_ended(self, **_: object) -> None:
         response = _closing_response()
         request = getattr(response, "wsgi_request", getattr(response, "asgi_request", None))
-        self._end(_environ_of(request), status=getattr(response, "status_code", None))
+        self._end(_environ_of(request), response)
 
     # -- both ------------------------------------------------------------------------------------
 
@@ -230,7 +234,7 @@ class Listener:
         return next((one for one in reversed(self.served) if one.environ is environ), None)
 
     def _end(
-        self, environ: object, status: int | None = None, exception: BaseException | None = None
+        self, environ: object, response: object = None, exception: BaseException | None = None
     ) -> None:
         one, cloud = self._of(environ), self.cloud
         if one is None or cloud is None:
@@ -241,7 +245,12 @@ class Listener:
         if exception is not None:
             one.raised = _in_words(exception)
         else:
-            one.status, one.environ = status, None
+            one.status, one.environ = getattr(response, "status_code", None), None
+            with suppress(Exception):  # an application may have a response class of its own
+                body = _answer_of(response)
+                if body is not None:
+                    one.answer, one.answer_size = body[:_BODY], len(body)
+                one.answer_type = str(getattr(response, "headers", {}).get("Content-Type", ""))
 
 
 def _harmless(receiver: _Receiver) -> _Receiver:
@@ -286,6 +295,17 @@ def _body_of(environ: Any) -> tuple[str, str]:
         return "", ""
     sent = bytes(stream.getbuffer()[: 4 * _BODY])
     return sent.decode("utf-8", "replace")[:_BODY], str(environ.get("CONTENT_TYPE") or "")
+
+
+def _answer_of(response: Any) -> bytes | None:
+    """The body of a response of Flask or Django; None if it is streamed.
+
+    The responses of other test clients are streams, which only the test may read.
+    """
+    if hasattr(response, "get_data"):
+        is_whole = not (response.is_streamed or response.direct_passthrough)
+        return bytes(response.get_data()) if is_whole else None
+    return bytes(response.content) if getattr(response, "streaming", True) is False else None
 
 
 def _environ_of(request: Any) -> object:

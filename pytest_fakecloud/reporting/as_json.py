@@ -143,15 +143,22 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
 
 
 def _served(served: Served, mask: Mask | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return a request to the application, and its response, whose headers and body are unknown."""
+    """Return a request to the application, and its response, as far as they are known."""
+    mask = mask or Mask()
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
         name = variable.removeprefix("HTTP_").replace("_", "-").title()
-        headers.append((name, value if mask is None else mask.header(name, value)))
-    request = _message(served.target, headers, served.body.encode(), mask)
+        headers.append((name, mask.header(name, value)))
+    request = _message(served.target, headers, mask.data(served.body.encode()), mask)
     if served.status is None:
         return request, None
-    return request, {**_message(str(served.status), (), b"", mask), "missing": True}
+    headers = [("Content-Type", served.answer_type)] if served.answer_type else []
+    body = mask.data(served.answer or b"")
+    cut = served.answer_size if served.answer_size > len(served.answer or b"") else None
+    answer = _message(str(served.status), headers, body, mask, cut)
+    if served.answer is None:
+        answer["missing"] = True
+    return request, answer
 
 
 def _delivered(

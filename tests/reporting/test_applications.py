@@ -93,6 +93,8 @@ def test_calls_stand_below_the_request_that_made_them(cloud: Cloud, listener: Li
         "  INCR orders 1",
         "GET after null",
     ]
+    [one] = listener.served
+    assert (one.answer, one.answer_size, one.answer_type) == (b"{}\n", 3, "application/json")
 
 
 def test_a_request_that_went_well_and_called_nobody_is_left_out(
@@ -287,6 +289,7 @@ def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listen
     ]  # fmt: skip
     assert [one.framework for one in listener.served] == ["Starlette"] * 3
     assert listener.served[0].body == '{"item":"tea"}'
+    assert [one.answer for one in listener.served] == [None] * 3
 
 
 # -- Django ----------------------------------------------------------------------------------------
@@ -356,6 +359,7 @@ def test_djangos_client(
             Signal, "send", lambda *args, _send=send, **named: _send(*args, **named)
         )
     Client().post("/checkout?from=cart")
+    assert (listener.served[0].answer, listener.served[0].answer_size) == (b"", 0)
     with pytest.raises(KeyError):
         Client().get("/broken")
     Client(raise_request_exception=False).get("/broken")
