@@ -2,19 +2,19 @@
 
 import {Trace, el, fold, plural, shortName, svg, visible} from "./trace.js";
 
-// Actions that change nothing but credentials, which no state has.
+// Actions that change only credentials, which states do not contain.
 const CREDENTIALS = new Set(["rotate_keys", "rotate_token", "reset_password"]);
 const KEYS = [["↓ ↑ j k", "next, previous row"], ["n p", "next, previous problem"], ["← →", "cause, first effect"],
   ["Enter", "to the details"], ["Esc", "close the details"], ["/", "search"]];
 
-// An initial state, and the changes in the order in which they happened.
+// The data of the fakes over time: an initial state, and the steps that changed it, in order.
 class States {
   constructor({note = "", initial, steps = []} = {}) {
     Object.assign(this, {note, initial, steps});
     this.places = Map.groupBy(steps.keys(), (index) => steps[index].number);
   }
 
-  // The states before and after a row with all rows below it, and the items that they changed.
+  // Return the states before and after a row and the rows nested in it, and the items that they changed.
   around(one, rows) {
     const end = rows.findIndex((other, index) => index > one.index && other.row.depth <= one.row.depth);
     const own = rows.slice(one.index, end < 0 ? rows.length : end).flatMap(({row}) => this.places.get(row.number) ?? []).sort((a, b) => a - b);
@@ -30,7 +30,7 @@ class States {
     return {before, after, changes: [...items.values()].map((each) => ({...each, before: of(before, each), after: of(after, each)}))};
   }
 
-  // What the detail pane of a row shows.
+  // Return the elements for the detail pane of a row.
   element(one, {rows}) {
     const note = this.note ? [el("p", {class: "trace-soft trace-pre"}, this.note)] : [];
     if (!this.initial) return note.length ? [fold("State", note, true)] : [];
@@ -43,7 +43,7 @@ class States {
   }
 }
 
-// Items are replaced as a whole, so a copy shares them.
+// Copy a state. Steps replace whole items, so copies can share items.
 function copied(state) {
   return Object.fromEntries(Object.entries(state).map(([fake, sections]) =>
     [fake, Object.fromEntries(Object.entries(sections).map(([section, items]) => [section, {...items}]))]));
@@ -77,7 +77,7 @@ function stateOf(sections, before) {
   return parts.length ? parts : el("p", {class: "trace-soft"}, "empty");
 }
 
-// The fields of an item, those that differ from the other side marked, or only those.
+// Show the fields of an item and mark those that differ from `other`; `changed` omits the rest.
 function fieldsOf(item, value, other, {changed = false} = {}) {
   if (value === null) return el("span", {class: "trace-soft"}, "–");
   const differs = (name) => other !== null && JSON.stringify(other[name]) !== JSON.stringify(value[name]);
@@ -88,7 +88,7 @@ function fieldsOf(item, value, other, {changed = false} = {}) {
   })), typeof value.end === "number" && "committed" in value ? offsets(value) : null);
 }
 
-// A partition from its first to its last offset: committed, delivered and waiting records.
+// Draw a partition from its first to its last offset: committed, delivered and waiting records.
 function offsets({start = 0, end, committed, position}) {
   const whole = Math.max(1, end - start), share = (offset) => 100 * (Math.max(start, offset ?? start) - start) / whole;
   const picture = svg("svg", {viewBox: "0 0 100 8", preserveAspectRatio: "none", class: "trace-offsets", role: "img",

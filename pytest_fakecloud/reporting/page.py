@@ -52,7 +52,7 @@ def write_index(folder: Path) -> Path | None:
         data = _summary(path)
         groups.setdefault(_first_finding(data).get("kind", ""), []).append((path, data))
     title = f"{len(pages)} failing test{'s' * (len(pages) != 1)}"
-    # The most frequent finding first, tests without any last.
+    # The most frequent finding comes first. Tests without a finding come last.
     ordered = sorted(groups.items(), key=lambda group: (not group[0], -len(group[1])))
     body = [f"<header><h1>{title}</h1>"]
     for kind, members in ordered:
@@ -94,7 +94,7 @@ def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iter
 
 
 def file_name(name: str) -> str:
-    """Return a file name for a test: valid on every system, unique for each test."""
+    """Return a file name for a test that is valid on every system and unique for each test."""
     function, bracket, parameters = name.partition("[")
     parameters = parameters.removesuffix("]") if bracket else ""
     kept = _UNSAFE.sub("-", parameters).strip("-.")

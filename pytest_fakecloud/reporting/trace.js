@@ -36,7 +36,7 @@ export class Trace {
   }
 
   // Show a report. Selection, filters and the position in the list stay. A row that has changed must be
-  // a new object: what is known about an object is kept.
+  // a new object, because the layout of a row is cached by object.
   show(report) {
     const first = !this.rows.length, atEnd = this.atEnd(), anchor = this.items[firstBelow(this.items, -this.list.getBoundingClientRect().top)];
     this.report = report;
@@ -66,7 +66,7 @@ export class Trace {
     const before = this.items[this.places.get(number)]?.top;
     this.fillPane();
     if (opens) this.resized();
-    // Another layout must not move a clicked row away from the pointer.
+    // Keep a clicked row under the pointer when opening the pane changes the layout.
     if (one && reveal) this.reveal(number);
     else if (one) scrollBy(0, this.items[this.places.get(number)].top - before);
     this.draw();
@@ -152,7 +152,7 @@ export class Trace {
     this.draw();
   }
 
-  // Find which activations are open at each row, and which colour its arrow has.
+  // Compute the bars that run past each row, and the bar that begins at it.
   activate() {
     const open = [];
     this.shown.forEach((one, index) => {
@@ -166,7 +166,7 @@ export class Trace {
     });
   }
 
-  // Set the lanes' names; a lane is as wide as its name, within bounds.
+  // Set the names of the lanes. A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
   setLanes(names) {
     this.lanes = names;
     this.widths = names.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, hostOf(name).length * 6.4 + 14)));
@@ -178,7 +178,7 @@ export class Trace {
     const room = this.beside && this.number !== null ? width * 0.6 : width;
     this.time = TIME + (this.options.numbered ? NUMBER : 0);
     const wanted = this.widths.reduce((sum, one) => sum + one, 0), scale = Math.min(1, (room - this.time - 1.1 * TEXT_LEAST) / Math.max(1, wanted));
-    // The middle of each lane, and the width of all.
+    // The horizontal middle of each lane, and the width of all lanes.
     this.middles = [];
     this.across = 0;
     for (const one of this.widths) {
@@ -186,7 +186,7 @@ export class Trace {
       this.middles.push(this.across + lane / 2);
       this.across += lane;
     }
-    // Where lanes would leave too little room for the text, the text names both ends instead.
+    // If lanes would leave too little room for the text, omit them and name both ends in the text.
     this.narrow = width < NARROW || room - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
     this.root.classList.toggle("trace-beside", this.beside);
@@ -212,7 +212,7 @@ export class Trace {
     this.list.style.height = `${y}px`;
   }
 
-  // Break the texts of a row into lines of so many characters. The result is kept for the next time.
+  // Break the texts of a row into lines with at most this number of characters. Cached until the number changes.
   fit(one, characters) {
     if (one.characters === characters && one.narrow === this.narrow) return;
     Object.assign(one, {characters, narrow: this.narrow, parts: partsOf(one, this, characters)});
@@ -252,7 +252,7 @@ export class Trace {
     if (active) this.list.setAttribute("aria-activedescendant", active); else this.list.removeAttribute("aria-activedescendant");
   }
 
-  // Draw an item unless it is drawn already: scrolling touches no element that stays.
+  // Draw an item, or move its element if it has one: scrolling changes no element that stays visible.
   drawItem(item) {
     const {one} = item, state = `${this.version} ${one?.row.number === this.number}`;
     let element = this.drawn.get(item.key);
@@ -272,7 +272,7 @@ export class Trace {
     element.setAttribute("aria-setsize", this.shown.length);
   }
 
-  // All that a row's element shows besides the row.
+  // A key of everything that a row's element depends on, except the row itself.
   shapeOf({one}) {
     return JSON.stringify([one.characters, this.middles, this.narrow, one.from, one.to, one.hue, one.bars, one.starts, this.matches.has(one), one.label]);
   }
@@ -384,7 +384,7 @@ export class Trace {
     this.pane.hidden = !one;
     const related = one && new Map((one.row.subjects ?? []).map((subject) => [subject, this.rows.filter((other) => hasSubject(other.row, subject)).length]));
     const effects = one && this.rows.filter((other) => other.row.cause === this.number);
-    // Rows that arrive must not move what is being read.
+    // Leave the pane as it is when new rows change nothing in it, because a reader may have scrolled it.
     const shape = one && JSON.stringify([one.row, effects.length, [...related.values()]]);
     if (!one || shape === this.filled) { this.filled = shape; return; }
     this.filled = shape;
@@ -413,11 +413,11 @@ export class Trace {
   }
 
   goTo(number, text) {
-    // The pane is filled again, so the pressed button, and the focus with it, would be gone.
+    // Selecting fills the pane again, which removes the pressed button, so move the focus to the pane.
     return el("button", {type: "button", class: "trace-link", onclick: () => { this.select(number); this.pane.focus({preventScroll: true}); }}, text);
   }
 
-  // A link to another row by its text, and by its number where rows are numbered.
+  // A link to another row. Its text has the row's number if rows are numbered.
   goToRow({row, label}) {
     return this.goTo(row.number, this.options.numbered ? `row ${label}: ${row.text.what}` : row.text.what);
   }
@@ -460,7 +460,7 @@ export class Trace {
 
   messageElement(title, message) {
     if (!message) return null;
-    // What was sent as JSON is printed as it is; decoded strings name their encoding.
+    // If nothing was decoded, an object such as {"Base64": …} was sent as such.
     const isPlain = message.decoded === undefined || sameJson(message.body, message.decoded);
     const body = message.decoded === undefined ? message.body : pretty(message.decoded, !isPlain);
     return fold(title,
@@ -494,13 +494,13 @@ export class Trace {
 
 // -- rows ---------------------------------------------------------------------------------------
 
-// For each row: the lanes' names, the colour of the request it belongs to, and its label.
+// Return for each row the names of its lanes, the colour of the request it belongs to, and its label; and a map by number.
 function prepare(report, known, numbered) {
   const byNumber = new Map();
   let hues = 0;
   const rows = report.rows.map((row, index) => {
     const cause = byNumber.get(row.cause);
-    // A row without calls below it keeps the colour of its cause; a request starts its own.
+    // Requests and attempts start a new colour, which the calls below them share.
     const starts = row.kind === "request" || row.kind === "attempt";
     let one = known.get(row);
     if (!one) known.set(row, one = {row, toName: laneName(row.peer)});
@@ -563,7 +563,7 @@ function linesIn(text, characters) {
   return lines;
 }
 
-// The texts of a row in the list, each with the number of lines that it takes.
+// Return the texts of a row in the list, each with the number of lines that it takes.
 function partsOf(one, {report, narrow, options, byNumber}, characters) {
   const {row} = one, {what, answer, note, lines = []} = row.text, parts = [];
   const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, linesIn(text, characters))});
@@ -572,18 +572,18 @@ function partsOf(one, {report, narrow, options, byNumber}, characters) {
   if (answer && !narrow && what.length + answer.length + 2 <= characters) {
     parts.push({name: "trace-what", text: what, lines: 1, beside: {name: answered, text: answer}});
   } else {
-    // An event says all that it has to say there.
+    // An event has no other text than this.
     add("trace-what", what, row.kind === "event" ? LINES_IN_LIST : LINES_OF_CALL);
     if (answer) add(answered, answer, LINES_OF_ANSWER);
   }
   for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, LINES_OF_ANSWER);
   for (const index of row.findings ?? []) {
     const finding = report.findings[index], first = byNumber.get(finding.rows.find((number) => byNumber.has(number)));
-    // The first row of a finding has its text.
+    // Only the first row of a finding shows the text; the others refer to it.
     add("trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`, LINES_IN_LIST);
   }
   if (note) add("trace-bad", note.split("\n")[0], LINES_OF_ANSWER);
-  // The effects of a call, such as the assignments of a rebalance.
+  // These lines are effects of a call, such as the assignments of a rebalance.
   for (const line of lines.slice(0, LINES_IN_LIST)) add("trace-soft", line.split("\n")[0], LINES_OF_ANSWER);
   if (lines.length > LINES_IN_LIST) add("trace-soft", `… ${plural(lines.length - LINES_IN_LIST, "more line")}`, 1);
   return parts;
@@ -594,7 +594,7 @@ function endsOf(one) {
   return from === to ? from : `${from} → ${to}`;
 }
 
-// The index of the first item that ends below y.
+// Return the index of the first item that ends below y.
 function firstBelow(items, y) {
   let low = 0, high = items.length;
   while (low < high) {
@@ -613,7 +613,7 @@ export function urlOf(row, report) {
   return fake && target.startsWith("/") ? fake.url + target : "";
 }
 
-// The headers of the request. A fake that has `headers` gives the credentials that a report hides.
+// Return the headers of a request. Credentials that the report masks come from the fake's `headers`, which only the console has.
 function sentHeaders(row, report) {
   const known = Object.entries((report.fakes ?? []).find((one) => one.name === row.peer)?.headers ?? {});
   return (row.request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())).map(([name, value]) =>
@@ -630,9 +630,9 @@ export function lost(row, report) {
 export function curl(row, url, report) {
   const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
   const method = row.request.line.split(" ")[0];
-  // A HEAD by -X waits for a body. Without -g, brackets and braces mean several addresses.
+  // With -X HEAD, curl waits for a body. Without -g, it expands brackets and braces in an address.
   const sends = method === "HEAD" ? "-I" : `-X ${/^[A-Za-z]+$/.test(method) ? method : quote(method)}`;
-  // Not --data-binary: it reads a file when the body begins with @.
+  // With --data-binary, curl reads a file if the body begins with @.
   return [`curl -g ${sends} ${quote(url)}`, ...sentHeaders(row, report).map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
     ...(row.request.body ? [`--data-raw ${quote(row.request.body)}`] : [])].join(" \\\n  ");
 }
@@ -653,7 +653,7 @@ function isoDay(at_us) { return new Date(at_us / 1000).toISOString().slice(0, 10
 
 function clockTime(at_us) { return new Date(at_us / 1000).toISOString().slice(11, 23); }
 
-// The time between two rows in whole seconds: "+5 m", with the date when the day changes. Empty below a second.
+// Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
 function gapText(from_us, to_us) {
   const seconds = Math.floor((to_us - from_us) / 1e6);
   if (seconds < 1) return "";
@@ -670,13 +670,13 @@ function gapText(from_us, to_us) {
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
 
-// A long id by its beginning.
+// Return the beginning of a long name.
 export function shortName(name) { return name.length > 32 ? `${name.slice(0, 14)}…` : name; }
 
 // The words before the content of a string that the report decoded (`decoded()` in bodies.py).
 const ENCODINGS = {Base64: "Base64 of ", JWT: "JWT with ", "JSON in a string": "as a string: "};
 
-// Print a value as JSON, short lists and objects in one line.
+// Print a value as JSON, with short lists and objects in one line. `marked` names the encodings of decoded strings.
 function pretty(value, marked = false) {
   const print = (one, indent) => {
     if (one === null || typeof one !== "object") return JSON.stringify(one);
@@ -689,13 +689,13 @@ function pretty(value, marked = false) {
   return visible(print(value, ""));
 }
 
-// A text with the characters escaped that a reader cannot see or tell apart, as in the rows (visible() in bodies.py).
+// Escape characters that are invisible or look like others, as visible() in bodies.py does.
 export function visible(text) {
   const hidden = text.normalize() === text ? /(?! )[\p{Cf}\p{Z}]/gu : /(?! )[\p{Cf}\p{Z}\p{Mn}]/gu;
   return text.replace(hidden, (one) => [...Array(one.length).keys()].map((at) => `\\u${one.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 }
 
-// The claims of a web token below it.
+// Return the claims of a web token as an element; null for any other text.
 function claimsOf(value) {
   const part = /^eyJ[\w-]+\.(eyJ[\w-]+)\./.exec(value)?.[1];
   try { return part ? el("pre", {}, pretty(JSON.parse(atob(part.replaceAll("-", "+").replaceAll("_", "/"))))) : null; } catch { return null; }

@@ -1,4 +1,4 @@
-"""The HTML document of one report: the failure, the findings and the timeline (`trace.js`, `page.js`).
+"""The HTML document of a report: the failure, the findings, and the timeline (`trace.js`, `page.js`).
 
 The document is self-contained. Its Content-Security-Policy allows only its own script and style.
 """
@@ -63,7 +63,7 @@ def document(data: Mapping[str, Any]) -> str:
 
 
 def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the elements that show the timeline, and another one beside it."""
+    """Yield the elements of the timeline and, if given, of a second timeline beside it."""
     timeline = '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div>'
     if beside is None:
         yield f"<main><h2>Timeline</h2>{timeline}</main>"
@@ -89,7 +89,10 @@ def whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
 
 
 def asset(name: str) -> str:
-    """Return a file of this package, read as modules are, so that a faked file system has it too."""
+    """Return the text of a file of this package.
+
+    The import system reads it, which works even if a test fakes the file system.
+    """
     found = get_data(__package__, name)
     assert found is not None
     return found.decode("utf-8").replace("\r\n", "\n")
@@ -107,7 +110,7 @@ def _hash(text: str) -> str:
 
 
 def _failure(text: str) -> Iterator[str]:
-    """Yield the assertion with its source lines, and everything that pytest printed, folded."""
+    """Yield the assertion with its source lines, and all of pytest's output in a folded element."""
     if not text:
         return
     lines = text.splitlines()
@@ -118,7 +121,7 @@ def _failure(text: str) -> Iterator[str]:
     first, last = raised[0], raised[-1]
     failing = next((index for index in range(first, -1, -1) if lines[index].startswith(">")), first)
     start = max(0, failing - _SOURCE_LINES)
-    # Not across the end of another frame of the traceback.
+    # An empty line ends another frame of the traceback, whose lines do not belong here.
     start = max([start, *(at + 1 for at in range(start, failing) if not lines[at].strip())])
     place = [line for line in lines[last + 1 :] if re.match(r"\S+:\d+: ", line)][:1]
     code = [f"{line[:1] or ' '} {rest}" for line, rest in _dedented(lines[start : last + 1])]
@@ -147,7 +150,7 @@ def _log(log: str, *, is_open: bool) -> Iterator[str]:
 
 
 def _dedented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with the part after its mark, the indentation that all share removed."""
+    """Yield each line with its text after the mark of pytest (`>`, `E`), without common indentation."""
     rests = textwrap.dedent("\n".join(line[1:] for line in lines)).split("\n")
     yield from zip(lines, rests, strict=True)
 
@@ -185,7 +188,7 @@ def _findings(
 def _link(place: int, row: Mapping[str, Any]) -> str:
     """Return a link to a row of the timeline, whose rows are numbered from 1."""
     text = row["text"]["what"]
-    # The words of a delivery contain its URL.
+    # The text of a delivery already contains its URL, which is the peer.
     if row["actor"] != row["peer"] and row["peer"] not in text:
         text = f"{row['actor']} → {row['peer']} {text}"
     text = shortened(" ".join(text.split()), _LONGEST)

@@ -25,7 +25,7 @@ FILES: Mapping[str, tuple[str, str]] = {
     # The console reuses the timeline of test reports.
     **{name: ("pytest_fakecloud.reporting", name) for name in ("trace.css", "trace.js")},
 }
-"""Package and path of each file that the page loads. Nothing is inline or loaded from elsewhere."""
+"""Package and path of each file of the console. No code is inline or loaded from another origin."""
 
 
 def page(request: Request) -> Answer:

@@ -254,7 +254,7 @@ def test_rows_are_numbered_as_they_are_shown(opened: Opened) -> None:
 
 @pytest.mark.slow
 def test_the_state_of_a_row_is_that_of_its_time(opened: Opened) -> None:
-    """A delivery is recorded at its end, and its calls before: their states have its start."""
+    """A delivery is recorded when it ends. The data beside its calls includes its start."""
     steps = [
         {"number": 9, "order": 3, "changes": [["queue", "messages", "m", {"state": "ACTIVE"}]]},
         {"number": 6, "changes": [["kv", "keys", "k", {"value": "1"}]]},

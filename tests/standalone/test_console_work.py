@@ -628,7 +628,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
 
 
 LARGEST_LOAD = 150_000
-"""Maximum number of bytes, before compression, that opening an address of the console transfers."""
+"""Maximum size of the uncompressed HTML, CSS and JavaScript for any address of the console."""
 
 
 def test_opening_any_page_transfers_little(page: Any, server: Server) -> None:

@@ -1,4 +1,4 @@
-// The live journal: its rows, read once and then followed.
+// The rows of the live journal: read when the page opens, then followed over the stream of events.
 
 import {ask, follow} from "./api.js";
 import {Rows, oneAtATime} from "./rows.js";
@@ -9,7 +9,7 @@ const NEWEST = 300, PART = 500;
 let behind = true;
 const came = [];
 
-// Updates are spaced by the time that the last one took, so that the page stays responsive.
+// The page waits between updates in proportion to the time of the last one, so that it stays responsive.
 let spent = 0;
 function tell() {
   const start = performance.now();

@@ -84,7 +84,7 @@ export function plot(space) {
   if (!shown.length) return null;
   const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []);
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
-  // One scale for both axes, as large as fits.
+  // Both axes have the same scale, the largest at which all points fit.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
     const [least, most] = [Math.min(...all), Math.max(...all)];
     return [[...middles, (least + most) / 2], [...reaches, Math.max(1e-9, (most - least) / 2)]];

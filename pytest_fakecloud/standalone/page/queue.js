@@ -19,7 +19,7 @@ const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("
 
 // -- messages --
 
-// A form that publishes a message, prefilled with the fields of the message `again`.
+// A form that publishes a message. `again` is a message whose fields the form starts with.
 const publish = (handle, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
   {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
   {name: "body", label: "body", kind: "area", value: again?.body, wide: true},

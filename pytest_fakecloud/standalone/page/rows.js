@@ -1,8 +1,8 @@
-// The rows of the timeline: each once, even if they arrive twice, late or out of order.
+// The rows of the timeline. Each is kept once, even if rows arrive twice, late or out of order.
 export class Rows {
   constructor(most = 10000) { this.most = most; this.floor = this.whole = 0; this.known = new Map(); this.sorted = []; }
 
-  // Adds all rows after a requested number.
+  // Adds the rows of a response that contains all rows after a number.
   cover(found) {
     for (const row of found) this.whole = Math.max(this.whole, row.number);
     this.merge(found);
