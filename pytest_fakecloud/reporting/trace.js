@@ -4,7 +4,7 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 const LINE = 19, PAD = 9, GAP = 26, HUES = 6, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, TEXT_LEAST = 300, LANE_LEAST = 46, LANE_MOST = 130, TIME = 98, NUMBER = 38;
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 280, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 const LINES_IN_LIST = 6, LINES_OF_CALL = 4, LINES_OF_ANSWER = 2;
 const SVG = "http://www.w3.org/2000/svg";
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
@@ -177,12 +177,15 @@ export class Trace {
     this.beside = width >= WIDE;
     const room = this.beside && this.number !== null ? width * 0.6 : width;
     this.time = TIME + (this.options.numbered ? NUMBER : 0);
-    const wanted = this.widths.reduce((sum, one) => sum + one, 0), scale = Math.min(1, (room - this.time - 1.1 * TEXT_LEAST) / Math.max(1, wanted));
+    // Shorten the longest names until the text has room.
+    const available = room - this.time - 1.1 * TEXT_LEAST;
+    let most = LANE_MOST;
+    const widths = () => this.widths.map((one) => Math.min(one, most)), sum = (all) => all.reduce((whole, one) => whole + one, 0);
+    while (most > LANE_LEAST && sum(widths()) > available) most--;
     // The horizontal middle of each lane, and the width of all lanes.
     this.middles = [];
     this.across = 0;
-    for (const one of this.widths) {
-      const lane = Math.max(LANE_LEAST, one * scale);
+    for (const lane of widths()) {
       this.middles.push(this.across + lane / 2);
       this.across += lane;
     }
