@@ -9,6 +9,7 @@ import {gantt, graph, ladder} from "./pictures.js";
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 const state = (one) => pill(words(one.state), STATES[one.state]);
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
+const pausing = ({paused}, name, handle, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(handle, "POST", `${where}/${text.toLowerCase()}`)); };
 const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? both(one.next) : one.waits_for ? `waits for ${one.waits_for}` : "";
@@ -100,7 +101,7 @@ const schedules = {
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {handle} = page;
     return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? both(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(handle, `/schedules/${encodeURIComponent(one.id)}/run`), {})), one.paused ? act("Resume", `Resume ${one.id}`, () => sendWell(handle, "POST", where + "/resume")) : act("Pause", `Pause ${one.id}`, () => sendWell(handle, "POST", where + "/pause")),
+      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(handle, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, handle, where),
         act("Delete…", `Delete ${one.id}`, async () => { await sendWell(handle, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
       head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {class: "mono"}, both(run), " UTC"))), head("Body"), ...body(one, "body")];
   },
@@ -145,7 +146,7 @@ const queues = {
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
-      tools(one.paused ? act("Resume", `Resume ${one.name}`, () => sendWell(page.handle, "POST", where + "/resume")) : act("Pause", `Pause ${one.name}`, () => sendWell(page.handle, "POST", where + "/pause")),
+      tools(pausing(one, one.name, page.handle, where),
         act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.handle, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.handle, one.waiting)];
   },
 };
@@ -165,7 +166,7 @@ const flow = {
   detail: (one, page) => {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
-      tools(one.paused ? act("Resume", `Resume ${one.key}`, () => sendWell(page.handle, "POST", where + "/resume")) : act("Pause", `Pause ${one.key}`, () => sendWell(page.handle, "POST", where + "/pause")),
+      tools(pausing(one, one.key, page.handle, where),
         act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.handle, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.handle, one.waiting)];
   },
 };
