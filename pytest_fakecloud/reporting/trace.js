@@ -571,7 +571,7 @@ function partsOf(one, {report, narrow, options, byNumber}, characters) {
   const {row} = one, {what, answer, note, lines = []} = row.text, parts = [];
   const add = (name, text, most) => parts.push({name, text, lines: Math.min(most, linesIn(text, characters))});
   const answered = row.ok ? "trace-answer trace-ok" : "trace-answer trace-bad";
-  if (narrow) add("trace-ends trace-soft", `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`, 1);
+  if (narrow) add("trace-ends trace-soft", `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`, LINES_OF_ANSWER);
   if (answer && !narrow && what.length + answer.length + 2 <= characters) {
     parts.push({name: "trace-what", text: what, lines: 1, beside: {name: answered, text: answer}});
   } else {

@@ -174,6 +174,18 @@ def test_every_item_has_an_address_that_back_reload_and_another_tab_keep(
     second.close()
 
 
+def test_the_last_address_wins_while_a_page_is_loaded(page: Any, server: Server) -> None:
+    command(server, "SET", "a", "1")
+    page.evaluate(
+        """async () => {
+            location.hash = "#/fake/kv_server/keys";
+            await new Promise((done) => addEventListener("hashchange", done, {once: true}));
+            location.hash = "#/fake/kv_server/keys/a";
+        }"""
+    )
+    page.locator(".detail h2:text-is('a')").wait_for()
+
+
 def test_a_printed_address_signs_one_browser_in_once(browser: Any, serve: Serve) -> None:
     own = serve("kv")
     address = own.summary["console"]

@@ -8,7 +8,7 @@ import {catchUp, entries, journal, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 const EVERY = 2000;
-let state = {handles: [], problems: 0}, page = null, place = null;
+let state = {handles: [], problems: 0}, page = null, place = null, shown = null;
 const current = () => state;
 journal.size = () => entries.list.length;
 
@@ -44,12 +44,15 @@ async function show() {
     if (!made) { place = null; return; }
     page?.leave?.();
     page = made;
+    shown = wanted;
     $("view").replaceChildren(page.node);
     scrollTo(0, 0);
   }
+  // While the code of this page is loaded, the first call goes to the address when the code is there.
+  if (shown !== wanted) return;
   document.title = `${handle ? handle.name : PAGES[first].title} · fakecloud`;
   drawNav();
-  await settled(() => page.go(route));
+  await settled(() => page.go(read()));
 }
 // Errors of a page that was left are dropped, and a lost connection has its own message.
 async function settled(work) {
