@@ -520,10 +520,13 @@ class Simulation:
         if at_us is None:
             return None
         now = self._world.now_us()
-        known = self._world.known_instants(1)
-        moment = Moment(min([at_us, *known]))
         if forced:
-            return moment if self._moves_time else None
+            if not self._moves_time:
+                return None
+            at_us = min([at_us, *self._world.known_instants(1)])
+        moment = Moment(at_us)
+        if forced:
+            return moment
         waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
         if not all(self._may_pause(strand, moment.at_us - now) for strand in waiting):
             return None

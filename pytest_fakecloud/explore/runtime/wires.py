@@ -142,6 +142,8 @@ class Wires:
 
     def all(self) -> list[Wire]:
         """Return the connections that this run has used."""
+        if not self._by_port:
+            return []
         with self._lock:
             return [wire for wire in self._of.values() if wire is not None]
 
