@@ -8,6 +8,7 @@ import math
 import multiprocessing.process
 import os
 import queue
+import random
 import signal
 import subprocess
 import sys
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _allocate = threading.Lock
+_EXITS = "explore() sees only this process and keeps it alive. Replace that call in the test"
+_WAITS = (
+    "it waits with epoll, which explore() does not control. Make a client that takes messages with "
+    "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
+)
 _ENDING = 0.5
 """Wall-clock seconds to wait for a lock that another strand holds when a run is over."""
 
@@ -148,19 +154,23 @@ def cooperation(world: World) -> Iterator[None]:
                 return
             stage.wait_for(strand, lambda: _has_ended(child), until, "join")
 
-    def refuse(what: str) -> Callable[..., Any]:
+    def urandom(size: int, /) -> bytes:
+        """Return bytes that are the same in every run, so that names such as uuid4() are, too."""
+        stage: Any = world.stage
+        strand = None if stage is None else stage.cooperating()
+        if strand is None:
+            return real_urandom(size)
+        strand.draws += 1
+        return random.Random(f"{world.cloud.seed} {strand.title} {strand.draws}").randbytes(size)
+
+    def refuse(what: str, advice: str) -> Callable[..., Any]:
         def refused(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
             strand = None if stage is None else stage.cooperating()
             if strand is None:
                 return originals[what](*args, **kwargs)
             where = innermost(sys._getframe(1))
-            stage.fail(
-                ContractError(
-                    f"{strand.title} calls {what} at {where}: explore() sees only this process and "
-                    "keeps it alive. Replace that call in the test"
-                )
-            )
+            stage.fail(ContractError(f"{strand.title} calls {what} at {where}: {advice}"))
 
         return refused
 
@@ -196,7 +206,10 @@ def cooperation(world: World) -> Iterator[None]:
         return skipped
 
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
+    real_urandom = os.urandom
     originals: dict[str, Any] = {"os._exit": os._exit, "subprocess": subprocess.Popen.__init__}
+    workers = list(_workers_of_celery())
+    originals.update({what: getattr(owner, name) for what, owner, name in workers})
     originals["multiprocessing"] = multiprocessing.process.BaseProcess.start
     signals = {"signal": signal.SIG_DFL, "alarm": 0, "setitimer": (0.0, 0.0)}
     signals = {name: result for name, result in signals.items() if hasattr(signal, name)}
@@ -210,7 +223,10 @@ def cooperation(world: World) -> Iterator[None]:
             (queue, "SimpleQueue", simple_queue),
             (threading.Thread, "start", start),
             (threading.Thread, "join", join),
-            (os, "_exit", refuse("os._exit")),
+            (os, "urandom", urandom),
+            (random, "_urandom", urandom),
+            (os, "_exit", refuse("os._exit", _EXITS)),
+            *((owner, name, refuse(what, _WAITS)) for what, owner, name in workers),
             (subprocess.Popen, "__init__", starts_process("subprocess")),
             (
                 multiprocessing.process.BaseProcess,
@@ -224,6 +240,13 @@ def cooperation(world: World) -> Iterator[None]:
             exits.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
         yield
+
+
+def _workers_of_celery() -> Iterator[tuple[str, Any, str]]:
+    """Yield the method that starts a worker of Celery, if the code uses Celery."""
+    module = sys.modules.get("celery.worker")
+    if module is not None:
+        yield "Worker.start of Celery", module.WorkController, "start"
 
 
 def _finds_address(frame: FrameType | None) -> bool:

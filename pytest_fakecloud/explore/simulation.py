@@ -1224,6 +1224,7 @@ class Simulation:
 
     def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
         """Return a new strand for a thread that explored code starts."""
+        self._finish_calls(strand)
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "thread").strip("_")
         name = self._new_name(f"{strand.root.title}+{name if name.isidentifier() else 'thread'}")
@@ -1262,7 +1263,8 @@ class Simulation:
     def _finish_calls(self, strand: Strand, but: int = 0) -> None:
         """Wait, for real, until the fakes have handled what a strand has sent without reading.
 
-        ``but`` is the port of a connection that is left out.
+        A blocking command, such as BLPOP, is not waited for. ``but`` is the port of a connection that
+        is left out.
         """
         if strand.host.loop is not None:
             return
@@ -1270,6 +1272,8 @@ class Simulation:
         for wire in self._world.wires.all():
             if wire.port != but and self._owners.get(wire.port) is strand:
                 while wire.has_unhandled() and monotonic() < deadline:
+                    if strand.state == "waiting" and strand.why == "wait":
+                        break
                     self._check_alive(strand)
                     pause(0.0005)
 
@@ -1433,7 +1437,10 @@ class Simulation:
             return True
         while not is_readable(0):
             self._check_alive(strand)
-            if not wire.is_quiet():
+            owner = self._owners.get(wire.port, strand)
+            # Another strand's call on this connection may wait for its turn, which this strand has.
+            is_other_waiting = owner is not strand and owner.state == "parked"
+            if not is_other_waiting and not wire.is_quiet():
                 is_readable(0.01)
                 continue
             if is_readable(0):

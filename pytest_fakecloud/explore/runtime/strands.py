@@ -108,6 +108,7 @@ class Strand:
     carried: bool = False
     real: int = 0
     locks: int = 0
+    draws: int = 0
     go: Gate = field(default_factory=lambda: Gate())
     host: Strand = field(init=False)
     root: Strand = field(init=False)
