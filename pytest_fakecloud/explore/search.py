@@ -45,8 +45,10 @@ _FOR_PAIRS = 0.5
 """The share of the remaining budget for pairs, if they do not all fit."""
 _FOR_PAUSES = 0.2
 """The most of the remaining budget for pairs of pauses."""
+_FOR_FIRST_ORDERS = 0.1
+"""Share of the remaining budget for interleavings before single events are tried."""
 _FOR_ORDERS = 0.25
-"""The share of the budget for interleavings, if they do not all fit."""
+"""Share of the remaining budget for the other interleavings."""
 
 
 def hypothesis() -> Any:
@@ -320,10 +322,15 @@ class Explorer:
             self.tally.seconds = monotonic() - began
 
     def _search(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | None:
-        tally = self.tally
-        only_orders = self.choice.kinds <= SWITCHES
-        for late in (False, True):
-            found = self._interleavings(budget, late=late, whole=only_orders)
+        tally, kinds = self.tally, self.choice.kinds
+        only_orders = kinds <= SWITCHES
+        orders = [
+            _Orders(late) for late in (False, True) if {"switch", "late"} <= kinds or not late
+        ]
+        orders = orders if "switch" in kinds else []
+        for each in orders:
+            share = _FOR_ORDERS if only_orders else _FOR_FIRST_ORDERS
+            found = self._interleavings(each, budget.part(tally.tried, share))
             if found is not None:
                 return found
         if only_orders and tally.is_exhaustive:
@@ -331,11 +338,15 @@ class Explorer:
         singles = self._singles(undisturbed, budget, chance)
         if isinstance(singles, Run):
             return singles
-        if tally.has_timers and {"switch", "jump"} <= self.choice.kinds:
-            late = "late" in self.choice.kinds
-            found = self._interleavings(budget, late=late, whole=False, moves_time=True)
+        if tally.has_timers and {"switch", "jump"} <= kinds:
+            orders.append(_Orders("late" in kinds, moves_time=True))
+        for number, each in enumerate(orders, 1):
+            share = 1 / (len(orders) + 1 - number) if only_orders else _FOR_ORDERS
+            found = self._interleavings(each, budget.part(tally.tried, share))
             if found is not None:
                 return found
+        if only_orders and tally.is_exhaustive:
+            return None
         pairs = _Pairs(singles)
         tally.all_pairs = len(pairs)
         part = budget.part(tally.tried, _FOR_PAUSES)
@@ -362,47 +373,39 @@ class Explorer:
             tally.all_pairs = tally.pairs
         return self._drawn([undisturbed, *singles], budget, chance)
 
-    def _interleavings(
-        self, budget: Budget, *, late: bool, whole: bool, moves_time: bool = False
-    ) -> Run | None:
-        """Run each order of conflicting calls once.
-
-        With ``late``, the code between calls takes part too, and with ``moves_time`` all timers.
-        """
-        tally = self.tally
+    def _interleavings(self, orders: _Orders, part: Budget) -> Run | None:
+        """Run each order of conflicting calls once, until a part of the budget is used up."""
+        tally, strategy = self.tally, orders.strategy
         kinds = self.choice.kinds
-        if "switch" not in kinds or (late and "late" not in kinds):
-            return None
-        part = budget if whole else budget.part(tally.tried, _FOR_ORDERS)
-        if whole and not late and "late" in kinds:
-            part = budget.part(tally.tried, 0.5)
-        orders = Interleavings(late=late, moves_time=moves_time)
-        several = moves_time
-        while orders.next():
+        while orders.has_next():
             if not part.left(tally.tried):
                 return None
+            orders.is_ready = False
             try:
-                run = self.play(Schedule(), strategy=orders)
+                run = self.play(Schedule(), strategy=strategy)
             except _Repeated as repeated:
-                orders.learn(repeated.run, was_redundant=True)
+                strategy.learn(repeated.run, was_redundant=True)
                 continue
-            orders.learn(run, was_redundant=False)
+            strategy.learn(run, was_redundant=False)
             tally.has_timers = tally.has_timers or run.has_timers
             tally.reads_clock = tally.reads_clock or any(
                 READS_CLOCK in step.footprint.touches for step in run.steps
             )
-            several = several or any(len(step.options) > 1 for step in run.steps)
-            if not several and not (whole and len(run.strands) > 1):
+            orders.several = orders.several or any(len(step.options) > 1 for step in run.steps)
+            if not orders.several and not (kinds <= SWITCHES and len(run.strands) > 1):
+                orders.is_over = True
                 return None
             tally.orders += 1
             if run.broken is not None:
                 return run
-        tally.all_orders = orders.is_exact and not tally.notes
-        is_whole = moves_time or not (tally.has_timers and "jump" in kinds)
-        if tally.all_orders and is_whole and (late or "late" not in kinds):
-            tally.is_exhaustive = True
-            if late or moves_time:
-                tally.orders = orders.runs
+        if not orders.is_over:
+            orders.is_over = True
+            tally.all_orders = strategy.is_exact and not tally.notes
+            is_whole = strategy.moves_time or not (tally.has_timers and "jump" in kinds)
+            if tally.all_orders and is_whole and (orders.late or "late" not in kinds):
+                tally.is_exhaustive = True
+                if orders.late or strategy.moves_time:
+                    tally.orders = strategy.runs
         return None
 
     def _singles(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | list[Run]:
@@ -543,6 +546,25 @@ class Explorer:
                 parts += [name, "" if code is None else _code_text(code)]
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         return f"pytest_fakecloud.explore.{digest}".encode()
+
+
+class _Orders:
+    """A search through interleavings that can be interrupted and continued.
+
+    With ``late``, the code between calls takes part too, and with ``moves_time`` all timers.
+    """
+
+    def __init__(self, late: bool, *, moves_time: bool = False) -> None:
+        self.late = late
+        self.strategy = Interleavings(late=late, moves_time=moves_time)
+        self.several = moves_time
+        self.is_ready = False
+        self.is_over = False
+
+    def has_next(self) -> bool:
+        """Return whether there is another interleaving, and prepare its run."""
+        self.is_ready = self.is_ready or (not self.is_over and self.strategy.next())
+        return self.is_ready
 
 
 class _Repeated(Exception):

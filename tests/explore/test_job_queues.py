@@ -78,7 +78,7 @@ def test_random_names_are_the_same_in_every_run(cloud: Cloud, kv: KVServer) -> N
 def total_is(kv: KVServer, wanted: int) -> Callable[[History], None]:
     def check(history: History) -> None:
         if not history.errors and not history.crashed:
-            total = int(kv.value("total") or 0)
+            total = int(str(kv.value("total") or 0))
             assert total == wanted, f"the total is {total}"
 
     return check
