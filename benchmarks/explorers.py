@@ -142,11 +142,11 @@ _explore = Cloud.explore
 
 
 def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
-    """Search with ``explore`` and its default budget."""
+    """Search with ``explore`` and its default budget; the undisturbed run counts as a run."""
     try:
-        return False, _explore(cloud, *args, **options).tried
+        return False, 1 + _explore(cloud, *args, **options).tried
     except BrokenSchedule as broken:
-        return True, broken.tried
+        return True, 1 + broken.tried
 
 
 def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
