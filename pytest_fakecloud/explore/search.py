@@ -338,6 +338,10 @@ class Explorer:
         singles = self._singles(undisturbed, budget, chance)
         if isinstance(singles, Run):
             return singles
+        if not only_orders:
+            found = self._pairs(singles, budget, chance)
+            if found is not None:
+                return found
         if tally.has_timers and {"switch", "jump"} <= kinds:
             orders.append(_Orders("late" in kinds, moves_time=True))
         for number, each in enumerate(orders, 1):
@@ -345,8 +349,15 @@ class Explorer:
             found = self._interleavings(each, budget.part(tally.tried, share))
             if found is not None:
                 return found
-        if only_orders and tally.is_exhaustive:
-            return None
+        if only_orders:
+            found = None if tally.is_exhaustive else self._pairs(singles, budget, chance)
+            if found is not None or tally.is_exhaustive:
+                return found
+        return self._drawn([undisturbed, *singles], budget, chance)
+
+    def _pairs(self, singles: list[Run], budget: Budget, chance: random.Random) -> Run | None:
+        """Run schedules with two events: all of them, or a share of the budget."""
+        tally = self.tally
         pairs = _Pairs(singles)
         tally.all_pairs = len(pairs)
         part = budget.part(tally.tried, _FOR_PAUSES)
@@ -371,7 +382,7 @@ class Explorer:
                 return run
         else:
             tally.all_pairs = tally.pairs
-        return self._drawn([undisturbed, *singles], budget, chance)
+        return None
 
     def _interleavings(self, orders: _Orders, part: Budget) -> Run | None:
         """Run each order of conflicting calls once, until a part of the budget is used up."""
