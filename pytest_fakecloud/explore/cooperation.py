@@ -35,7 +35,7 @@ _WAITS = (
     "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
 )
 _ENDING = 0.5
-"""Wall-clock seconds to wait for a lock that another strand holds when a run is over."""
+"""Wall-clock seconds to wait, at the end of a run, for a lock that another strand holds."""
 
 
 class _Lock:
@@ -106,7 +106,7 @@ def cooperation(world: World) -> Iterator[None]:
         strand = None if stage is None else stage.cooperating()
         if strand is None:
             return _allocate()
-        # The name must be the same in every run, because footprints of runs are compared.
+        # Choose a name that is the same in every run, because footprints of runs are compared.
         strand.locks += 1
         return _Lock(world, f"{strand.name}#{strand.locks}")
 
@@ -125,7 +125,7 @@ def cooperation(world: World) -> Iterator[None]:
     def start(thread: threading.Thread) -> None:
         stage: Any = world.stage
         strand = None if stage is None else stage.cooperating()
-        # Threads of the fakes, e.g. for ASGI applications, are not part of the code.
+        # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
         is_own = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
         if strand is None or is_own:
@@ -155,7 +155,9 @@ def cooperation(world: World) -> Iterator[None]:
             stage.wait_for(strand, lambda: _has_ended(child), until, "join")
 
     def urandom(size: int, /) -> bytes:
-        """Return bytes that are the same in every run, so that names such as uuid4() are, too."""
+        """Return bytes that are the same in every run, so that names made with ``uuid4()`` are the
+        same, too.
+        """
         stage: Any = world.stage
         strand = None if stage is None else stage.cooperating()
         if strand is None:
@@ -234,7 +236,7 @@ def cooperation(world: World) -> Iterator[None]:
                 starts_process("multiprocessing"),
             ),
             *((signal, name, skips(f"signal.{name}", signals[name])) for name in signals),
-            # This logger would report threads of a pool that end with the run.
+            # Silence this logger, which would report threads of a pool that end with the run.
             (logger, "disabled", True),
         ):
             exits.callback(setattr, owner, name, getattr(owner, name))
@@ -250,7 +252,7 @@ def _workers_of_celery() -> Iterator[tuple[str, Any, str]]:
 
 
 def _finds_address(frame: FrameType | None) -> bool:
-    """Return whether ``uuid`` starts a process, to find a network address."""
+    """Return whether ``uuid`` starts a process to find a network address."""
     while frame is not None:
         if frame.f_globals.get("__name__") == "uuid":
             return True

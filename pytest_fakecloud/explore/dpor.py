@@ -1,8 +1,9 @@
-"""Dynamic partial-order reduction: one run for each order of conflicting steps, and no other.
+"""Dynamic partial-order reduction: run each order of conflicting steps once, and skip equivalent
+ones.
 
-Two steps conflict when they touch the same thing and one writes it. After each run, every race (two
-conflicting steps of different strands that nothing else has ordered) is reversed in a later run.
-Source sets say which strand to run in its place, and sleep sets which orders are known already
+Two steps conflict when they access the same thing and one of them writes it. After each run, every
+race (two conflicting steps of different strands that nothing else orders) is reversed in a later
+run. Source sets select the strand that runs instead; sleep sets prevent orders from being run twice
 (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
 """
 
@@ -39,9 +40,10 @@ class _Frame:
 class Interleavings:
     """A strategy that runs each distinct interleaving once.
 
-    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False. If
-    ``is_exact`` is true then, ``runs`` is the number of all interleavings. ``late`` includes the code
-    between calls, ``moves_time`` the timers.
+    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
+    ``runs`` is then the number of all interleavings, provided that ``is_exact`` is true. With
+    ``late``, answers may reach the code later than they were sent; with ``moves_time``, timers take
+    part.
     """
 
     places: frozenset[Place]
@@ -85,7 +87,8 @@ class Interleavings:
         if at < len(self._frames):
             frame = self._frames[at]
             if frame.options != tuple(options) or frame.step != len(run.steps):
-                # The code depends on something outside the fakes: the same steps led to another state.
+                # The same steps led to another state, so the code depends on something outside the
+                # fakes.
                 self.is_exact = False
                 del self._frames[at:]
                 return options[0]
@@ -133,7 +136,7 @@ class Interleavings:
 
 
 def _happens_before(steps: Sequence[Step]) -> list[int]:
-    """Return, for each step, a bit set of the steps before it in every equivalent order."""
+    """Return, for each step, a bit set of the steps that precede it in every equivalent order."""
     before: list[int] = []
     last: dict[str, int] = {}
     for index, step in enumerate(steps):
@@ -195,7 +198,7 @@ def _reverse(
         return
     possible = [name for name in initials if name in frame.options]
     if initials == [CLOCK] and not possible:
-        return  # patience does not allow the clock to move there
+        return  # The client's patience does not allow the clock to move that far.
     if possible:
         wanted = steps[later].strand
         frame.todo.add(wanted if wanted in possible else possible[0])

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 RUNS = 1_000
-"""The default budget, in runs."""
+"""Default budget: the number of runs."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
-"""One check or promise, or several."""
+"""One check, a list of checks, or None."""
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
-"""One function, several that run at the same time, or several by name."""
+"""One function, several that run concurrently, or several by name."""
 _replayed: ContextVar[str | None] = ContextVar("replayed", default=None)
 
 
@@ -282,7 +282,7 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
     """Raise an error if the undisturbed run failed."""
     __tracebackhide__ = True
     for name, error in run.errors.items():
-        # An error of the code explains a broken promise better than the promise does.
+        # Raise the code's own error first, because it explains more than the broken promise.
         if broken_promise(error) is None:
             error.add_note(
                 f"raised by {name} in the undisturbed run, to which no event was applied"

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from ..queue.model import Message
 
 ALL = "*"
-"""A name that stands for all things of a kind."""
+"""A name that means all things of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One thing that a call reads or writes on a fake, by kind and name."""
+    """A key, message, group or the like on a fake, and whether a call reads or writes it."""
 
     fake: str
     kind: str
@@ -24,7 +24,7 @@ class Touch:
     writes: bool
 
     def conflicts(self, other: Touch) -> bool:
-        """Return whether the order of two touches matters."""
+        """Return whether the order of two accesses matters."""
         return (
             (self.writes or other.writes)
             and self.fake == other.fake
@@ -45,7 +45,9 @@ MOVES_CLOCK = Touch("", "clock", ALL, True)
 
 
 class Footprint:
-    """The things that one step has touched; ``is_everything`` if it conflicts with every step."""
+    """Everything that one step reads and writes. ``is_everything`` means that it conflicts with
+    every step.
+    """
 
     __slots__ = ("is_everything", "touches")
 

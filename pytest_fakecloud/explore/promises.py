@@ -1,5 +1,5 @@
-"""Promises, the conditions that ``explore()`` checks: linearizable objects, effects that happen
-once, invariants.
+"""The conditions that ``explore()`` checks, such as linearizability, effects that happen once, and
+invariants.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Check = Callable[["History"], None]
 
 
 class Promises:
-    """The checks of one ``explore``: those at the end of a run, and those after every step.
+    """The checks of one ``explore()`` call: those at the end of a run, and those after every step.
 
     Raises ``ContractError`` for anything but a function or a list of functions.
     """
@@ -68,7 +68,7 @@ class Promises:
         return None
 
     def finish(self) -> None:
-        """Check the promises that had to hold in at least one run."""
+        """Check the promises that had to hold at least once in any run."""
         __tracebackhide__ = True
         for promise in self._sometimes:
             if not promise.was_reached:
@@ -136,7 +136,7 @@ class _AtMostOne(_OverTime):
 
 
 class _Follows(_OverTime):
-    """A promise that compares each result with a model's."""
+    """A promise that each result equals the result of a model."""
 
     def __init__(self, model: Callable[[], Any]) -> None:
         super().__init__(model, "follows")
@@ -210,9 +210,10 @@ def sometimes(predicate: Callable[..., object]) -> Check:
 
 
 def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
-    """Check that a predicate is true at the end of a run, or becomes true within a time.
+    """Check that a predicate is true at the end of a run, or becomes true within a time limit.
 
-    The clock moves on by up to ``within``, from one timer to the next, and queues deliver.
+    The clock advances by up to ``within``, timer by timer, and queues deliver their messages on the
+    way.
     """
     if not callable(predicate):
         raise ContractError(f"eventually({shown(predicate)}): pass a function")

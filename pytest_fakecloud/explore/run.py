@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 PATIENCE_US = 3_600_000_000
 """The default of ``patience``, in microseconds."""
 Option: TypeAlias = "Strand | Due | Moment"
-"""A strand, a delivery or a step of time that can run next."""
+"""What can run next: a strand, a delivery, or a move of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A step of time: the time that the clock moves to."""
+    """A move of the clock, as a step that can run next."""
 
     at_us: int
     name: str = CLOCK
@@ -39,7 +39,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The limits of a search: fakes whose calls are points, kinds of events, patience, horizon."""
+    """The limits of a search: the fakes at whose calls events are tried, the kinds of events,
+    patience and horizon.
+    """
 
     handles: frozenset[str]
     kinds: frozenset[Kind]
@@ -51,7 +53,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a run with the events that are possible at it."""
+    """A point of a run, such as a call, and the events that are possible at it."""
 
     process: str
     number: int
@@ -64,11 +66,12 @@ class Point:
 
 @dataclass(slots=True)
 class Line:
-    """One line of the story: a call of a strand, or a description.
+    """One line of the story: a call, or a description of an event.
 
-    ``event`` marks what the schedule did, ``breaks`` the step at which a promise of every step broke.
-    ``lines`` are the application's lines that made the call, innermost first, if stacks were recorded,
-    and ``source`` is the one that is shown. ``step`` is the index of the step that the line belongs to.
+    ``event`` marks events of the schedule, and ``breaks`` the step after which a promise no longer
+    held. ``lines`` are the lines of the application that made the call, innermost first, if stacks
+    were recorded; ``source`` is the one that the story shows. ``step`` is the index of the step
+    that the line belongs to.
     """
 
     at_us: int
@@ -84,10 +87,10 @@ class Line:
 
 @dataclass(slots=True)
 class Step:
-    """What one strand did between two decisions.
+    """What one strand did between two decisions of the scheduler.
 
-    ``options`` are the strands that could have run instead; ``disabled`` are those of them that could
-    not run afterwards.
+    ``options`` are the strands that could have run instead, and ``disabled`` those of them that
+    could not run after this step.
     """
 
     strand: str
@@ -101,7 +104,7 @@ class Step:
 
 
 class Strategy(Protocol):
-    """Chooses the next strand where the schedule does not."""
+    """Decides which strand runs next where the schedule contains no event."""
 
     places: frozenset[Place]
     records: bool
@@ -116,9 +119,8 @@ class Run:
     """The result of one schedule.
 
     ``broken`` is the assertion that failed. ``fired`` are the events that were applied and the
-    decisions of a strategy: ``Schedule(fired)`` repeats the run without the strategy. ``quiet`` are the
-    calls
-    that are not points, such as the commands that a transaction queues.
+    decisions of a strategy, so ``Schedule(fired)`` repeats the run without the strategy. ``quiet``
+    are calls at which no event is tried, such as the commands that a transaction queues.
     """
 
     schedule: Schedule

@@ -73,7 +73,7 @@ TRIED: tuple[Kind, ...] = (
 )
 """The order in which kinds are tried; earlier kinds make clearer explanations."""
 CLOCK = "@clock"
-"""The strand of time: its steps move the clock to the next known time. No client can have this name."""
+"""The name under which moves of the clock appear among the strands. No client can have this name."""
 FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}
@@ -88,7 +88,7 @@ TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_0
 WINDOWS = frozenset({"9999ms", "59999ms"})
 """Spans of ``tick`` that end just within a window of ten seconds or a minute that the code computes."""
 EDGE = "edge"
-"""The detail of a ``nearly`` that ends just before the next whole second."""
+"""The detail of a ``nearly`` event that ends just before the next whole second."""
 _NEEDS_NAME = SWITCHES
 _NEEDS_SECONDS = frozenset({"delay", "slow", "partition"})
 _NEEDS_COUNT = frozenset({"fail", "unreachable"})
@@ -188,7 +188,7 @@ def _distinct(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _sensible(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events, without a second event that determines the outcome of a call."""
+    """Yield the events, but at most one per call that determines its outcome."""
     events = list(events)
     decided: dict[tuple[str, int], Event] = {}
     for event in sorted(events, key=lambda event: event.order):

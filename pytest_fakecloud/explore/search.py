@@ -1,4 +1,6 @@
-"""The search: stored failures, interleavings, one event, two events, then random schedules."""
+"""Search for a schedule that breaks the promise: stored failures first, then interleavings,
+schedules with one event and with two, and random ones.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,19 @@ if TYPE_CHECKING:
     from .world import World
 
 MOST_EVENTS = 6
-"""The most events of a random schedule."""
+"""Maximum number of events in a random schedule."""
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, beyond the budget."""
 MOST_REPEATED = 100
-"""Repeated random schedules in a row after which the search ends."""
+"""Number of consecutive random schedules that were tried before, after which the search ends."""
 REPLAYS = 5
-"""The number of times a failing schedule is replayed before it is reported."""
+"""Number of times a failing schedule is replayed before it is reported."""
 MOST_LISTED = 100_000
-"""The most pairs that are listed and shuffled; of more, some are drawn."""
+"""Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
 _FOR_PAIRS = 0.5
-"""The share of the remaining budget for pairs, if they do not all fit."""
+"""Share of the remaining budget for schedules with two events, if they do not all fit."""
 _FOR_PAUSES = 0.2
-"""The most of the remaining budget for pairs of pauses."""
+"""Share of the remaining budget for schedules that pause twice, to fail code that truncates times."""
 _FOR_FIRST_ORDERS = 0.1
 """Share of the remaining budget for interleavings before single events are tried."""
 _FOR_ORDERS = 0.25
@@ -63,7 +65,7 @@ def hypothesis() -> Any:
 
 
 class Budget:
-    """A limit of a search: a number of runs, or a span of wall-clock time."""
+    """The limit of a search: a number of runs, or a wall-clock duration."""
 
     def __init__(self, given: int | Duration) -> None:
         self.runs: int | None = None
@@ -81,7 +83,7 @@ class Budget:
             self._until = monotonic() + span
 
     def left(self, used: int) -> bool:
-        """Return whether another schedule may be tried."""
+        """Return whether the budget allows another schedule after ``used`` ones."""
         if self.runs is not None:
             return used < self.runs
         assert self._until is not None
@@ -108,7 +110,9 @@ def _no_budget(given: object) -> ContractError:
 
 @dataclass
 class Tally:
-    """Counts of the schedules tried, and what they covered."""
+    """Counters of a search: the schedules tried, and the calls, points and kinds of events they
+    covered.
+    """
 
     orders: int = 0
     all_orders: bool = False
@@ -140,7 +144,7 @@ class Tally:
         return self.orders + self.singles + self.pairs + self.drawn
 
     def note(self, run: Run) -> None:
-        """Record what a run has covered."""
+        """Add what a run covered to the counters."""
         for name, calls in run.calls.items():
             self.calls[name] = max(calls, self.calls.get(name, 0))
         for point in run.points:
@@ -162,7 +166,9 @@ class Tally:
 
     @property
     def likely(self) -> dict[int, float]:
-        """By depth, the least probability that a bug of that depth would have been found."""
+        """Return, for each bug depth, a lower bound of the probability that the search found such a
+        bug.
+        """
         return {
             depth: bound(self.strands, self.decisions, depth, runs)
             for depth, runs in self.prioritised.items()
@@ -234,9 +240,10 @@ class Explorer:
         stacks: bool = False,
         notes: bool = False,
     ) -> Run:
-        """Run everything under a schedule from the baseline, and check the promise.
+        """Reset the fakes, run the programs under a schedule, and check the promise.
 
-        ``notes`` records the points of the run, ``stacks`` the application's lines.
+        ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
+        lines of the application that make each call.
         """
         world = self.world
         number = recorder_of(world.cloud.journal).reserve()
@@ -425,7 +432,7 @@ class Explorer:
         self.tally.all_singles = len(singles)
         left = None if budget.runs is None else budget.runs - self.tally.tried
         if left is not None and len(singles) > left:
-            # The budget is too small for all events, so try some of each kind.
+            # The budget is too small for all events, so try a random selection of them.
             chance.shuffle(singles)
         else:
             singles.sort(key=lambda one: TRIED.index(one[0].kind))
@@ -442,7 +449,7 @@ class Explorer:
         return found
 
     def _drawn(self, runs: Iterable[Run], budget: Budget, chance: random.Random) -> Run | None:
-        """Run random schedules of several events, and random priorities."""
+        """Run random schedules of several events, and random thread priorities."""
         tally = self.tally
         runs = list(runs)
         pool = sorted({e for run in runs for point in run.points for e in point.events()})
@@ -512,8 +519,11 @@ class Explorer:
         return again
 
     def confirm(self, run: Run) -> tuple[Run | None, int, int]:
-        """Replay a failing schedule; return the last failing run, the failures and the replays."""
-        # Each replay of a run that is stuck takes seconds, and leaves threads behind.
+        """Replay a failing schedule; return the last run that failed, the number of failures and of
+        replays.
+        """
+        # Replay a run that is stuck only once, because each replay takes seconds and leaves threads
+        # behind.
         replays = 1 if run.is_stuck else REPLAYS
         found, failed = None, 0
         for number in range(replays):
@@ -525,7 +535,9 @@ class Explorer:
         return found, failed, replays
 
     def undisturbed(self, run: Run) -> Run | None:
-        """Return the undisturbed run, to compare a failing run with; None for one that is stuck."""
+        """Run without events, for comparison with a failing run; return None if the failing run is
+        stuck.
+        """
         if run.is_stuck or not run.fired:
             return None
         return self.play(Schedule(), stacks=True)
@@ -562,7 +574,8 @@ class Explorer:
 class _Orders:
     """A search through interleavings that can be interrupted and continued.
 
-    With ``late``, the code between calls takes part too, and with ``moves_time`` all timers.
+    With ``late``, answers may also reach a client later than they were sent; with ``moves_time``,
+    timers may fire between any two calls.
     """
 
     def __init__(self, late: bool, *, moves_time: bool = False) -> None:
@@ -579,7 +592,7 @@ class _Orders:
 
 
 class _Repeated(Exception):
-    """Raised for a run that a strategy ended because it would repeat another."""
+    """Raised when a strategy ends a run because it would repeat an earlier one."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -606,7 +619,9 @@ def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -
 
 
 def _pairs_reached(run: Run) -> set[object]:
-    """Return the pairs of consecutive calls with their outcomes, as a measure of coverage."""
+    """Return each pair of consecutive calls with its outcomes; new pairs mean that a run reached
+    new states.
+    """
     calls = [line for line in run.lines if line.call is not None]
     told = [
         (line.process, line.call.route, line.call.status, line.words)  # type: ignore[union-attr]
@@ -616,9 +631,11 @@ def _pairs_reached(run: Run) -> set[object]:
 
 
 class _Pairs:
-    """The schedules that add one event to those of some runs, at the last event's point or later.
+    """All schedules that extend those of some runs by one event, at the point of the last event or
+    later.
 
-    They are counted and drawn without being created: a hundred calls have a million.
+    Their number is computed, and single ones are created by index: a hundred calls have a million
+    of them.
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
@@ -654,9 +671,10 @@ class _Pairs:
         raise IndexError(index)
 
     def pauses(self) -> Iterator[Schedule]:
-        """Yield those that pause until just before a whole second, then until just within a window.
+        """Yield schedules that pause until just before a whole second, and later until just before
+        the end of a window.
 
-        Code that truncates the time fails at such a distance only.
+        Code that truncates times to seconds fails only at such a distance.
         """
         for run, begins, _ in self._later:
             if run.fired[-1].detail == EDGE:

@@ -1,4 +1,4 @@
-"""One run of explored code under one schedule."""
+"""Runs explored code once, under one schedule."""
 
 from __future__ import annotations
 
@@ -61,28 +61,32 @@ if TYPE_CHECKING:
     from .runtime.wires import Wire
 
 MOST_POINTS = 2_000
-"""The most calls of one strand; more count as an endless loop."""
+"""Maximum number of calls that one strand may make; more count as an endless loop."""
 MOST_STEPS = 20_000
 MOST_MOVES = 8
-"""The most steps of time in one run while a strand could run instead."""
+"""Maximum number of clock moves in one run while a strand could run instead."""
 MOST_STARTS = 12
-"""The most starts of one worker."""
+"""Maximum number of times that one worker is started."""
 FIRINGS = 3
-"""How often the queue's schedules fire at the end of a run without ``horizon``."""
+"""Number of times that the queue's schedules fire at the end of a run without ``horizon``."""
 _GRACE = 500
 """Wall-clock milliseconds before a waiting strand counts as stuck."""
 _PATIENCE = 10.0
-"""Wall-clock seconds to wait for an answer that the code does not read."""
+"""Wall-clock seconds to wait until a fake has handled requests whose answers the code does not
+read.
+"""
 _LOOK = 0.5
 """Wall-clock seconds between two checks whether a strand has ended."""
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )
-"""Commands of the Redis protocol that are not points, because they affect only a connection."""
+"""Commands of the Redis protocol at which no event is tried, because they affect only their
+connection.
+"""
 _MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
 _JUMPS = 3
-"""The number of known times that jumps are tried to, from each point."""
+"""Number of known times that ``jump`` events move to, from each point."""
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
 """The simulation that the current code runs in."""
 _Turn = Generator[None, None, None]
@@ -90,11 +94,13 @@ _Turn = Generator[None, None, None]
 
 
 class Simulation:
-    """Runs programs, the queue's deliveries and time under one schedule.
+    """Runs clients, workers, the queue's deliveries and the clock under one schedule, one strand at
+    a time.
 
-    By default a strand runs until it ends or waits. The next one is the strand that yielded last, then
-    clients in their order, deliveries in the order of their due times, and workers. Time moves when no
-    strand can run.
+    A strand is a client, worker, delivery, task or thread. By default it runs until it ends or
+    waits. The next one to run is the strand that gave up its turn last; then come clients in their
+    order, deliveries in the order of their due times, and workers. The clock moves when no strand
+    can run.
     """
 
     def __init__(
@@ -275,7 +281,7 @@ class Simulation:
         return options
 
     def _workers_may_begin(self, now: int) -> bool:
-        # By default, workers begin after all deliveries, when there is something to do.
+        # Start workers only after all deliveries and sleeps, so that there is work for them.
         if self._world.next_delivery_us(after_us=now) is not None:
             return False
         return not any(
@@ -353,7 +359,7 @@ class Simulation:
         self.run.steps.append(step)
 
     def _note_disabled(self, options: Sequence[str]) -> None:
-        """Record the options and times that the last step has removed."""
+        """Record the options and clock times that the last step made impossible."""
         before, self._times = self._times, self._all_times()
         if not self.run.steps:
             return
@@ -376,7 +382,7 @@ class Simulation:
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self._choice.always:
-                    # A promise of every step depends on the order of all writes.
+                    # A promise that is checked after every step depends on the order of all writes.
                     footprint.add(Touch("", "promise", "*", True))
 
     def _touch_message(self, due: Due) -> None:
@@ -460,7 +466,7 @@ class Simulation:
             return Outcome(exception=error, refused=True, where="explore")
         outcome = perform(delivery)
         if outcome.where in ("call", "wsgi", "asgi"):
-            # A handler may answer 500 on purpose; an exception is a failure.
+            # Count only exceptions as failures, because a handler may answer 500 on purpose.
             self.run.handled.setdefault(outcome.where, []).append(outcome.exception is None)
         broken = broken_promise(outcome.exception) if outcome.status is not None else None
         if broken is not None:
@@ -471,7 +477,7 @@ class Simulation:
         return outcome
 
     def _worker_again(self, now: int) -> Strand | None:
-        """Return a restart of a worker that ended before all its work existed, or None."""
+        """Return a new start of a worker that ended before all of its work existed, or None."""
         if not self._workers_may_begin(now):
             return None
         for strand in list(self._strands):
@@ -536,7 +542,7 @@ class Simulation:
         return moment
 
     def _move(self, moment: Moment) -> None:
-        """Move the clock as a step."""
+        """Move the clock as a step of its own, which the search can order against other steps."""
         now = self._world.now_us()
         options = self._options()
         for option in options:
@@ -557,7 +563,7 @@ class Simulation:
                 self.run.steps[index].footprint.is_everything = True
 
     def _foresee(self) -> None:
-        """Record the steps of time after the end, since they could also come earlier."""
+        """Record the clock moves after the end of the run, since a later run may make them earlier."""
         run, world = self.run, self._world
         now = world.now_us()
         if self._moved >= MOST_MOVES:
@@ -590,10 +596,10 @@ class Simulation:
         return True
 
     def _next_us(self, *, forced: bool) -> int | None:
-        """Return the next time at which anything happens, or None.
+        """Return the time of the next timer or wake-up, or None.
 
-        Forced moves skip the ends of keys, for which no strand waits, and stop at the horizon of
-        schedules.
+        A forced move skips the ends of TTLs, because no strand waits for them, and stops at the
+        horizon of schedules.
         """
         now = self._world.now_us()
         found = []
@@ -610,7 +616,7 @@ class Simulation:
                 found.append(strand.wake_us or 0)
         if self._held_us > now:
             found.append(self._held_us)
-        # A due message that cannot begin waits for something else, such as a paused queue.
+        # A message that is due but cannot begin waits for something else, such as a paused queue.
         due = self._world.next_delivery_us(after_us=now)
         if due is not None:
             found.append(due)
@@ -628,7 +634,9 @@ class Simulation:
         return min((at for at in found if at > now), default=None)
 
     def _pause(self, strand: Strand, event: Event) -> bool:
-        """Pause a strand because of an event; return False if it cannot be that slow."""
+        """Pause a strand, as an event of the schedule demands; return False if its patience does
+        not allow it.
+        """
         world = self._world
         if world.clock.driving:
             return False
@@ -777,11 +785,12 @@ class Simulation:
             and strand.root.role != "worker"
             and not strand.root.crashed
         ]
-        # An idle thread of a pool waits in library code only.
+        # Ignore an idle thread of a pool, which waits in library code only.
         busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
         if busy:
             for _ in range(_GRACE):
-                # A thread that is not explored may still release it.
+                # Wait a little, because a thread that is not explored may still release a waiting
+                # strand.
                 pause(0.001)
                 if self._turns.over or self._options():
                     return False
@@ -850,7 +859,7 @@ class Simulation:
                 self._inner_sources[task] = source_of(sys._getframe())
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether this is its thread."""
+        """Return the strand that makes a call, and whether its own thread handles the call."""
         strand = self._here()
         if strand is not None:
             return strand, True
@@ -858,7 +867,8 @@ class Simulation:
             owner = self._owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        # A thread that is not explored works for the strand that runs or waits for it.
+        # A thread that is not explored works for the strand that runs, or for one that waits for
+        # it.
         waiting = (s for s in self._strands if s.state == "waiting" and s.why in ("lock", "join"))
         return self._turns.current or next(waiting, None), False
 
@@ -898,7 +908,7 @@ class Simulation:
         except Crash:
             if own:
                 raise
-            # The code runs in another thread; that thread ends at its next turn.
+            # Another thread runs the code of this strand, and ends at its next turn.
             return Effect("drop")
         finally:
             self._serving.pop(me, None)
@@ -1261,10 +1271,11 @@ class Simulation:
         strand.ready = strand.wake_us = None
 
     def _finish_calls(self, strand: Strand, but: int = 0) -> None:
-        """Wait, for real, until the fakes have handled what a strand has sent without reading.
+        """Wait, in wall-clock time, until the fakes have handled the requests whose answers a
+        strand has not read.
 
-        A blocking command, such as BLPOP, is not waited for. ``but`` is the port of a connection that
-        is left out.
+        A blocking command, such as BLPOP, is not waited for. ``but`` is the port of a connection to
+        ignore.
         """
         if strand.host.loop is not None:
             return
@@ -1348,7 +1359,7 @@ class Simulation:
         if self._world.clock.driving:
             return True
         if loop.selector.has_events():
-            # The time of arrival must not influence which strand runs next.
+            # Do not wait: which strand runs next must not depend on when an answer arrives.
             return True
         if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
             return True
@@ -1438,7 +1449,8 @@ class Simulation:
         while not is_readable(0):
             self._check_alive(strand)
             owner = self._owners.get(wire.port, strand)
-            # Another strand's call on this connection may wait for its turn, which this strand has.
+            # The connection may be shared with a strand whose call waits for the turn that this
+            # strand has.
             is_other_waiting = owner is not strand and owner.state == "parked"
             if not is_other_waiting and not wire.is_quiet():
                 is_readable(0.01)

@@ -1,4 +1,6 @@
-"""The cloud of explored code, which passes every call to the simulation."""
+"""Connects a cloud to the simulation while it is explored: every call passes through the
+simulation.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HOLD_US = 60_000_000
-"""How long vectors stay pending after a ``hold_pending`` event, in microseconds."""
+"""Microseconds for which vectors stay pending after a ``hold_pending`` event."""
 ROTATED_US = 10_000_000
-"""How long the code uses a rotated token before it has the new one, in microseconds."""
+"""Microseconds for which the code uses a rotated token before it gets the new one."""
 _GARBAGE = 20_000
-"""The number of new objects after which garbage is collected during an exploration."""
+"""Number of new objects after which the garbage collector runs during an exploration."""
 MOST_TIMERS = 1_000
-"""The most timers that are inspected."""
+"""Maximum number of timers to inspect."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
-"""How far into the future deliveries are made, as in ``run_until_idle``."""
+"""Microseconds after the start in which deliveries are made, as in ``run_until_idle``."""
 
 
 class Stage(WireStage, Sleeper, Protocol):
-    """The simulation, as the cloud's hooks see it."""
+    """Interface of the simulation for the hooks in fakes, sockets and event loops."""
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
         """Handle a request at its endpoint and return its outcome."""
@@ -85,7 +87,9 @@ class Stage(WireStage, Sleeper, Protocol):
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> tuple[bool, object]:
-        """Wait until ``poll()`` returns something; return False first if the thread is not explored."""
+        """Wait until ``poll()`` returns something. The first returned value is False if the thread
+        is not explored.
+        """
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, unless it waits for a thread that is not explored."""
@@ -143,7 +147,8 @@ class World:
             self._random = random.getstate()
             exits.callback(self.reset)
             exits.callback(gc.set_threshold, *gc.get_threshold())
-            # Each run leaves cycles behind; collecting them as often as usual takes a tenth of the time.
+            # Collect garbage less often: every run leaves reference cycles behind, and collecting
+            # them at the usual rate would take a tenth of the search's time.
             gc.set_threshold(_GARBAGE, *gc.get_threshold()[1:])
             exits.enter_context(sleeps_follow(self))
             exits.enter_context(loops_follow(self, self._is_here))
@@ -228,7 +233,9 @@ class World:
                 _swap(exits, route, "_handler", partial(self._awaited, handler))
 
     def _waits_for_real(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that waits for a thread of the fakes, which is not explored."""
+        """Return a function that marks its strand as waiting for a thread of the fakes, which is
+        not explored.
+        """
 
         def waiting(*args: Any, **kwargs: Any) -> Any:
             strand = None if self.stage is None else self.stage.cooperating()
@@ -258,7 +265,8 @@ class World:
             answer = exchange()
             await stage.arrives(handle)
             return answer
-        # Strands share this loop, which must not wait for one of them.
+        # Several strands share this event loop, so run the request in a thread instead of blocking
+        # the loop.
         carried_source.set(source_of(sys._getframe()))
         try:
             loop = asyncio.get_running_loop()
@@ -292,7 +300,9 @@ class World:
         return run
 
     def touches_of(self, handle: Handle, request: Request) -> Iterable[Touch]:
-        """Return what a request touches, without commands that the engine reports itself."""
+        """Return what a request touches. The key-value engine reports its commands itself, so its
+        requests return nothing.
+        """
         if handle.fixture == "kv_server" and hasattr(handle._engine, "run"):
             return ()
         return touches_of_request(handle.fixture, handle.name, request)
@@ -309,7 +319,7 @@ class World:
         self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._baseline)
         self.cloud.reseed(self.cloud.seed)
-        # Clients retry after random waits, which have to be the same in each run.
+        # Restore the state of ``random``, because clients wait for a random time before they retry.
         random.setstate(self._random)
         if self._wall is not None:
             self._wall.forget_reads()
@@ -334,7 +344,7 @@ class World:
             return self.stage.sleep(seconds)
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
-        # A check may sleep to wait for later events.
+        # Allow the check to sleep, to wait for later events.
         self.clock.advance(seconds)
         return True
 
@@ -369,12 +379,14 @@ class World:
             self.stage.unhandled(error)
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """Called when a task is created; an inner task carries out what its creator awaits."""
+        """Called when a task is created. An inner task is one that a library creates for what its
+        creator awaits.
+        """
         if self.stage is not None:
             self.stage.creates_task(task, is_inner)
 
     def move_to(self, instant_us: int) -> bool:
-        """Move time, and run what engines do by themselves; returns whether there was anything."""
+        """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         fired = False
         target = max(instant_us, self.clock.now_us())
         steps = self.clock.steps(lambda: target, ("state",))
@@ -407,7 +419,7 @@ class World:
                         yield touch_of_key(handle.name, keyspace.index, key, True)
 
     def fires_until(self, until_us: int) -> bool:
-        """Return whether an engine has a timer until a time."""
+        """Return whether an engine has a timer that is due by a given time."""
         _, timers = self.clock.timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
@@ -442,7 +454,8 @@ class World:
         found = []
         for queue in self.queues:
             for message in queue._engine.messages.values():
-                # Numbered in order of creation, so that names do not depend on the order of delivery.
+                # Number messages in order of creation, so that names do not depend on the order of
+                # delivery.
                 if message.id not in self._ordinals:
                     self._ordinals[message.id] = len(self._ordinals) + 1
             for message_id, timer in queue._engine.timers.items():
@@ -522,7 +535,7 @@ def _credentials(handle: Any) -> Iterator[tuple[object, dict[str, str]]]:
 
 
 class _Watched:
-    """A fake's faults, preceded by the simulation."""
+    """A fake's faults, wrapped so that the simulation handles each request first."""
 
     def __init__(self, world: World, handle: Handle, plan: Any) -> None:
         self._world = world
@@ -530,7 +543,7 @@ class _Watched:
         self._plan = plan
 
     def __bool__(self) -> bool:
-        # Only faults that the test itself injected require the requests to use the socket.
+        # Requests skip the socket unless the test itself injected faults.
         return bool(self._plan)
 
     @property
@@ -554,7 +567,9 @@ class _Watched:
 
 
 class _Interruptions:
-    """Hooks between the commands of a pipeline: the test's own, then the simulation's."""
+    """Hooks between the commands of a pipeline, wrapped so that the simulation is called after the
+    test's own.
+    """
 
     def __init__(self, world: World, handle: Handle, planned: Any) -> None:
         self._world = world
@@ -580,7 +595,7 @@ class _Interruptions:
 
 
 class _Mishaps:
-    """Faults of deliveries: those of the queue, then those of the schedule."""
+    """Faults of deliveries: those that the test injected, followed by those of the schedule."""
 
     active = ("the schedule",)
 

@@ -19,7 +19,7 @@ _LIBRARIES = tuple(
 
 
 _DEPTH = 4
-"""The most lines of one file that are kept of a stack."""
+"""Maximum number of lines to keep of a stack."""
 Source: TypeAlias = tuple[str, ...]
 """The innermost lines of a stack that are in one file of the application, as ``file:line``."""
 carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
@@ -72,11 +72,12 @@ def application_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def wakings(thread: int, frame: FrameType | None) -> int | None:
-    """Return how often a sleeping thread has woken up; None for a thread that waits for no lock.
+    """Return how many times a sleeping thread has woken up; None for a thread that waits for no
+    lock.
 
-    A thread that sleeps in a line of the application, or in a lock of the standard library, waits
-    for a lock while this number stays the same. A thread that waits for the interpreter's own lock
-    wakes up every few milliseconds, so a busy machine is not mistaken for a deadlock.
+    While this number stays the same, a thread that sleeps in a line of the application, or in a
+    lock of the standard library, waits for a lock. A thread that waits for the interpreter's own
+    lock wakes up every few milliseconds, so a busy machine is not mistaken for a deadlock.
     """
     if frame is None:
         return None

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 Place = Literal["switch", "late", "wake"]
-"""The place of a parked strand: before a call, before its answer, or before it wakes up."""
+"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 _LOOK = 0.05
-"""Wall-clock seconds between two looks at a running strand."""
+"""Wall-clock seconds between two checks of a running strand."""
 _BUSY = 0.3
 """Wall-clock seconds a strand may block before another strand runs."""
 _STUCK = 1.5
@@ -37,9 +37,9 @@ _JOIN = 5.0
 
 
 class Gate:
-    """A binary semaphore without locks of the ``threading`` module.
+    """A binary semaphore that works while the locks of ``threading`` are replaced.
 
-    Those may be replaced by locks that yield, which themselves wait with a gate.
+    The replacements let other strands run while they wait, and use a gate to do so.
     """
 
     __slots__ = ("_lock",)
@@ -138,7 +138,7 @@ class Strand:
 
 
 class Who(Protocol):
-    """Chooses which strand runs."""
+    """Interface of the simulation, which decides which strand runs next."""
 
     def choose(self) -> Strand | None:
         """Return the strand to run next, or None when the run is over."""
@@ -230,7 +230,7 @@ _real_start = threading.Thread.start
 
 
 class Turns:
-    """Passes the turn between strands, so that one runs at a time."""
+    """Passes the turn between strands, so that only one runs at a time."""
 
     def __init__(self, who: Who, threads: Threads) -> None:
         self._who = who
@@ -248,7 +248,9 @@ class Turns:
     # -- the caller's thread -----------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run all strands to their end; raise errors that the code did not raise."""
+        """Run all strands to their end. Raises errors of ``explore()`` itself, not those of the
+        code.
+        """
         self._to_next()
         seen, frame, since = -1, None, monotonic()
         try:
@@ -278,7 +280,7 @@ class Turns:
                         self.end(None)
                     seen = -1
         except BaseException as error:
-            # Ctrl-C or an exception of pytest-timeout ends the test unchanged.
+            # Let Ctrl-C and the exception of pytest-timeout end the test.
             self.end(error)
             raise
         deadline = monotonic() + _JOIN
@@ -506,7 +508,7 @@ class Turns:
 
     def _end_of(self, strand: Strand) -> None:
         strand.state = "ended"
-        # A thread of a fake may still wait for the turn of the strand's last call.
+        # Release a thread of a fake that may still wait for the turn of the strand's last call.
         strand.go.release()
         if self.over:
             return
