@@ -56,7 +56,7 @@ def _versions() -> Iterator[str]:
     for text in (
         f'The stock dialect (`kv_server(dialect="redis")`) reports version {VERSION["redis"]} in '
         "`INFO`, `HELLO`, `LOLWUT` and to scripts, and behaves like that version: later commands and "
-        "options are unknown commands, unknown sub-commands or syntax errors; arities, flags, `HELP` "
+        "options are unknown commands, unknown subcommands or syntax errors; arities, flags, `HELP` "
         "and parameters are those of that version, and doubles are printed with 17 digits.",
         "In Redis, `JSON.*` commands belong to a module. The stock dialect has them only with "
         '`modules=["ReJSON"]`, and then lists the module in `MODULE LIST`, `INFO` and `HELLO`. The '

@@ -490,7 +490,7 @@ AUTH_WITHOUT_PASSWORD = (
 )
 
 
-def refused_by_option(command: str, option: str) -> bytes:
+def disabled_by_option(command: str, option: str) -> bytes:
     """The error for a command that must be enabled by an option when the server starts."""
     return (
         f"ERR {command} command not allowed. If the {option} option is set to "

@@ -168,7 +168,7 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
 
 
 def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
-    """Return the entries of COMMAND DOCS by the names of commands and sub-commands."""
+    """Return the entries of COMMAND DOCS by the names of commands and subcommands."""
     found: dict[str, dict[bytes, Any]] = {}
     for name, entry in zip(reply[::2], reply[1::2], strict=True):
         facts = dict(zip(entry[::2], entry[1::2], strict=True))

@@ -265,7 +265,7 @@ def _single(
     inverse: str,
 ) -> list[str]:
     """Return the rules that change the set of allowed commands from ``made`` to ``target``. A rule
-    for a container command includes its sub-commands.
+    for a container command includes its subcommands.
     """
     rules: list[str] = []
     reached = set(made)

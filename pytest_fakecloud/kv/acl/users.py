@@ -122,7 +122,7 @@ class Selector:
         self.all_commands = self.future = False
 
     def set_command(self, spec: CommandSpec, allowed: bool) -> None:
-        """Allow or deny a command with all its sub-commands."""
+        """Allow or deny a command with all its subcommands."""
         family = [spec, *(spec.subcommands or {}).values()]
         for member in family:
             self.first_words.pop(member, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fractions
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .. import errors
 from ..algorithms.glob import matcher
@@ -114,24 +115,45 @@ def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool
     return value.encoding(session.engine.config) in ("intset", "listpack")
 
 
-def parse_scan(session: Session, args: Args) -> tuple[int, Callable[[bytes], bool] | None]:
-    """Parse ``[MATCH pattern] [COUNT n]``; return the count and a function that tests an element,
-    or None.
+class ScanOptions(NamedTuple):
+    """The options of a scan command."""
+
+    page_size: int
+    """The argument of COUNT."""
+    matches: Callable[[bytes], bool] | None
+    """The test of MATCH, or None."""
+    type: bytes
+    """The argument of TYPE in lower case, or an empty string."""
+    has_flag: bool
+
+
+def parse_scan(
+    session: Session, args: Args, *, flag: bytes | None = None, typed: bool = False
+) -> ScanOptions:
+    """Parse ``[MATCH pattern] [COUNT n]``, with ``typed`` also ``[TYPE type]``.
+
+    ``flag`` is an option without a value that the command also accepts.
     """
-    count, match = DEFAULT_PAGE[session.engine.dialect], None
-    for at in range(0, len(args), 2):
-        word = args[at].upper()
-        if at + 1 == len(args):
+    count, matches, kind, has_flag = DEFAULT_PAGE[session.engine.dialect], None, b"", False
+    words = iter(args)
+    for word in map(bytes.upper, words):
+        if word == flag:
+            has_flag = True
+            continue
+        value = next(words, None)
+        if value is None:
             raise CommandError(errors.SYNTAX)
         if word == b"COUNT":
-            count = parse_int(args[at + 1])
+            count = parse_int(value)
             if count < 1:
                 raise CommandError(errors.SYNTAX)
         elif word == b"MATCH":
-            match = matcher(args[at + 1])
+            matches = matcher(value)
+        elif word == b"TYPE" and typed:
+            kind = value.lower()
         else:
             raise CommandError(errors.SYNTAX)
-    return count, match
+    return ScanOptions(count, matches, kind, has_flag)
 
 
 def parse_timeout(session: Session, text: bytes) -> int:

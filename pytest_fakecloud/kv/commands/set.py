@@ -97,12 +97,14 @@ def sscan(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SetValue)
     if members is None:
         return [b"0", []]
-    count, match = parse_scan(session, args[2:])
-    if fits_a_page(session, members, cursor, count):
+    options = parse_scan(session, args[2:])
+    if fits_a_page(session, members, cursor, options.page_size):
         following, found = 0, list(members)
     else:
-        following, found = members.scan(cursor, count)
-    return [b"%d" % following, [each for each in found if match is None or match(each)]]
+        following, found = members.scan(cursor, options.page_size)
+    if options.matches is not None:
+        found = [member for member in found if options.matches(member)]
+    return [b"%d" % following, found]
 
 
 # -- random members ------------------------------------------------------------------------------

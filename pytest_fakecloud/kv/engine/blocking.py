@@ -97,7 +97,7 @@ class Waiters:
             self._waiting.remove(waiter)
 
     def of(self, session_id: int) -> Waiter | None:
-        """Return the waiter of the session with this id, or None if the session is not blocked."""
+        """Return the waiter of the session with this ID, or None if the session is not blocked."""
         return next((w for w in self._waiting if w.session.id == session_id), None)
 
     def serve(

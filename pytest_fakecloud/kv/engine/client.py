@@ -27,7 +27,7 @@ def _line_size(command: str) -> int:
 class TrackingOptions:
     """The options that a client has set with CLIENT TRACKING.
 
-    ``redirect`` is the id of the client that receives the messages, 0 for the client itself.
+    ``redirect`` is the ID of the client that receives the messages, 0 for the client itself.
     ``words`` are the option words in lower case. ``caching`` is the mode set by CLIENT CACHING,
     which applies to the next command or transaction. ``broken`` is set when a message could not be
     redirected because the receiver had disconnected.

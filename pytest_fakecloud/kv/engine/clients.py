@@ -23,7 +23,7 @@ class Clients(Generic[S]):
         self._waiters = waiters
         self._streaming = streaming
         self.connected: dict[int, S] = {}
-        """Sessions of the database port by client id."""
+        """Sessions of the database port by client ID."""
 
     def of_port(self) -> list[S]:
         """Return the sessions of the database port as a new list, because other threads may add or

@@ -539,6 +539,7 @@ class Engine:
     def _finish(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
     ) -> None:
+        # Repeats `Statistics.of()` and `Statistics.took()`: calling them costs 6 % of a SET.
         statistics = self.statistics
         count = statistics.commands.get(spec)
         if count is None:

@@ -27,7 +27,7 @@ class Tracking:
     sends invalidation messages.
 
     After an invalidation message, a session must read the key again to receive another.
-    ``connected`` maps ids to the clients of the database port, to which messages can be redirected.
+    ``connected`` maps IDs to the clients of the database port, to which messages can be redirected.
     The caller of every method must hold the engine's lock.
     """
 

@@ -253,15 +253,15 @@ def _stream(source: Source, form: int) -> Stream:
     for _ in range(source.count()):
         key = source.string()
         if len(key) != 16:
-            raise RdbError("the id of a stream node is not 16 bytes long")
+            raise RdbError("the ID of a stream node is not 16 bytes long")
         nodes.append(_node(int.from_bytes(key, "big"), read_listpack(source.string(packed=True))))
     ids = [entry_id for node in nodes for entry_id in node.ids]
     if any(low >= high for low, high in pairwise([-1, *ids])):
-        raise RdbError("the ids of a stream are not in ascending order")
+        raise RdbError("the IDs of a stream are not in ascending order")
     length = source.length()
     last_id = _id(source)
     if length != len(ids) or (ids and ids[-1] > last_id):
-        raise RdbError("a stream declares a wrong length, or has an id above its last id")
+        raise RdbError("a stream declares a wrong length, or has an ID above its last ID")
     max_deleted_id, added = 0, length
     if form >= 2:
         _id(source)  # Skip the first ID, because the entries contain it as well.

@@ -130,7 +130,9 @@ class Names:
             return Prepared(argv)
         if spec.name in NEVER:
             raise CommandError(
-                _refused(spec, "it controls the server process or its connections to other servers")
+                _unavailable(
+                    spec, "it controls the server process or its connections to other servers"
+                )
             )
         if spec.name == "CLIENT SETINFO":
             return Prepared(argv, local=True, answer=lambda _: OK)
@@ -155,7 +157,7 @@ class Names:
         if spec.subcommands is not None:
             return
         raise CommandError(
-            _refused(
+            _unavailable(
                 spec,
                 'it would affect other clients of the server; pass isolation="none" if there are '
                 "none, or use the in-memory engine",
@@ -347,7 +349,7 @@ _SPECIAL: dict[str, Callable[[Names, list[bytes]], Prepared]] = {
 
 
 def find_spec(argv: list[bytes]) -> CommandSpec | None:
-    """Return the declaration of a line's command or sub-command, or None if it is unknown."""
+    """Return the declaration of a line's command or subcommand, or None if it is unknown."""
     spec = find_family(argv)
     if spec is not None and spec.subcommands is not None and len(argv) > 1:
         return spec.subcommands.get(argv[1].upper())
@@ -361,5 +363,5 @@ def escaped(text: bytes) -> bytes:
     return text
 
 
-def _refused(spec: CommandSpec, why: str) -> bytes:
+def _unavailable(spec: CommandSpec, why: str) -> bytes:
     return f"ERR '{spec.name}' is not available with this engine: {why}".encode()

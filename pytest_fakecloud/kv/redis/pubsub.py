@@ -13,9 +13,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from ..reply import Push
+from .connection import Unreachable
 from .names import Names, escaped
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ class _Feed:
         opening: list[bytes],
         take: Callable[[Any], None],
         name: str,
-        refused: Callable[[], None] | None = None,
+        rejected: Callable[[], None] | None = None,
     ) -> None:
         self._link = link
         self._login = login
         self._opening = opening
         self._take = take
-        self._refused = refused
+        self._rejected = rejected
         self._stopped = threading.Event()
         self._connection: Any = None
         self.opened = threading.Event()
@@ -57,15 +58,19 @@ class _Feed:
             try:
                 self._read()
             except (AuthenticationError, NoPermissionError):
-                if self._refused is None:
+                if self._rejected is None:
                     self._stopped.wait(RECONNECT)
                 else:
-                    self._refused()
+                    self._rejected()
                     return
-            except Exception:
-                # Retry after any error: a lost connection, a rejected connection, a server that is
-                # not running.
+            except (RedisError, OSError, Unreachable):
+                # The connection was lost or rejected, or the server is not running: retry.
                 self._stopped.wait(RECONNECT)
+            except Exception:
+                # `stop()` closes the connection under a client that is reading, which may then raise
+                # any error.
+                if not self._stopped.is_set():
+                    raise
 
     def _read(self) -> None:
         connection = self._link.dedicated(self._login)

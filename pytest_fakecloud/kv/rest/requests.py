@@ -21,8 +21,8 @@ from ..table.registry import COMMANDS
 
 
 class _Command(Sort):
-    """Matches command names case-insensitively. A name without a sub-command matches all
-    sub-commands.
+    """Matches command names case-insensitively. A name without a subcommand matches all
+    subcommands.
     """
 
     expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
@@ -102,28 +102,20 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
 
 
 def command_name(words: Sequence[str]) -> str:
-    """Return the name of the command in upper case, including the sub-command if there is one."""
+    """Return the name of the command in upper case, including the subcommand if there is one."""
     name = words[0].upper()
     spec = COMMANDS.get(name)
     has_child = spec is not None and spec.subcommands is not None and len(words) > 1
     return f"{name} {words[1].upper()}" if has_child else name
 
 
-class _Number(str):
-    """The source text of a number in a JSON body."""
-
-    __slots__ = ()
-
-
-def _refused_constant(word: str) -> Any:
+def _reject_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
 # Numbers keep their source text: 1.10 stays 1.10, and a number of 5,000 digits need not be
 # converted.
-_decode = json.JSONDecoder(
-    parse_int=_Number, parse_float=_Number, parse_constant=_refused_constant
-).decode
+_decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_reject_constant).decode
 
 
 def _json(body: bytes) -> Any:

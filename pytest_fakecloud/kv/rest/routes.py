@@ -148,7 +148,7 @@ class KVApp(App):
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the fields that the journal records for a request.
 
-        ``command`` contains the commands' names in upper case, with sub-commands (``"XGROUP
+        ``command`` contains the commands' names in upper case, with subcommands (``"XGROUP
         CREATE"``). ``words`` contains the command lines as strings, ``index`` the searched indexes,
         and ``encoding`` the encoding of strings in the response. A request with an unsupported
         method has none of these fields.
@@ -168,7 +168,7 @@ class KVApp(App):
         return {**facts_of(words), "encoding": encoding}
 
     def words(self) -> Iterable[str]:
-        """Return the names of all routes, commands and sub-commands."""
+        """Return the names of all routes, commands and subcommands."""
         return (*super().words(), "database-port", *COMMANDS)
 
     # Replies are plain JSON values, so orjson can serialize them directly.

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 SEQUENCE_MAX = (1 << 64) - 1
 ID_MAX = (1 << 128) - 1
-"""The highest possible entry id. An id is an integer: the milliseconds in the high and the sequence
+"""The highest possible entry ID. An ID is an integer: the milliseconds in the high and the sequence
 number in the low 64 bits.
 """
 UNKNOWN_ENTRIES_READ = -1
-"""The value of a group's ``entries_read`` if the number of entries up to its last id is unknown."""
+"""The value of a group's ``entries_read`` if the number of entries up to its last ID is unknown."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Pending:
 
 
 class PendingList:
-    """Pending entries in the order of their ids.
+    """Pending entries in the order of their IDs.
 
     The order is kept in a plain list. With 1,000 entries, the default maximum per consumer, adding
     and removing an entry takes 0.9 us, as with blocks or a tree. With 100,000 entries it takes 20
@@ -45,17 +45,17 @@ class PendingList:
         return entry_id in self._entries
 
     def get(self, entry_id: int) -> Pending | None:
-        """Return the pending entry with this id, or None."""
+        """Return the pending entry with this ID, or None."""
         return self._entries.get(entry_id)
 
     def put(self, entry_id: int, pending: Pending) -> None:
-        """Add a pending entry, or replace the one with the same id."""
+        """Add a pending entry, or replace the one with the same ID."""
         if entry_id not in self._entries:
             insort(self._order, entry_id)
         self._entries[entry_id] = pending
 
     def pop(self, entry_id: int) -> Pending | None:
-        """Remove and return the pending entry with this id, or None."""
+        """Remove and return the pending entry with this ID, or None."""
         pending = self._entries.pop(entry_id, None)
         if pending is not None:
             del self._order[bisect_left(self._order, entry_id)]
@@ -70,7 +70,7 @@ class PendingList:
             yield order[place], self._entries[order[place]]
 
     def ends(self) -> tuple[int, int]:
-        """Return the lowest and the highest id; the list must not be empty."""
+        """Return the lowest and the highest ID; the list must not be empty."""
         return self._order[0], self._order[-1]
 
 
@@ -89,7 +89,7 @@ class Consumer:
 
 @dataclass(slots=True)
 class Group:
-    """A consumer group: its last delivered id, its consumers and their pending entries."""
+    """A consumer group: its last delivered ID, its consumers and their pending entries."""
 
     last_id: int
     entries_read: int = UNKNOWN_ENTRIES_READ

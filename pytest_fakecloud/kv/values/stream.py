@@ -1,7 +1,7 @@
 """Stream values: entries in nodes, and consumer groups with pending entries.
 
-An entry id is an integer with the milliseconds in the high and the sequence number in the low 64
-bits, so ids can be compared, incremented and sorted as numbers. Nodes are split as in Redis (at
+An entry ID is an integer with the milliseconds in the high and the sequence number in the low 64
+bits, so IDs can be compared, incremented and sorted as numbers. Nodes are split as in Redis (at
 most 100 entries or 4,096 bytes), because XINFO and, in the redis dialect, trimming with ``~``
 depend on them.
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 Entry = tuple[int, list[bytes]]
-"""An entry: its id and a list of alternating fields and values."""
+"""An entry: its ID and a list of alternating fields and values."""
 
 
 def make_id(milliseconds: int, sequence: int) -> int:
-    """Return the id that consists of these milliseconds and sequence number."""
+    """Return the ID that consists of these milliseconds and sequence number."""
     return milliseconds << 64 | sequence
 
 
 def format_id(entry_id: int) -> bytes:
-    """Return an id in the form ``milliseconds-sequence``."""
+    """Return an ID in the form ``milliseconds-sequence``."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQUENCE_MAX)
 
 
@@ -53,7 +53,7 @@ class Node:
         self.size = LISTPACK_OVERHEAD + 6 + integer_size(len(master)) + sum(map(entry_size, master))
 
     def append(self, entry_id: int, fields: list[bytes]) -> None:
-        """Append an entry, whose id must be the highest, and add its bytes to the node's size."""
+        """Append an entry, whose ID must be the highest, and add its bytes to the node's size."""
         self.ids.append(entry_id)
         self.fields.append(fields)
         self.last = entry_id
@@ -77,10 +77,10 @@ class Node:
 
 
 class Stream:
-    """The entries of a stream in ascending order of their ids, and its consumer groups.
+    """The entries of a stream in ascending order of their IDs, and its consumer groups.
 
-    A stream without entries still exists. ``last_id`` is the highest id ever added, and
-    ``max_deleted_id`` the highest id of an entry that was deleted individually, not trimmed.
+    A stream without entries still exists. ``last_id`` is the highest ID ever added, and
+    ``max_deleted_id`` the highest ID of an entry that was deleted individually, not trimmed.
     ``entries_added`` is the number of entries ever added.
     """
 
@@ -138,12 +138,12 @@ class Stream:
 
     @property
     def first_id(self) -> int:
-        """The lowest id in the stream, or 0 if the stream is empty."""
+        """The lowest ID in the stream, or 0 if the stream is empty."""
         return self._nodes[0].ids[0] if self._nodes else 0
 
     @property
     def highest_id(self) -> int:
-        """The highest id in the stream, or 0 if the stream is empty."""
+        """The highest ID in the stream, or 0 if the stream is empty."""
         return self._nodes[-1].ids[-1] if self._nodes else 0
 
     def awaited(self, entry_id: int) -> bool:
@@ -153,7 +153,7 @@ class Stream:
         )
 
     def next_id(self, now_ms: int) -> int | None:
-        """Return the id for an entry that is added now, or None if the highest possible id is
+        """Return the ID for an entry that is added now, or None if the highest possible ID is
         taken.
         """
         if now_ms > self.last_id >> 64:
@@ -163,7 +163,7 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Append an entry, whose id must be the highest. ``max_bytes`` and ``max_entries`` limit
+        """Append an entry, whose ID must be the highest. ``max_bytes`` and ``max_entries`` limit
         its node.
         """
         nodes = self._nodes
@@ -198,7 +198,7 @@ class Stream:
         return None if place is None else self._nodes[place[0]].fields[place[1]]
 
     def delete(self, entry_id: int) -> bool:
-        """Delete an entry by id; return whether it existed."""
+        """Delete an entry by ID; return whether it existed."""
         place = self._place(entry_id)
         if place is None:
             return False
@@ -215,7 +215,7 @@ class Stream:
         self.length -= 1
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Yield all entries, with their ids as strings."""
+        """Yield all entries, with their IDs as strings."""
         return ((format_id(entry_id), fields) for entry_id, fields in self.range())
 
     def range(
@@ -259,10 +259,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond ``max_length``, or the entries with ids below
+        """Remove the oldest entries beyond ``max_length``, or the entries with IDs below
         ``min_id``.
 
-        Return the removed ids. With ``whole_nodes``, remove only complete nodes, as Redis does for
+        Return the removed IDs. With ``whole_nodes``, remove only complete nodes, as Redis does for
         ``~``. ``limit`` is the maximum number of entries to remove; 0 means no limit.
         """
         removed: list[int] = []
@@ -292,7 +292,7 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """Return the number of entries beyond ``max_length``, or of entries with ids below
+        """Return the number of entries beyond ``max_length``, or of entries with IDs below
         ``min_id``.
         """
         if max_length is not None:
@@ -337,7 +337,7 @@ class Stream:
     # -- entries that groups have read -------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, estimate: bool) -> bool:
-        """Return whether a group's counter is known and no entry with an id from ``after`` on was
+        """Return whether a group's counter is known and no entry with an ID from ``after`` on was
         deleted.
         """
         if group.entries_read == UNKNOWN_ENTRIES_READ:
@@ -347,7 +347,7 @@ class Stream:
         return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
 
     def entries_up_to(self, entry_id: int, *, estimate: bool = True) -> int:
-        """Return the number of entries ever added up to this id, or UNKNOWN_ENTRIES_READ.
+        """Return the number of entries ever added up to this ID, or UNKNOWN_ENTRIES_READ.
 
         The number is unknown if entries were deleted in this part of the stream. With ``estimate``,
         it is also unknown before that part.

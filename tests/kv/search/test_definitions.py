@@ -69,12 +69,6 @@ class TestCreate:
         )
         assert run(line.format("p: q:")) == 1
 
-    def test_a_thousand_fields_are_the_most(self, run: Run) -> None:
-        fields = [word for number in range(1001) for word in (f"f{number}", "BOOL")]
-        line = ["SEARCH.CREATE", "i", "ON", "JSON", "PREFIX", "1", "p:", "SCHEMA"]
-        assert run.error(*line, *fields) == "ERR an index can have at most 1000 fields, not 1001"
-        assert run(*line, *fields[2:]) == 1
-
     def test_ten_indexes_are_the_most(self, run: Run) -> None:
         for number in range(10):
             run(CREATE.replace(" i ", f" i{number} "))

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 
 from ... import errors
-from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import (
     I64_MAX,
-    I64_MIN,
     parse_int,
     parse_long_double,
-    parse_unsigned,
 )
 from ...values.hashes import HashValue
-from ..arguments import DEFAULT_PAGE, fits_a_page
+from ..arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
 from ..string.numbers import incremented, incremented_float
 
 __all__: list[str] = []
@@ -158,20 +155,13 @@ def hincrbyfloat(session: Session, args: Args) -> Reply:
     return result
 
 
-# Maximum number of random fields for a negative count. Redis would send any number of fields, but a
-# test that requests more than this has a bug.
-_MOST_RANDOM = 10_000_000
-
-
 @command("HRANDFIELD")
 def hrandfield(session: Session, args: Args) -> Reply:
     """Return one or more random fields of a hash; a negative count allows repetitions."""
     if len(args) == 1:
         value = session.db.get(args[0], HashValue)
         return None if value is None else session.engine.random.choice(list(value.fields))
-    count = parse_int(args[1])
-    if count == I64_MIN:
-        raise CommandError(errors.OUT_OF_LONG_RANGE)
+    count = parse_count(args[1])
     if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHVALUES"):
         raise CommandError(errors.SYNTAX)
     with_values = len(args) == 3
@@ -185,9 +175,8 @@ def hrandfield(session: Session, args: Args) -> Reply:
         chosen = fields
     elif count > 0:
         chosen = session.engine.random.sample(fields, count)
-    elif count < -_MOST_RANDOM:
-        raise CommandError(errors.OUT_OF_RANGE)
     else:
+        check_repetitions(count)
         chosen = [session.engine.random.choice(fields) for _ in range(-count)]
     if not with_values:
         return chosen
@@ -199,34 +188,19 @@ def hrandfield(session: Session, args: Args) -> Reply:
 @command("HSCAN")
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
-    cursor = parse_unsigned(args[1], errors.INVALID_CURSOR)
+    cursor = parse_cursor(args[1])
     value = session.db.get(args[0], HashValue)
     if value is None:
         return [b"0", []]
-    count, matches, no_values = DEFAULT_PAGE[session.engine.dialect], None, False
-    at = 2
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"COUNT" and at + 1 < len(args):
-            count = parse_int(args[at + 1])
-            if count < 1:
-                raise CommandError(errors.SYNTAX)
-            at += 1
-        elif word == b"MATCH" and at + 1 < len(args):
-            matches = matcher(args[at + 1])
-            at += 1
-        elif word == b"NOVALUES" and session.engine.table.knows["HSCAN NOVALUES"]:
-            no_values = True
-        else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
-    if fits_a_page(session, value, cursor, count):
+    flag = b"NOVALUES" if session.engine.table.knows["HSCAN NOVALUES"] else None
+    options = parse_scan(session, args[2:], flag=flag)
+    if fits_a_page(session, value, cursor, options.page_size):
         following, fields = 0, list(value.fields)
     else:
-        following, fields = value.scan(cursor, count)
-    if matches is not None:
-        fields = [field for field in fields if matches(field)]
-    if no_values:
+        following, fields = value.scan(cursor, options.page_size)
+    if options.matches is not None:
+        fields = [field for field in fields if options.matches(field)]
+    if options.has_flag:
         return [b"%d" % following, fields]
     return [
         b"%d" % following,

@@ -61,7 +61,7 @@ def _arithmetic(session: Session, args: Args, compute: Callable[[Any, Any], int 
             raise CommandError(NOT_A_NUMBER)
         return result
 
-    results, path = replace(session, args[0], path, "number", operation)
+    results = replace(session, args[0], path, "number", operation)
     if session.resp > 2 and session.engine.dialect == "redis":
         # In RESP3, RedisJSON returns an array of numbers even for a legacy path.
         shown = [None if result is ABSENT else result for result in results]
@@ -94,7 +94,7 @@ def json_strappend(session: Session, args: Args) -> Reply:
     if addition.__class__ is not str:
         raise wrong_type("string", addition)
     joined = of_kind(str, lambda text: text + addition)
-    results, path = replace(session, args[0], path, "string", joined)
+    results = replace(session, args[0], path, "string", joined)
     lengths = [None if text is ABSENT else len(text.encode()) for text in results]
     return lengths[0] if path.legacy else lengths
 
@@ -103,7 +103,8 @@ def json_strappend(session: Session, args: Args) -> Reply:
 def json_toggle(session: Session, args: Args) -> Reply:
     """Negate the booleans at a path and return their new values."""
     toggled = of_kind(bool, lambda value: not value)
-    results, path = replace(session, args[0], read_path(session, args[1]), "boolean", toggled)
+    path = read_path(session, args[1])
+    results = replace(session, args[0], path, "boolean", toggled)
     if path.legacy:
         return b"true" if results[0] else b"false"
     return [None if result is ABSENT else int(result) for result in results]

@@ -189,10 +189,10 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 
 def replace(
     session: Session, key: bytes, path: Path, expected: str, operation: Operation
-) -> tuple[list[Any], Path]:
-    """Replace the value of every match with the result of the operation.
+) -> list[Any]:
+    """Replace the value of every match with the result of the operation; return the results.
 
-    Returns the results and the path. The result is ``ABSENT`` for a match that was not replaced.
+    The result is ``ABSENT`` for a match that was not replaced.
     """
     document = existing(session, key)
     matches = find(path, document.root)
@@ -205,7 +205,7 @@ def replace(
         if result is not ABSENT:
             put(document, match, result)
     session.db.touch(key)
-    return results, path
+    return results
 
 
 def of_kind(kind: type, operation: Operation) -> Operation:

@@ -15,12 +15,11 @@ from ...table.syntax import (
     I64_MAX,
     parse_database,
     parse_int,
-    parse_unsigned,
     try_int,
 )
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
-from ..arguments import DEFAULT_PAGE
+from ..arguments import parse_cursor, parse_scan
 from ..server.help import help_reply
 
 # -- existence -----------------------------------------------------------------------------------
@@ -68,39 +67,17 @@ def keys(session: Session, args: Args) -> Reply:
 @command("SCAN")
 def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
-    count = DEFAULT_PAGE[session.engine.dialect]
-    cursor = parse_unsigned(args[0], errors.INVALID_CURSOR)
-    matches = None
-    wanted = b""
-    with_type = False
-    at = 1
-    while at < len(args):
-        word = args[at].upper()
-        follows = at + 1 < len(args)
-        if word == b"WITHTYPE" and session.engine.table.knows["SCAN WITHTYPE"]:
-            with_type = True
-        elif word == b"COUNT" and follows:
-            count = parse_int(args[at + 1])
-            if count < 1:
-                raise CommandError(errors.SYNTAX)
-            at += 1
-        elif word == b"MATCH" and follows:
-            matches = matcher(args[at + 1])
-            at += 1
-        elif word == b"TYPE" and follows:
-            wanted = args[at + 1].lower()
-            at += 1
-        else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
-    following, found = session.db.scan(cursor, count)
-    if matches is not None:
-        found = [key for key in found if matches(key)]
+    cursor = parse_cursor(args[0])
+    flag = b"WITHTYPE" if session.engine.table.knows["SCAN WITHTYPE"] else None
+    options = parse_scan(session, args[1:], flag=flag, typed=True)
+    following, found = session.db.scan(cursor, options.page_size)
+    if options.matches is not None:
+        found = [key for key in found if options.matches(key)]
     values = session.db.values
-    if wanted:
-        found = [key for key in found if type_name(values[key]).lower().encode() == wanted]
+    if options.type:
+        found = [key for key in found if type_name(values[key]).lower().encode() == options.type]
     page: list[Reply] = list(found)
-    if with_type:
+    if options.has_flag:
         page = [item for key in found for item in (key, type_name(values[key]).encode())]
     return [b"%d" % following, page]
 

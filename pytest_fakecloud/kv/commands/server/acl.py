@@ -122,7 +122,7 @@ def acl_dryrun(session: Session, args: Args) -> Reply:
 # -- credentials ---------------------------------------------------------------------------------
 
 
-def _random_digits(args: Args, subcommand: bytes) -> bytes:
+def _random_digits(args: Args) -> bytes:
     bits = PASSWORD_BITS
     if args:
         bits = parse_int(args[0])
@@ -138,7 +138,7 @@ def acl_genpass(session: Session, args: Args) -> Reply:
     """Return a random password as hexadecimal digits, 256 bits by default."""
     if len(args) > 1:
         raise _bad_arguments(b"GENPASS")
-    return _random_digits(args, b"GENPASS")
+    return _random_digits(args)
 
 
 @command("ACL GENTOKEN")
@@ -150,7 +150,7 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
     """
     if len(args) > 2:
         raise _bad_arguments(b"GENTOKEN")
-    return _random_digits(args[1:], b"GENTOKEN")
+    return _random_digits(args[1:])
 
 
 @command("ACL RESTTOKEN")

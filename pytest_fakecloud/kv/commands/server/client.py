@@ -34,7 +34,7 @@ def _name(text: bytes) -> bytes:
 
 @command("CLIENT ID")
 def client_id(session: Session, args: Args) -> Reply:
-    """Return the id of the connection."""
+    """Return the ID of the connection."""
     return session.id
 
 
@@ -198,9 +198,9 @@ def client_caching(session: Session, args: Args) -> Reply:
 
 @command("CLIENT GETREDIR")
 def client_getredir(session: Session, args: Args) -> Reply:
-    """Return the id of the client that receives invalidation messages.
+    """Return the ID of the client that receives invalidation messages.
 
-    The id is -1 if tracking is off, and 0 if the connection receives the messages itself.
+    The ID is -1 if tracking is off, and 0 if the connection receives the messages itself.
     """
     return -1 if session.tracking is None else session.tracking.redirect
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ... import errors
 from ...engine.engine import Session
 from ...engine.keyspace import Keyspace
-from ...errors import CommandError, refused_by_option
+from ...errors import CommandError, disabled_by_option
 from ...reply import (
     NIL_ARRAY,
     OK,
@@ -46,7 +46,7 @@ threads.
 def debug(session: Session, args: Args) -> Reply:
     """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
     if session.engine.config.text(OPTION) != "yes":
-        raise CommandError(refused_by_option("DEBUG", OPTION))
+        raise CommandError(disabled_by_option("DEBUG", OPTION))
     word = args[0].upper().decode("latin-1")
     if word in WITHOUT_EFFECT:
         return OK

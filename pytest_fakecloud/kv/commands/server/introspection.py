@@ -224,20 +224,14 @@ def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     if not spec.least <= len(args) <= spec.most:
         raise CommandError(errors.GETKEYS_ARITY)
     found = [(args[at], key) for at, key in spec.key_positions(args)]
-    if spec.name in ("SORT", "MIGRATE"):
-        found += [pair for pair in _special_keys(spec, args) if pair not in found]
+    if spec.name == "SORT":
+        # No key specification locates the destination after STORE. The last one counts.
+        targets = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
+        found += [pair for key in targets[-1:] if (pair := (key, spec.keys[-1])) not in found]
     uncounted = any(key.numkeys and not key.positions(args) for key in spec.keys)
     if (uncounted or not found) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
     return found
-
-
-def _special_keys(spec: CommandSpec, args: Args) -> list[tuple[bytes, KeySpec]]:
-    """Return the keys that key specs cannot locate: the destination of SORT with STORE."""
-    if spec.name != "SORT":
-        return []
-    target = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
-    return [(key, spec.keys[-1]) for key in target[-1:]]
 
 
 @command("COMMAND GETKEYS")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ... import errors
 from ...engine.engine import Session
-from ...errors import CommandError, refused_by_option
+from ...errors import CommandError, disabled_by_option
 from ...reply import (
     OK,
     Map,
@@ -176,7 +176,7 @@ def loaded_modules(session: Session) -> list[Reply]:
 @command("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD")
 def module_load(session: Session, args: Args) -> Reply:
     """Load or unload a module; always returns an error."""
-    raise CommandError(refused_by_option("MODULE", "enable-module-command"))
+    raise CommandError(disabled_by_option("MODULE", "enable-module-command"))
 
 
 @command("MODULE HELP")

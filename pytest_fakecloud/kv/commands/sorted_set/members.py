@@ -293,17 +293,18 @@ def zscan(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return [b"0", []]
-    count, match = parse_scan(session, args[2:])
+    options = parse_scan(session, args[2:])
+    matches = options.matches
     small = members.encoding(session.engine.config) == "listpack"
-    if fits_a_page(session, members, cursor, count):
+    if fits_a_page(session, members, cursor, options.page_size):
         following, found = 0, list(members)
     else:
-        following, found = members.scan(cursor, count)
+        following, found = members.scan(cursor, options.page_size)
     short = session.engine.print_double is None
     print_small = format_double if short else _stored_text
     page: list[bytes] = []
     for score, member in found:
-        if match is None or match(member):
+        if matches is None or matches(member):
             # In this reply, unlike all others, every version prints the scores of a skiplist with
             # 17 digits.
             page += (member, print_small(score) if small else b"%.17g" % score)

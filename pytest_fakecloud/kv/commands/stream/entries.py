@@ -34,7 +34,7 @@ _STEPS_AN_ENTRY = 10
 _POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
 """Policies for deleting an entry that is pending in groups.
 
-KEEPREF keeps the entry's id in the groups, DELREF removes it from them, and ACKED deletes the entry
+KEEPREF keeps the entry's ID in the groups, DELREF removes it from them, and ACKED deletes the entry
 only if all groups have acknowledged it.
 """
 
@@ -88,7 +88,7 @@ class _Trim:
 
 
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """Parse the options of XTRIM, or the options of XADD before the id.
+    """Parse the options of XTRIM, or the options of XADD before the ID.
 
     Returns the options and the position of the next argument.
     """
@@ -146,7 +146,7 @@ def _parse_strategy(trim: _Trim, word: bytes, args: Args, at: int) -> int:
 
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
-    """Append an entry to a stream, optionally trim the stream, and return the id of the entry."""
+    """Append an entry to a stream, optionally trim the stream, and return the ID of the entry."""
     trim, at = _parse_trim(session, args, adding=True)
     fields = args[at + 1 :]
     if not fields or len(fields) % 2:
@@ -204,7 +204,7 @@ def xtrim(session: Session, args: Args) -> Reply:
 
 @command("XDEL")
 def xdel(session: Session, args: Args) -> Reply:
-    """Delete entries by id and return the number that existed."""
+    """Delete entries by ID and return the number that existed."""
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
@@ -216,7 +216,7 @@ def xdel(session: Session, args: Args) -> Reply:
 
 @command("XSETID")
 def xsetid(session: Session, args: Args) -> Reply:
-    """Set the last id, the number of added entries and the highest deleted id of a stream."""
+    """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
     for at in range(2, len(args), 2):
@@ -281,13 +281,13 @@ def _xrange(session: Session, args: Args, start: bytes, end: bytes, *, reverse: 
 
 @command("XRANGE")
 def xrange(session: Session, args: Args) -> Reply:
-    """Return the entries in a range of ids."""
+    """Return the entries in a range of IDs."""
     return _xrange(session, args, args[1], args[2], reverse=False)
 
 
 @command("XREVRANGE")
 def xrevrange(session: Session, args: Args) -> Reply:
-    """Return the entries in a range of ids in reverse order; the end of the range comes first."""
+    """Return the entries in a range of IDs in reverse order; the end of the range comes first."""
     return _xrange(session, args, args[2], args[1], reverse=True)
 
 
@@ -367,7 +367,7 @@ def answer_read(
 
 @command("XREAD")
 def xread(session: Session, args: Args) -> Reply:
-    """Return entries of several streams with ids greater than the given ids."""
+    """Return entries of several streams with IDs greater than the given IDs."""
     words = read_words(session, args, grouped=False)
     starts = [
         _start(session, session.db.get(key, Stream), text)
@@ -390,7 +390,7 @@ def xread(session: Session, args: Args) -> Reply:
 
 
 def _start(session: Session, stream: Stream | None, text: bytes) -> int:
-    """Return the first id to read, given an id, ``$`` (new entries only) or ``+`` (the last entry)."""
+    """Return the first ID to read, given an ID, ``$`` (new entries only) or ``+`` (the last entry)."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
     if text == b">":
@@ -444,7 +444,7 @@ def _forget(stream: Stream, entry_id: int) -> None:
 
 @command("XDELEX")
 def xdelex(session: Session, args: Args) -> Reply:
-    """Delete entries, with a policy for groups that refer to them; return the result for each id."""
+    """Delete entries, with a policy for groups that refer to them; return the result for each ID."""
     policy, ids = _parse_ids_with_policy(args, 1)
     stream = session.db.get(args[0], Stream)
     if stream is None:

@@ -94,7 +94,7 @@ def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
 
 @command("XGROUP CREATE")
 def xgroup_create(session: Session, args: Args) -> Reply:
-    """Create a consumer group that starts after an id."""
+    """Create a consumer group that starts after an ID."""
     mkstream, entries_read = _group_words(args, b"CREATE")
     stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args[0])
     if len(args) > 6:
@@ -113,7 +113,7 @@ def xgroup_create(session: Session, args: Args) -> Reply:
 
 @command("XGROUP SETID")
 def xgroup_setid(session: Session, args: Args) -> Reply:
-    """Set the last delivered id of a consumer group."""
+    """Set the last delivered ID of a consumer group."""
     _, entries_read = _group_words(args, b"SETID")
     stream, group = _existing_group(session, args)
     if len(args) not in (3, 5):
@@ -169,7 +169,7 @@ class _Wanted:
     """A stream that an XREADGROUP reads.
 
     ``after`` is None for ``>``, which reads new entries. Otherwise, the consumer's pending entries
-    with a higher id are read.
+    with a higher ID are read.
     """
 
     key: bytes

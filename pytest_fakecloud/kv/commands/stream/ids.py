@@ -1,4 +1,4 @@
-"""Parsers for entry ids and for ranges of ids."""
+"""Parsers for entry IDs and for ranges of IDs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSIGNED = re.compile(rb"[ \t\n\v\f\r]*\+?[0-9]+\Z")
 
 
 def entry_reply(entry_id: int, fields: list[bytes]) -> list[bytes | list[bytes]]:
-    """Return an entry as a reply: its id, and a list of its fields and values."""
+    """Return an entry as a reply: its ID, and a list of its fields and values."""
     return [format_id(entry_id), list(fields)]
 
 
@@ -35,13 +35,13 @@ def _halves(text: bytes) -> tuple[int, bytes | None]:
 
 
 def parse_id(text: bytes, sequence: int = 0) -> int:
-    """Parse an id; ``sequence`` is the default for a missing sequence number."""
+    """Parse an ID; ``sequence`` is the default for a missing sequence number."""
     milliseconds, given = _halves(text)
     return make_id(milliseconds, sequence if given is None else _number(given))
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Parse an id for XADD; return the id and whether its sequence number is fixed (not in
+    """Parse an ID for XADD; return the ID and whether its sequence number is fixed (not in
     ``5-*``).
     """
     milliseconds, given = _halves(text)
@@ -51,7 +51,7 @@ def parse_new_id(text: bytes) -> tuple[int, bool]:
 
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
-    """Parse an id, or ``-`` or ``+`` for the lowest or highest id."""
+    """Parse an ID, or ``-`` or ``+`` for the lowest or highest ID."""
     if text == b"-":
         return 0
     if text == b"+":
@@ -60,7 +60,7 @@ def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_start(text: bytes) -> int:
-    """Parse the start of a range: an id, ``-``, ``+``, or ``(id`` to start after the id."""
+    """Parse the start of a range: an ID, ``-``, ``+``, or ``(id`` to start after the ID."""
     if len(text) > 1 and text.startswith(b"("):
         start = parse_id(text[1:])
         if start == ID_MAX:
@@ -70,7 +70,7 @@ def parse_start(text: bytes) -> int:
 
 
 def parse_end(text: bytes) -> int:
-    """Parse the end of a range: an id, ``-``, ``+``, or ``(id`` to end before the id."""
+    """Parse the end of a range: an ID, ``-``, ``+``, or ``(id`` to end before the ID."""
     if len(text) > 1 and text.startswith(b"("):
         end = parse_id(text[1:], SEQUENCE_MAX)
         if end == 0:

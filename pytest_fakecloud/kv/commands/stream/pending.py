@@ -25,7 +25,7 @@ from .ids import (
 
 @command("XPENDING")
 def xpending(session: Session, args: Args) -> Reply:
-    """Return a summary of a group's pending entries, or the entries in a range of ids."""
+    """Return a summary of a group's pending entries, or the entries in a range of IDs."""
     if len(args) == 2:
         _, group = find_group(session, args[0], args[1])
         return _summary(group)
@@ -184,7 +184,7 @@ def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callab
 def xautoclaim(session: Session, args: Args) -> Reply:
     """Transfer entries that have been pending for a minimum time to another consumer.
 
-    Returns the id to continue from, the entries, and the ids of deleted entries.
+    Returns the ID to continue from, the entries, and the IDs of deleted entries.
     """
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])

@@ -41,10 +41,6 @@ class Arguments:
         """Return an error whose message names this aggregation."""
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
 
-    def has(self, name: str) -> bool:
-        """Return whether an argument is present."""
-        return name in self._given
-
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], usual: Any = None
     ) -> Any:

@@ -1,4 +1,4 @@
-"""The HELP sub-command of every container."""
+"""The HELP subcommand of every container."""
 
 from __future__ import annotations
 
