@@ -16,12 +16,7 @@ from pytest_fakecloud.kv.table.registry import CommandSpec
 from tests.harness import QUIET, check_each
 from tests.kv import catalogue
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES
-from tests.kv.conftest import (
-    EXERCISED_FILE,
-    Exercised,
-    case_files,
-    session_record,
-)
+from tests.kv.conftest import EXERCISED_FILE, Exercised, case_files, session_record
 
 ROWS = [row for rows in catalogue.COMMANDS.values() for row in rows]
 
@@ -73,10 +68,7 @@ def exercised(
     file = tmp_path_factory.mktemp("catalogue") / "exercised.json"
     here = Path(__file__).parent
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", *QUIET),
-            *sorted(map(str, case_files())),
-        ],
+        [*(sys.executable, "-m", "pytest", "-q", *QUIET), *sorted(map(str, case_files()))],
         env={**os.environ, EXERCISED_FILE: str(file)},
         cwd=here.parents[1],
         capture_output=True,

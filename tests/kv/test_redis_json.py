@@ -10,11 +10,7 @@ from pytest_fakecloud.kv.reply import OK, Status
 from tests.kv.conftest import Run
 
 pytestmark = pytest.mark.dialect("redis", modules=("ReJSON",))
-DOC = {
-    "a": ["foo"],
-    "nested1": {"a": ["hello", None, "world"]},
-    "nested2": {"a": 31},
-}
+DOC = {"a": ["foo"], "nested1": {"a": ["hello", None, "world"]}, "nested2": {"a": 31}}
 
 
 @pytest.fixture

@@ -9,12 +9,7 @@ from .. import errors
 from ..errors import CommandError
 from ..reply import Map, SetReply
 from ..table.registry import CommandSpec, Table
-from .users import (
-    AclUser,
-    KeyPattern,
-    Selector,
-    password_hash,
-)
+from .users import AclUser, KeyPattern, Selector, password_hash
 
 _CATEGORY_WORDS = (
     "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin "

@@ -55,10 +55,7 @@ def _squeeze(number: int) -> int:
 
 
 def _encode(
-    longitude: float,
-    latitude: float,
-    steps: int = STEPS,
-    latitudes: tuple[float, float] = LATITUDE,
+    longitude: float, latitude: float, steps: int = STEPS, latitudes: tuple[float, float] = LATITUDE
 ) -> int:
     across = (longitude - LONGITUDE[0]) / (LONGITUDE[1] - LONGITUDE[0])
     up = (latitude - latitudes[0]) / (latitudes[1] - latitudes[0])

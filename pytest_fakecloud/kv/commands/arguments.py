@@ -14,14 +14,7 @@ from ..engine.keyspace import Value
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import Args
-from ..table.syntax import (
-    I64_MAX,
-    I64_MIN,
-    parse_int,
-    parse_long_double,
-    parse_unsigned,
-    try_int,
-)
+from ..table.syntax import I64_MAX, I64_MIN, parse_int, parse_long_double, parse_unsigned, try_int
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""

@@ -131,10 +131,7 @@ class _Search:
         self.unit = _unit(unit)
 
     def take_box(self, width: bytes, height: bytes, unit: bytes) -> None:
-        self.box = (
-            parse_float(width, errors.GEO_WIDTH),
-            parse_float(height, errors.GEO_HEIGHT),
-        )
+        self.box = (parse_float(width, errors.GEO_WIDTH), parse_float(height, errors.GEO_HEIGHT))
         if min(self.box) < 0:
             raise CommandError(errors.GEO_BOX_NEGATIVE)
         self.unit = _unit(unit)

@@ -10,13 +10,7 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import (
-    check_repetitions,
-    fits_a_page,
-    parse_count,
-    parse_cursor,
-    parse_scan,
-)
+from .arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
 
 # -- one set -------------------------------------------------------------------------------------
 

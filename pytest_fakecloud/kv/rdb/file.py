@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 from ..table.config import Config
 from .crc64 import crc64
 from .payload import FUNCTION
-from .reader import (
-    VALKEY_9,
-    ForeignType,
-    module_name,
-    read_value,
-    skip_module_items,
-)
+from .reader import VALKEY_9, ForeignType, module_name, read_value, skip_module_items
 from .source import RdbError, Source
 from .writer import OLDEST, Writer
 

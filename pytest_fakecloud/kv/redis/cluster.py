@@ -19,13 +19,7 @@ from redis.crc import key_slot
 from ...core.timeparse import monotonic
 from ..errors import CommandError
 from ..reply import Reply
-from .connection import (
-    REPLY_TIMEOUT,
-    Link,
-    Login,
-    Place,
-    Unreachable,
-)
+from .connection import REPLY_TIMEOUT, Link, Login, Place, Unreachable
 from .names import find_spec
 
 PAUSE = 0.01

@@ -25,12 +25,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from ..errors import REPLY_TOO_DEEP, CommandError, RestError
-from ..reply import (
-    NIL_ARRAY,
-    OK,
-    Reply,
-    Status,
-)
+from ..reply import NIL_ARRAY, OK, Reply, Status
 from ..scripting.limits import LEVELS
 
 CONNECT_TIMEOUT = 2.0

@@ -38,11 +38,7 @@ from ..errors import (
     not_available,
 )
 from ..errors import max_key_size as too_long_key
-from ..reply import (
-    OK,
-    QUEUED,
-    Reply,
-)
+from ..reply import OK, QUEUED, Reply
 from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED

@@ -145,8 +145,7 @@ def _argument(item: Any, at: int, what: str) -> bytes:
     shown = "null" if item is None else "an array" if isinstance(item, list) else "an object"
     place = f"argument {at}" if at else "the name"
     raise RestError(
-        400,
-        f"{errors.BAD_ARGUMENTS}: {place} of {what} is {shown}, expected a string or a number",
+        400, f"{errors.BAD_ARGUMENTS}: {place} of {what} is {shown}, expected a string or a number"
     )
 
 

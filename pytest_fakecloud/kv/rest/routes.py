@@ -22,22 +22,11 @@ from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession, User
 from ..races import Interruptions
-from ..reply import (
-    LARGEST,
-    Reply,
-    size_of,
-)
+from ..reply import LARGEST, Reply, size_of
 from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
 from .formats import Format, Headers, format_of, option
-from .requests import (
-    COMMAND,
-    LINES,
-    command_of_body,
-    command_of_path,
-    commands_of_body,
-    facts_of,
-)
+from .requests import COMMAND, LINES, command_of_body, command_of_path, commands_of_body, facts_of
 from .sse import EventStream, monitor_stream, subscription_stream
 
 METHODS = "GET HEAD POST PUT"

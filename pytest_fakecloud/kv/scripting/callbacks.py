@@ -14,14 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import CommandError, HandedOn, one_line
-from ..reply import (
-    BigNumber,
-    Bool,
-    Map,
-    SetReply,
-    Status,
-    Verbatim,
-)
+from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
 from .tail_calls import keep_frames
 
 Number = int | float

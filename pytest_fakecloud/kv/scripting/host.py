@@ -118,10 +118,7 @@ class LuaHost:
         sources = {name.encode(): _chunk(name) for name in _FILES}
         table = runtime.table_from
         return bootstrap(
-            table(functions),
-            table(settings, recursive=True),
-            _chunk("host"),
-            table(sources),
+            table(functions), table(settings, recursive=True), _chunk("host"), table(sources)
         )
 
     # -- running ---------------------------------------------------------------------------------

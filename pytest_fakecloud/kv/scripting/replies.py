@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import CommandError
-from ..reply import (
-    BigNumber,
-    Bool,
-    Map,
-    SetReply,
-    Status,
-    Verbatim,
-    double_text,
-)
+from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim, double_text
 from ..table.syntax import format_double
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4

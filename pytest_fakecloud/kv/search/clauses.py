@@ -141,11 +141,7 @@ class Phrase(_Leaf):
     """
 
     def __init__(
-        self,
-        spec: FieldSpec,
-        tokens: Sequence[str | None],
-        slop: int = 0,
-        prefix: bool = False,
+        self, spec: FieldSpec, tokens: Sequence[str | None], slop: int = 0, prefix: bool = False
     ) -> None:
         super().__init__(spec)
         self.tokens = [(at, token) for at, token in enumerate(tokens) if token is not None]

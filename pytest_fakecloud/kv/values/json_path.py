@@ -18,11 +18,7 @@ from jsonpath import JSONPath, JSONPathEnvironment, JSONPathMatch
 from jsonpath.exceptions import JSONPathError, JSONPathRecursionError
 from jsonpath.function_extensions import ExpressionType, FilterFunction
 from jsonpath.match import NodeList
-from jsonpath.segments import (
-    JSONPathChildSegment,
-    JSONPathRecursiveDescentSegment,
-    JSONPathSegment,
-)
+from jsonpath.segments import JSONPathChildSegment, JSONPathRecursiveDescentSegment, JSONPathSegment
 from jsonpath.selectors import Filter, NameSelector
 
 from ...core.budget import spend

@@ -13,12 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from .consumer_group import (
-    ID_MAX,
-    SEQUENCE_MAX,
-    UNKNOWN_ENTRIES_READ,
-    Group,
-)
+from .consumer_group import ID_MAX, SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Group
 from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
 
 if TYPE_CHECKING:

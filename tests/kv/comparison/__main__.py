@@ -9,12 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from .compare import RUN, Comparison
-from .faces import (
-    Face,
-    InProcess,
-    Port,
-    Rest,
-)
+from .faces import Face, InProcess, Port, Rest
 from .generate import Generator
 from .normalise import RULES
 from .servers import RealServer, available

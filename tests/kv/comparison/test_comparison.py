@@ -14,12 +14,7 @@ from pytest_fakecloud.kv.settings import VERSION
 from tests.budget import cases
 
 from .compare import RUN, Comparison
-from .faces import (
-    Face,
-    InProcess,
-    Port,
-    Rest,
-)
+from .faces import Face, InProcess, Port, Rest
 from .generate import Generator
 from .normalise import RULES, normalise
 from .servers import RealServer, available

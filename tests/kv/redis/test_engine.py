@@ -40,16 +40,7 @@ from pytest_fakecloud.transport import client_cost
 from ...budget import cases
 from ...clients.surface import Used
 from ...harness import check_each, together
-from ..backing import (
-    BINARIES,
-    CLUSTER,
-    MISSING,
-    OWN,
-    Server,
-    eventually,
-    publishing,
-    started,
-)
+from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, eventually, publishing, started
 from ..rest import test_routes
 from ..rest.test_routes import EVENTS, events
 

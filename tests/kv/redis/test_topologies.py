@@ -29,14 +29,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.handle import KVServer
 
-from ..backing import (
-    BINARIES,
-    MISSING,
-    Process,
-    eventually,
-    free_port,
-    publishing,
-)
+from ..backing import BINARIES, MISSING, Process, eventually, free_port, publishing
 from ..rest.test_routes import EVENTS, events
 
 pytestmark = pytest.mark.slow

@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.kv.resp.parser import (
-    CommandReader,
-    ProtocolFault,
-    protocol_of,
-)
+from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault, protocol_of
 
 
 def reader(*, known: bool = True, longest: int = 1000) -> CommandReader:

@@ -24,12 +24,7 @@ from pytest_fakecloud.http.messages import Answer, Request, Response, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.outbox import Outbox
 from tests.kv.comparison import wire
-from tests.kv.comparison.wire import (
-    Error,
-    NilArray,
-    Status,
-    Typed,
-)
+from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
 from tests.kv.rest.test_routes import limited
 

@@ -28,9 +28,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_it_is_a_sorted_list(
-    steps: list[tuple[str, tuple[float, bytes], int]],
-) -> None:
+def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes], int]]) -> None:
     order = ScoreOrder()
     model: list[tuple[float, bytes]] = []
     for what, item, width in steps:

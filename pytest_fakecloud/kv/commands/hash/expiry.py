@@ -8,13 +8,7 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, invalid_expire
 from ...reply import Reply
-from ...table.expiry import (
-    EXPIRY_WORDS,
-    expiry_ms,
-    is_met,
-    parse_conditions,
-    relative_ms,
-)
+from ...table.expiry import EXPIRY_WORDS, expiry_ms, is_met, parse_conditions, relative_ms
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue

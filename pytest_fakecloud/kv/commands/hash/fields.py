@@ -9,11 +9,7 @@ from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
-from ...table.syntax import (
-    I64_MAX,
-    parse_int,
-    parse_long_double,
-)
+from ...table.syntax import I64_MAX, parse_int, parse_long_double
 from ...values.hashes import HashValue
 from ..arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
 from ..string.numbers import incremented, incremented_float
@@ -202,7 +198,4 @@ def hscan(session: Session, args: Args) -> Reply:
         fields = [field for field in fields if options.matches(field)]
     if options.has_flag:
         return [b"%d" % following, fields]
-    return [
-        b"%d" % following,
-        [item for field in fields for item in (field, value.fields[field])],
-    ]
+    return [b"%d" % following, [item for field in fields for item in (field, value.fields[field])]]

@@ -8,14 +8,7 @@ from ...reply import Reply, Status
 from ...table.registry import Args, command
 from ...values.json import type_word, write_json
 from ..server.help import help_reply
-from .matches import (
-    document_of,
-    find,
-    no_path,
-    of_kind,
-    optional_path,
-    read,
-)
+from .matches import document_of, find, no_path, of_kind, optional_path, read
 
 if TYPE_CHECKING:
     from ...engine.engine import Session

@@ -9,13 +9,7 @@ from ... import errors
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
 from ...table.registry import Args, command
-from ...values.json import (
-    JsonValue,
-    Layout,
-    copy_json,
-    merge,
-    write_json,
-)
+from ...values.json import JsonValue, Layout, copy_json, merge, write_json
 from .matches import (
     DOT,
     NOT_STATIC,

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import CommandError, one_line, wrong_arity
 from ...reply import Reply
 from ...table.registry import Args
-from ...values.json import (
-    DEEPEST,
-    JsonError,
-    JsonValue,
-    depth,
-    parse_json,
-    type_word,
-)
+from ...values.json import DEEPEST, JsonError, JsonValue, depth, parse_json, type_word
 
 if TYPE_CHECKING:
     from ...engine.engine import Session

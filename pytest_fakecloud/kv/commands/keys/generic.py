@@ -11,12 +11,7 @@ from ...engine.keyspace import Keyspace, type_name
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
-from ...table.syntax import (
-    I64_MAX,
-    parse_database,
-    parse_int,
-    try_int,
-)
+from ...table.syntax import I64_MAX, parse_database, parse_int, try_int
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
 from ..arguments import parse_cursor, parse_scan

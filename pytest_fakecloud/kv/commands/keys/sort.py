@@ -10,10 +10,7 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
-from ...table.registry import (
-    Args,
-    command,
-)
+from ...table.registry import Args, command
 from ...table.syntax import parse_float, parse_int
 from ...values.hashes import HashValue
 from ...values.lists import QuickList

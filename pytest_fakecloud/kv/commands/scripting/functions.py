@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...algorithms.glob import matches
 from ...errors import CommandError, bad_subcommand_arguments
-from ...reply import (
-    OK,
-    Map,
-    Reply,
-    SetReply,
-    Status,
-)
+from ...reply import OK, Map, Reply, SetReply, Status
 from ...scripting import errors
 from ...table.registry import Args, command
 from ..server.help import help_reply

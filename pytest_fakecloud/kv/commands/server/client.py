@@ -8,14 +8,7 @@ from ... import errors
 from ...engine.client import TrackingOptions
 from ...engine.engine import Session
 from ...errors import CommandError
-from ...reply import (
-    NO_REPLY,
-    OK,
-    Map,
-    Reply,
-    SetReply,
-    Verbatim,
-)
+from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, try_int
 from .help import help_reply

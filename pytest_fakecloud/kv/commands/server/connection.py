@@ -8,12 +8,7 @@ from ...engine.engine import Session
 from ...engine.monitor import monitor_line
 from ...errors import CommandError, wrong_arity
 from ...model import User
-from ...reply import (
-    OK,
-    Map,
-    Reply,
-    Status,
-)
+from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import parse_database, parse_int
 from .process import loaded_modules

@@ -8,24 +8,9 @@ from ... import errors
 from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
-from ...reply import (
-    Map,
-    Reply,
-    SetReply,
-    Status,
-)
-from ...table.registry import (
-    Args,
-    CommandSpec,
-    KeySpec,
-    command,
-)
-from ...table.tips import (
-    DEPRECATED,
-    INTERNAL,
-    NOTES,
-    TIPS,
-)
+from ...reply import Map, Reply, SetReply, Status
+from ...table.registry import Args, CommandSpec, KeySpec, command
+from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
 from .help import help_reply, summary
 

@@ -9,13 +9,7 @@ from __future__ import annotations
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, disabled_by_option
-from ...reply import (
-    OK,
-    Map,
-    Reply,
-    Status,
-    Verbatim,
-)
+from ...reply import OK, Map, Reply, Status, Verbatim
 from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
 from .help import help_reply

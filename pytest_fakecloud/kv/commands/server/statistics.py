@@ -6,21 +6,12 @@ from ... import errors
 from ...engine.engine import Session
 from ...engine.eviction import used_memory
 from ...errors import CommandError
-from ...reply import (
-    OK,
-    Map,
-    Reply,
-    Verbatim,
-)
+from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.memory import ENTRY, usage
 from .help import help_reply
-from .info import (
-    SECTIONS,
-    script_memory,
-    section,
-)
+from .info import SECTIONS, script_memory, section
 
 __all__: list[str] = []
 

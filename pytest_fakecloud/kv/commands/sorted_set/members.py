@@ -13,20 +13,8 @@ from ...table.registry import Args, command
 from ...table.syntax import format_double, parse_float
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import (
-    bounds,
-    fits_a_page,
-    parse_cursor,
-    parse_scan,
-    slice_bounds,
-)
-from .ranges import (
-    RangeKind,
-    parse_lex_range,
-    parse_range,
-    parse_score_range,
-    select,
-)
+from ..arguments import bounds, fits_a_page, parse_cursor, parse_scan, slice_bounds
+from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:

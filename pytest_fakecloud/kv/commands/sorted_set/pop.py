@@ -10,13 +10,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import (
-    check_repetitions,
-    parse_count,
-    parse_pop,
-    parse_timeout,
-    try_or_wait,
-)
+from ..arguments import check_repetitions, parse_count, parse_pop, parse_timeout, try_or_wait
 from .members import members_reply, shown
 
 

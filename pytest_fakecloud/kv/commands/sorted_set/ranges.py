@@ -12,11 +12,7 @@ from ...errors import CommandError
 from ...table.registry import Args
 from ...table.syntax import parse_float, parse_int
 from ...values.score_order import Item
-from ...values.zset import (
-    LexRange,
-    ScoreRange,
-    SortedSet,
-)
+from ...values.zset import LexRange, ScoreRange, SortedSet
 from ..arguments import bounds, slice_bounds
 
 RangeKind = Literal["rank", "score", "lex"]

@@ -9,24 +9,13 @@ from ....core.budget import spend
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
-from ...reply import (
-    NIL_ARRAY,
-    OK,
-    Map,
-    Reply,
-)
+from ...reply import NIL_ARRAY, OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id, make_id
 from ..arguments import parse_block, try_or_wait
-from .ids import (
-    entry_reply,
-    parse_id,
-    parse_ids,
-    parse_interval,
-    parse_new_id,
-)
+from .ids import entry_reply, parse_id, parse_ids, parse_interval, parse_new_id
 
 _STEPS_AN_ENTRY = 10
 
@@ -353,10 +342,7 @@ def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> R
 
 
 def answer_read(
-    session: Session,
-    words: ReadWords,
-    attempt: Callable[[list[bytes]], Reply],
-    kind: type = Stream,
+    session: Session, words: ReadWords, attempt: Callable[[list[bytes]], Reply], kind: type = Stream
 ) -> Reply:
     """Return the reply of a read. With BLOCK, wait for entries if the session may block."""
     if words.block_ms is None:

@@ -10,26 +10,11 @@ from ...errors import CommandError, bad_subcommand_arguments
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ...values.consumer_group import (
-    ID_MAX,
-    UNKNOWN_ENTRIES_READ,
-    Consumer,
-    Group,
-)
+from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
 from ...values.stream import Entry, Stream, format_id
 from ..server.help import help_reply
-from .entries import (
-    answer_read,
-    entries_reply,
-    read_words,
-    streams_reply,
-)
-from .ids import (
-    entry_reply,
-    parse_extreme_id,
-    parse_id,
-    parse_ids,
-)
+from .entries import answer_read, entries_reply, read_words, streams_reply
+from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:

@@ -15,12 +15,7 @@ from ...table.syntax import parse_int, try_int
 from ...values.consumer_group import Consumer, Group, PendingList
 from ...values.stream import format_id
 from .groups import find_consumer, find_group
-from .ids import (
-    entry_reply,
-    parse_id,
-    parse_interval,
-    parse_start,
-)
+from .ids import entry_reply, parse_id, parse_interval, parse_start
 
 
 @command("XPENDING")

@@ -11,15 +11,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.acl.users import Denied
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.reply import (
-    OK,
-    BigNumber,
-    Bool,
-    Map,
-    SetReply,
-    Status,
-    Verbatim,
-)
+from pytest_fakecloud.kv.reply import OK, BigNumber, Bool, Map, SetReply, Status, Verbatim
 from pytest_fakecloud.kv.table.registry import CommandSpec
 from tests.kv.conftest import Run
 
@@ -239,10 +231,7 @@ class TestStockErrors:
 
     @pytest.mark.parametrize(
         ("script", "complaint"),
-        [
-            ("return (", "unexpected symbol near '<eof>'"),
-            ("x y", "'=' expected near 'y'"),
-        ],
+        [("return (", "unexpected symbol near '<eof>'"), ("x y", "'=' expected near 'y'")],
     )
     def test_syntax_errors(self, run: Run, script: str, complaint: str) -> None:
         text = f"ERR Error compiling script (new function): user_script:1: {complaint}"

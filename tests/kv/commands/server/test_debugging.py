@@ -49,10 +49,7 @@ def test_a_setting_allows_it(kv: KVServer) -> None:
 
 
 def test_a_real_server_has_its_own_setting() -> None:
-    with (
-        Cloud() as cloud,
-        pytest.raises(ContractError, match="applies only to the in-memory"),
-    ):
+    with Cloud() as cloud, pytest.raises(ContractError, match="applies only to the in-memory"):
         cloud.kv_server(engine="redis://127.0.0.1:1", debug_command=True)
 
 
@@ -195,11 +192,7 @@ def test_replies_of_every_type_are_a_real_servers(name: str, binary: str, resp: 
         for kind in KINDS.split():
             line = [b"DEBUG", b"PROTOCOL", kind.encode()]
             assert face.call(line) == server.call(line), kind
-        for line in (
-            "DEBUG ERROR ERR-text",
-            "DEBUG SET-ACTIVE-EXPIRE 1",
-            "DEBUG ERROR",
-        ):
+        for line in ("DEBUG ERROR ERR-text", "DEBUG SET-ACTIVE-EXPIRE 1", "DEBUG ERROR"):
             words = [word.encode() for word in line.split()]
             assert face.call(words) == server.call(words), line
     finally:

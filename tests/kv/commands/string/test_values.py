@@ -80,8 +80,7 @@ class TestSet:
         assert run.error("SET k v IFDEQ short").startswith("ERR digest must be exactly 16")
 
     @pytest.mark.parametrize(
-        "words",
-        ["NX XX", "EX", "EX 1 PX 1", "EX 1 KEEPTTL", "FOO", "IFEQ", "IFEQ 1 NX", "PERSIST"],
+        "words", ["NX XX", "EX", "EX 1 PX 1", "EX 1 KEEPTTL", "FOO", "IFEQ", "IFEQ 1 NX", "PERSIST"]
     )
     def test_words_that_do_not_go_together(self, run: Run, words: str) -> None:
         assert run.error(f"SET k v {words}") == "ERR syntax error"
@@ -242,12 +241,7 @@ class TestLcs:
         assert run("LCS a missing") == b""
 
     def test_ranges(self, run: Run) -> None:
-        assert run("LCS a b IDX") == [
-            b"matches",
-            [[[4, 7], [5, 8]], [[2, 3], [0, 1]]],
-            b"len",
-            6,
-        ]
+        assert run("LCS a b IDX") == [b"matches", [[[4, 7], [5, 8]], [[2, 3], [0, 1]]], b"len", 6]
         assert run("LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN") == [
             b"matches",
             [[[4, 7], [5, 8], 4]],
