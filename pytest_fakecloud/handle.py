@@ -19,10 +19,11 @@ from .core.auth import new_token
 from .core.calls import Call, CallFields
 from .core.clock import Clock
 from .core.errors import ContractError, check_function, shown
+from .core.field_types import FLAG, TEXT, URL, one_of
 from .core.found import Found, found_of
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, is_own, recorder_of
-from .core.matching import FLAG, TEXT, URL, Field, one_of
+from .core.matching import Field
 from .core.problems import Problem, Problems, ends_the_test
 from .core.settings import HandleConfig, read_some
 from .core.timekeeper import Mode, Timekeeper

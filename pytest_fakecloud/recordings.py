@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from .core.calls import Call
 from .core.errors import ContractError, shown
+from .core.field_types import fits
 from .core.found import Found
-from .core.matching import fits
 from .core.timeparse import instant_us, to_datetime
 from .files import DATA_BYTES, read_file
 from .handle import Handle, gone_of

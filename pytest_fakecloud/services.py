@@ -99,7 +99,7 @@ def find(fixture: object) -> Service:
     if found is not None:
         return found
     from .core.errors import ContractError, shown
-    from .core.matching import nearest
+    from .core.wording import nearest
 
     near = nearest(fixture, SERVICES) if isinstance(fixture, str) else ""
     raise ContractError(

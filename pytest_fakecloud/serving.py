@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .core.errors import ContractError, shown
-from .core.matching import nearest
+from .core.wording import nearest
 from .http.ports import keep
 from .services import by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults

@@ -670,7 +670,7 @@ def _fixture_of(name: str) -> str:
 def _merge(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
     """Merge the settings of a fake key by key."""
     if name not in SERVICES:
-        from .core.matching import nearest
+        from .core.wording import nearest
 
         known = (*general, *SERVICES)
         raise misuse(

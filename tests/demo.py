@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from pytest_fakecloud.core.errors import ServiceError
-from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.field_types import TEXT
+from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.settings import HandleConfig
 from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App

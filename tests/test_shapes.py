@@ -18,17 +18,9 @@ from pytest_fakecloud.broker.routes import BrokerApp
 from pytest_fakecloud.core.allowed import ALLOWABLE, ProblemFields
 from pytest_fakecloud.core.calls import EVENT_KINDS, CallFields, EventFields
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
 from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.core.matching import (
-    MESSAGE_ID,
-    PATH,
-    TARGET,
-    TEXT,
-    URL,
-    Field,
-    Question,
-    Sort,
-)
+from pytest_fakecloud.core.matching import Field, Question
 from pytest_fakecloud.core.where import (
     HandleWhere,
     MemberWhere,
@@ -144,11 +136,11 @@ def fields_of_list(found: Any) -> Fields:
     return found._fields
 
 
-def wrong(sort: Sort) -> str | None:
-    """Return a string that no value of a sort can equal; None if any string can."""
+def wrong(field_type: FieldType) -> str | None:
+    """Return a string that no value of a type can equal; None if any string can."""
     for text in CANDIDATES:
         try:
-            sort.check("x", text)
+            field_type.check("x", text)
         except ContractError:
             return text
     return None
@@ -257,7 +249,7 @@ def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -
         table: {
             name
             for name, field in fields.items()
-            if field.sort.samples == TEXT.samples and wrong(field.sort) is None
+            if field.type.samples == TEXT.samples and wrong(field.type) is None
         }
         for table, fields in tables(cloud).items()
     }
@@ -345,7 +337,7 @@ def test_a_string_that_can_never_be_is_an_error_wherever_it_is_asked(cloud: Clou
         (place, name, text, ask)
         for place, (fields, ask) in asked(cloud).items()
         for name, field in fields.items()
-        if (text := wrong(field.sort)) is not None
+        if (text := wrong(field.type)) is not None
     ]
     assert {name for _, name, *_ in questions} > {
         "url", "path", "target", "topic", "message_id", "id", "dlq_id", "at", "created", "kind",
@@ -360,7 +352,7 @@ def test_a_string_that_can_never_be_is_an_error_wherever_it_is_asked(cloud: Clou
 
 
 @pytest.mark.parametrize(
-    ("sort", "right", "never"),
+    ("field_type", "right", "never"),
     [
         (
             URL,
@@ -378,12 +370,12 @@ def test_a_string_that_can_never_be_is_an_error_wherever_it_is_asked(cloud: Clou
         (CRON, ["0 9 * * *", "CRON_TZ=Europe/Berlin 0 9 1 1 1", "@daily"], ["daily", "0 9 1 1", ""]),
     ],
 )  # fmt: skip
-def test_what_a_shape_takes(sort: Sort, right: list[str], never: list[str]) -> None:
+def test_what_a_shape_takes(field_type: FieldType, right: list[str], never: list[str]) -> None:
     for text in (*right, re.compile("anything"), str.isupper, None):
-        Question("x", text, sort)
+        Question("x", text, field_type)
     for text in never:
         with pytest.raises(ContractError, match=r"x='.*' can never match: .*such as '"):
-            Question("x", text, sort)
+            Question("x", text, field_type)
 
 
 def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:

@@ -7,11 +7,12 @@ from typing import Any, Unpack
 
 from ..core.calls import Call
 from ..core.errors import ContractError
+from ..core.field_types import ITEM, one_of
 from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
-from ..core.matching import ITEM, Asked, Field, Query, nearest, one_of
+from ..core.matching import Asked, Field, Query
 from ..core.timekeeper import Timekeeper
-from ..core.wording import brief
+from ..core.wording import brief, nearest
 from .engines import BrokerEngine
 from .errors import as_misuse, string
 from .loading import ListedFields, RecordFields, header_list

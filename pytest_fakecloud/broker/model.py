@@ -7,17 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypedDict
 
+from ..core.field_types import DOCUMENT, TEXT, one_of, shaped, whole_number
 from ..core.found import Found, found_of
-from ..core.matching import (
-    DOCUMENT,
-    PAIRS,
-    TEXT,
-    Field,
-    fields_of,
-    one_of,
-    shaped,
-    whole_number,
-)
+from ..core.matching import PAIRS, Field, fields_of
 from .errors import can_name_a_topic, illegal_argument
 
 EventKind = Literal[

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
-from ..core.matching import TEXT, Field
+from ..core.field_types import TEXT
+from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
 from ..http.readers import decode_segment, json_value

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import ContractError, shown
+from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, one_of
 from .found import Found, found_of
-from .matching import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, Field, Query, nearest, one_of
+from .matching import Field, Query
+from .wording import nearest
 
 if TYPE_CHECKING:
     from .problems import Problem

@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from .errors import CannotTell, ContractError, shown
-from .matching import (
+from .field_types import (
     ABSENT,
     ANYTHING,
     BYTES,
     FLAG,
-    HEADERS,
     INSTANT,
     JSON,
     MESSAGE_ID,
@@ -25,12 +24,12 @@ from .matching import (
     TARGET,
     TEXT,
     URL,
-    Field,
-    Sort,
-    nearest,
+    FieldType,
     one_of,
 )
+from .matching import HEADERS, Field
 from .timeparse import to_datetime
+from .wording import nearest
 
 KEEP_BYTES = 128 * 1024 * 1024
 """Default limit in bytes for the large calls that a cloud's journal keeps in full."""
@@ -556,8 +555,8 @@ def part(name: str) -> Callable[[Call], Any]:
 
 CALL_FIELDS: Mapping[str, Field] = {
     **{
-        name: Field(sort, part(name))
-        for name, sort in {
+        name: Field(field_type, part(name))
+        for name, field_type in {
             "number": NUMBER,
             "at": INSTANT,
             "at_us": NUMBER,
@@ -584,7 +583,7 @@ CALL_FIELDS: Mapping[str, Field] = {
     "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
 }
 """The fields that calls to every service can be filtered by. Services add their own facts."""
-EVENT_SORTS: Mapping[str, Sort] = {
+EVENT_FIELD_TYPES: Mapping[str, FieldType] = {
     **dict.fromkeys(EventFields.__annotations__, ANYTHING),
     "message_id": MESSAGE_ID,
     "about": MESSAGE_ID,
@@ -598,7 +597,7 @@ EVENT_KINDS = frozenset(("refused", "run"))
 """
 
 
-class CallNames(Sort):
+class CallNames(FieldType):
     """Matches a call by one string: ``"POST /path"``, a path, or the name of a route or command."""
 
     expected = "'POST /path', '/path', a route or a command, or a pattern"
@@ -652,7 +651,7 @@ class CallNames(Sort):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
 
 
-class Listed(Sort):
+class Listed(FieldType):
     """A string from a list that the fakes supply when the condition is checked.
 
     ``what`` is the error message's name for an item, with its article. ``""`` is also accepted,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, Unpack, overload
 
 from .errors import CannotTell, ContractError
-from .matching import ANYTHING, Field, Query, Question, fields_of
+from .field_types import ANYTHING
+from .matching import Field, Query, Question, fields_of
 from .wording import check_times
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from .calls import (
     CALL_FIELDS,
+    EVENT_FIELD_TYPES,
     EVENT_KINDS,
-    EVENT_SORTS,
     KEEP_BYTES,
     LIGHT,
     Action,
@@ -31,8 +31,9 @@ from .calls import (
     shorten,
     weight_of,
 )
+from .field_types import ABSENT, ANYTHING, either
 from .found import Found, check_predicate, expect, found_of
-from .matching import ABSENT, ANYTHING, Field, Query, either
+from .matching import Field, Query
 
 if TYPE_CHECKING:
     from ..http.app import App
@@ -130,7 +131,7 @@ class Recorder:
                 declared.setdefault(name, []).append(known)
         facts = {
             name: Field(
-                either(one.sort for one in known),
+                either(one.type for one in known),
                 known[0].read or part(name),
                 any(one.several for one in known),
             )
@@ -141,7 +142,7 @@ class Recorder:
             "service": Listed("the service of a fake here", lambda: self._apps),
             "handle": Listed("the name of a fake here", lambda: self._names),
         }
-        names = {name: Field(sort, part(name)) for name, sort in listed.items()}
+        names = {name: Field(field_type, part(name)) for name, field_type in listed.items()}
         return {**facts, **CALL_FIELDS, **names}
 
     def event_kinds(self) -> frozenset[str]:
@@ -473,8 +474,8 @@ class Journal:
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
         # If there are no events yet, accept the data of every kind of event.
-        names = {name for event in events for name in event.data} if events else EVENT_SORTS
-        asked = {name: Field(EVENT_SORTS.get(name, ANYTHING), _datum(name)) for name in names}
+        names = {name for event in events for name in event.data} if events else EVENT_FIELD_TYPES
+        asked = {name: Field(EVENT_FIELD_TYPES.get(name, ANYTHING), _datum(name)) for name in names}
         kinds = self._recorder.event_kinds()
         if kinds:
             kinds = kinds.union(event.kind for event in events)
@@ -500,9 +501,9 @@ class Journal:
         fields = self._recorder.call_fields
         given: dict[str, object] = {**where}
         if what is not None:
-            sort = CallNames(self._recorder.words)
-            sort.check("what", what)
-            fields = {**fields, "what": Field(sort, NamesOf, several=True, bare=True)}
+            field_type = CallNames(self._recorder.words)
+            field_type.check("what", what)
+            fields = {**fields, "what": Field(field_type, NamesOf, several=True, bare=True)}
             given = {"what": what, **where}
         return expect(
             "a call",

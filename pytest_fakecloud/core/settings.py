@@ -25,8 +25,8 @@ from numbers import Real
 from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 from .errors import ContractError, shown
-from .matching import nearest
 from .timeparse import Duration, duration_us
+from .wording import nearest
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .errors import ContractError, shown
@@ -65,3 +65,12 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
         )
     else:
         yield f"{place} is {brief(found)}, not {brief(wanted)}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``", did you mean …?"`` if one of the known words is similar, else an empty string."""
+    import difflib
+
+    folded = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(word.lower(), folded, 1, 0.6)
+    return f", did you mean {folded[found[0]]!r}?" if found else ""

@@ -13,9 +13,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from ..core.errors import ContractError, shown
-from ..core.matching import nearest
 from ..core.problems import broken_promise
 from ..core.timeparse import Duration, duration_us
+from ..core.wording import nearest
 from ..failures import chosen_handles, names_of
 from .cause import cause_text
 from .cooperation import cooperation, share_locks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from ..core.errors import ContractError, shown
-from ..core.matching import nearest
+from ..core.wording import nearest
 
 Kind: TypeAlias = Literal[
     "jump",

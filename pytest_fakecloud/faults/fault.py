@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
 from ..core.calls import CallNames, NamesOf
 from ..core.errors import ContractError, shown
-from ..core.matching import ABSENT, Question, check_fields
+from ..core.field_types import ABSENT
+from ..core.matching import Question, check_fields
 from ..core.wording import brief
 from ..http.messages import Request, Response, Serve
 
@@ -95,7 +96,7 @@ class Rule:
             if wanted is not None and name not in _COMMON
         }
         self._facts = [
-            Question(name, wanted, known[name].sort, known[name].several)
+            Question(name, wanted, known[name].type, known[name].several)
             for name, wanted in self.facts.items()
         ]
         self._route: Question | None = None

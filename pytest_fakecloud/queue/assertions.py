@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from ..core.errors import ContractError, shown
+from ..core.field_types import MESSAGE_ID
 from ..core.found import Found, expect, found_of
-from ..core.matching import MESSAGE_ID, Query
+from ..core.matching import Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import check_times
 from .engine.engine import Engine

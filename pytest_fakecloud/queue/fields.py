@@ -9,19 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
+from ..core.field_types import MESSAGE_ID, URL, Absent, FieldType, either, one_of, shaped
 from ..core.found import Found, found_of
-from ..core.matching import (
-    HEADERS,
-    MESSAGE_ID,
-    URL,
-    Absent,
-    Field,
-    Sort,
-    either,
-    fields_of,
-    one_of,
-    shaped,
-)
+from ..core.matching import HEADERS, Field, fields_of
 from ..core.wording import brief
 from .errors import QueueError
 from .model import KINDS, Attempt
@@ -154,9 +144,9 @@ def json_of(read: Callable[[Any], Any], body: Callable[[Any], bytes]) -> Callabl
     return value
 
 
-def always(sort: Sort, **options: Any) -> Field:
+def always(field_type: FieldType, **options: Any) -> Field:
     """Return a field that is never None."""
-    return Field(sort, optional=False, **options)
+    return Field(field_type, optional=False, **options)
 
 
 DLQ_ID = shaped(

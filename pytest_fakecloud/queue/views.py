@@ -9,19 +9,9 @@ from typing import Any
 
 from ..core.calls import Headers
 from ..core.errors import ContractError
+from ..core.field_types import INSTANT, JSON, MESSAGE_ID, METHOD, TEXT, URL, one_of
 from ..core.found import Found, found_of
-from ..core.matching import (
-    HEADERS,
-    INSTANT,
-    JSON,
-    MESSAGE_ID,
-    METHOD,
-    TEXT,
-    URL,
-    Field,
-    fields_of,
-    one_of,
-)
+from ..core.matching import HEADERS, Field, fields_of
 from ..core.timeparse import to_datetime
 from .arguments import number
 from .engine.engine import Engine

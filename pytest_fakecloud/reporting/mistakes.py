@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..core.matching import nearest
+from ..core.wording import nearest
 from ..public_names import PUBLIC_NAMES
 from .hints import chain, frames_of, root
 

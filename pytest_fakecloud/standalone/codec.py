@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 
 from ..core.calls import CALL_FIELDS, Call, parts_of
 from ..core.errors import ContractError
+from ..core.field_types import ABSENT
 from ..core.found import Found
-from ..core.matching import ABSENT, Field
+from ..core.matching import Field
 from .patterns import LinearPattern
 from .wire import (
     error_type,

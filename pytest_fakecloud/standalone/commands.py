@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
-from ..core.matching import nearest
+from ..core.wording import nearest
 from ..services import by_word, named
 from .control.requests import PREFIX
 from .development import CONTROL_URL, control_token

@@ -16,8 +16,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from ..core.errors import ContractError, ServiceError
-from ..core.matching import nearest
-from ..core.wording import brief, one_line
+from ..core.wording import brief, nearest, one_line
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..files import DATA_BYTES, open_file, read_file

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.matching import nearest
-from ..core.wording import never_awaited
+from ..core.wording import nearest, never_awaited
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector

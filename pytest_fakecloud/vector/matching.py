@@ -13,17 +13,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.matching import (
-    ABSENT,
-    FLAG,
-    MAPPING,
-    TEXT,
-    Asked,
-    Field,
-    Sort,
-    one_of,
-    whole_number,
-)
+from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, one_of, whole_number
+from ..core.matching import Asked, Field
 from ..core.wording import SHOWN, brief
 from .errors import VectorError
 from .fields import as_floats, from_array
@@ -58,7 +49,7 @@ class QueryFields(TypedDict, total=False):
     maxIdle: Asked[int]
 
 
-class _Id(Sort):
+class _Id(FieldType):
     expected = "a string (* matches any characters), an integer, a pattern"
 
     def accepts(self, wanted: Any) -> bool:
@@ -72,7 +63,7 @@ def _is_whole(wanted: object) -> bool:
     return isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
 
 
-class _Vector(Sort):
+class _Vector(FieldType):
     expected = "a list of numbers"
 
     def accepts(self, wanted: Any) -> bool:

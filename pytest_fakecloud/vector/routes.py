@@ -21,7 +21,8 @@ import orjson
 from ..core.auth import bearer_token, same
 from ..core.budget import OverBudget, budgeted
 from ..core.errors import ServiceError
-from ..core.matching import TEXT, Field, one_of
+from ..core.field_types import TEXT, one_of
+from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
 from ..http.readers import decode_segment

@@ -11,8 +11,9 @@ from unittest import mock
 import pytest
 
 from pytest_fakecloud.core.errors import CannotTell, ContractError
+from pytest_fakecloud.core.field_types import NUMBER, TEXT, FieldType
 from pytest_fakecloud.core.found import Found, check_predicate, expect, found_of
-from pytest_fakecloud.core.matching import NUMBER, TEXT, Field, Query, Sort
+from pytest_fakecloud.core.matching import Field, Query
 
 FIELDS = {"name": Field(TEXT), "size": Field(NUMBER)}
 
@@ -311,7 +312,7 @@ def test_what_is_no_count_is_refused_before_anything_else(times: Any) -> None:
         check([A], times=times, name="a")
 
 
-class Cut(Sort):
+class Cut(FieldType):
     def check_whole(self, found: Any, wanted: Any) -> None:
         if found == "cut":
             raise CannotTell("too little is left")

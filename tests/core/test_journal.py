@@ -12,9 +12,10 @@ import pytest
 
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, weight_of
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.found import Found
 from pytest_fakecloud.core.journal import Journal, Recorder
-from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.matching import Field
 
 
 class Both(Recorder):

@@ -22,29 +22,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.errors import CannotTell, ContractError
-from pytest_fakecloud.core.matching import (
+from pytest_fakecloud.core.field_types import (
     ABSENT,
     ANYTHING,
     BYTES,
     DOCUMENT,
     FLAG,
-    HEADERS,
     INSTANT,
     JSON,
     MAPPING,
     METHOD,
     NUMBER,
-    PAIRS,
     TEXT,
+    FieldType,
+    one_of,
+)
+from pytest_fakecloud.core.matching import (
+    HEADERS,
+    PAIRS,
     Field,
     Query,
     Question,
-    Sort,
     check_fields,
     fields_of,
-    nearest,
-    one_of,
 )
+from pytest_fakecloud.core.wording import nearest
 from tests.harness import check_each
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,7 +121,7 @@ def gone_through(found: object) -> Iterator[bool]:
     yield True
 
 
-AGREE: list[tuple[Sort, Any, Any]] = [
+AGREE: list[tuple[FieldType, Any, Any]] = [
     # values
     (TEXT, "a", "a"),
     (TEXT, "a", Text("a")),
@@ -183,7 +185,7 @@ AGREE: list[tuple[Sort, Any, Any]] = [
     (ANYTHING, [[1, 2]], [[1, 2]]),
     (ANYTHING, [[1, 2], [3]], [1, 2]),
     # comparers
-    *((sort, "a", mock.ANY) for sort in (TEXT, DOCUMENT, ANYTHING)),
+    *((field_type, "a", mock.ANY) for field_type in (TEXT, DOCUMENT, ANYTHING)),
     (NUMBER, 1, mock.ANY),
     (NUMBER, 0.1 + 0.2, pytest.approx(0.3)),
     (FLAG, False, mock.ANY),
@@ -229,15 +231,15 @@ AGREE: list[tuple[Sort, Any, Any]] = [
 
 
 def test_what_agrees() -> None:
-    def check(sort: Sort, found: Any, wanted: Any) -> None:
-        question = Question("x", wanted, sort)
+    def check(field_type: FieldType, found: Any, wanted: Any) -> None:
+        question = Question("x", wanted, field_type)
         assert question.why_not(found) is None
         assert question.agrees(found)
 
     check_each(check, AGREE)
 
 
-DIFFER: list[tuple[Sort, Any, Any, str]] = [
+DIFFER: list[tuple[FieldType, Any, Any, str]] = [
     (TEXT, "a", "b", "x is 'a', not 'b'"),
     (TEXT, "ab", "b*", "x is 'ab', not 'b*'"),
     (TEXT, "ab", "*a", "x is 'ab', not '*a'"),
@@ -287,15 +289,15 @@ DIFFER: list[tuple[Sort, Any, Any, str]] = [
 
 
 def test_what_differs_says_how() -> None:
-    def check(sort: Sort, found: Any, wanted: Any, text: str) -> None:
-        question = Question("x", wanted, sort)
+    def check(field_type: FieldType, found: Any, wanted: Any, text: str) -> None:
+        question = Question("x", wanted, field_type)
         assert text in (question.why_not(found) or "it agrees")
         assert not question.agrees(found)
 
     check_each(check, DIFFER)
 
 
-NEVER: list[tuple[Sort, Any, str]] = [
+NEVER: list[tuple[FieldType, Any, str]] = [
     *((TEXT, wanted, "pass a string") for wanted in (5, b"a", True, ["a"], {}, 1.5)),
     *(
         (TEXT, wanted, "pass a string")
@@ -326,8 +328,8 @@ NEVER: list[tuple[Sort, Any, str]] = [
     (STATE, 5, "pass one of ACTIVE, DONE"),
     (WORD, "pet", "x='pet' is not a word"),
     *(
-        (sort, function, "must be awaited or iterated")
-        for sort in (TEXT, NUMBER, JSON, HEADERS, INSTANT, ANYTHING)
+        (field_type, function, "must be awaited or iterated")
+        for field_type in (TEXT, NUMBER, JSON, HEADERS, INSTANT, ANYTHING)
         for function in (
             awaited,
             Awaited(),
@@ -341,11 +343,11 @@ NEVER: list[tuple[Sort, Any, str]] = [
 
 
 def test_what_could_never_agree_is_refused_at_once() -> None:
-    def check(sort: Sort, wanted: Any, text: str) -> None:
+    def check(field_type: FieldType, wanted: Any, text: str) -> None:
         with pytest.raises(ContractError, match=f"(?s){text}"):
-            Question("x", wanted, sort)
+            Question("x", wanted, field_type)
         with pytest.raises(ContractError, match=f"(?s){text}"):
-            Query({"x": wanted}, {"x": Field(sort)})
+            Query({"x": wanted}, {"x": Field(field_type)})
 
     check_each(check, NEVER)
 
@@ -444,8 +446,8 @@ JSONS = st.recursive(
 )
 VALUES = st.one_of(
     *(
-        st.tuples(st.just(sort), values)
-        for sort, values in (
+        st.tuples(st.just(field_type), values)
+        for field_type, values in (
             (TEXT, st.text()),
             (NUMBER, NUMBERS),
             (FLAG, st.booleans()),
@@ -461,16 +463,18 @@ VALUES = st.one_of(
 
 
 @given(VALUES)
-def test_a_value_agrees_with_itself(case: tuple[Sort, Any]) -> None:
-    sort, value = case
-    assert Question("x", value, sort).why_not(value) is None
+def test_a_value_agrees_with_itself(case: tuple[FieldType, Any]) -> None:
+    field_type, value = case
+    assert Question("x", value, field_type).why_not(value) is None
 
 
-@pytest.mark.parametrize(("sort", "names"), [(PAIRS, st.text()), (HEADERS, st.text("aZ9-_.!"))])
-def test_pairs_agree_with_themselves(sort: Sort, names: st.SearchStrategy[str]) -> None:
+@pytest.mark.parametrize(
+    ("field_type", "names"), [(PAIRS, st.text()), (HEADERS, st.text("aZ9-_.!"))]
+)
+def test_pairs_agree_with_themselves(field_type: FieldType, names: st.SearchStrategy[str]) -> None:
     @given(st.lists(st.tuples(names.filter(bool), st.text()), max_size=4))
     def check(pairs: list[tuple[str, str]]) -> None:
-        assert Question("x", dict(pairs), sort).why_not(pairs) is None
+        assert Question("x", dict(pairs), field_type).why_not(pairs) is None
 
     check()
 
@@ -545,7 +549,7 @@ def test_a_query_in_words() -> None:
     assert str(Query({}, fields)) == ""
 
 
-class Cut(Sort):
+class Cut(FieldType):
     def check_whole(self, found: Any, wanted: Any) -> None:
         if found == "cut":
             raise CannotTell("too little is left")
@@ -629,9 +633,9 @@ def test_the_fields_of_a_class() -> None:
     assert {name for name, known in found.items() if not known.optional} == {
         "inherited", "name", "ratio", "ready", "raw", "at", "state", "twice",
     }  # fmt: skip
-    sorts = {name: known.sort for name, known in found.items()}
-    state, either = sorts.pop("state"), sorts.pop("either")
-    assert sorts == {
+    field_types = {name: known.type for name, known in found.items()}
+    state, either = field_types.pop("state"), field_types.pop("either")
+    assert field_types == {
         "inherited": TEXT,
         "name": TEXT,
         "size": NUMBER,

@@ -4,8 +4,9 @@ from functools import partial
 
 import pytest
 
+from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable

@@ -19,8 +19,9 @@ import requests
 
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.fault import Fault, Rule
 from pytest_fakecloud.faults.plan import FaultPlan

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.matching import TEXT, Field
+from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words

@@ -14,13 +14,15 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ...core.errors import ContractError
-from ...core.matching import TEXT, Question, Sort, nearest
+from ...core.field_types import TEXT, FieldType
+from ...core.matching import Question
+from ...core.wording import nearest
 from .. import errors
 from ..errors import RestError
 from ..table.registry import COMMANDS
 
 
-class _Command(Sort):
+class _Command(FieldType):
     """Matches command names case-insensitively. A name without a subcommand matches all
     subcommands.
     """
@@ -47,7 +49,7 @@ class _Command(Sort):
         return super().equals(found, wanted) or super().equals(found.partition(" ")[0], wanted)
 
 
-class _Lines(Sort):
+class _Lines(FieldType):
     """Matches the command lines of a request.
 
     A list of words matches a request with such a command line. A list of such lists matches a

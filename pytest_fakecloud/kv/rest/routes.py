@@ -11,7 +11,8 @@ import orjson
 
 from ...core.auth import bearer_token, new_token, same
 from ...core.errors import ServiceError
-from ...core.matching import TEXT, Field, one_of
+from ...core.field_types import TEXT, one_of
+from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...http.app import App

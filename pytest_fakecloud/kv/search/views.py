@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ...core.errors import ContractError
+from ...core.field_types import JSON, NUMBER, TEXT, FieldType, one_of, shaped
 from ...core.found import Found, expect, found_of
-from ...core.matching import JSON, NUMBER, TEXT, Field, Query, Sort, nearest, one_of, shaped
+from ...core.matching import Field, Query
+from ...core.wording import nearest
 from .documents import make_document
 from .filters import parse_filter
 from .index import SearchIndex
@@ -165,7 +167,7 @@ def searches_of(made: Iterable[Search]) -> Found[Search]:
     return found_of(list(made), _FIELDS, "search")
 
 
-def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> Sort:
+def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> FieldType:
     """Return the matcher for keys in the results of an index, which accepts only keys with its
     prefixes.
     """

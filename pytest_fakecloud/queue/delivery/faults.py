@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from ...core import matching
-from ...core.matching import MESSAGE_ID, URL, Field, Question
+from ...core.field_types import MESSAGE_ID, URL
+from ...core.matching import Field, Question
 from ...faults.fault import Fault, Matchers, Rule
 from ...faults.kinds import AnswerRule
 from ...faults.plan import FaultPlan

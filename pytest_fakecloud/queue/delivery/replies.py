@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from ...core.calls import Headers
 from ...core.errors import ContractError
-from ...core.matching import HEADERS, JSON, MESSAGE_ID, METHOD, URL, Field, fields_of, shaped
+from ...core.field_types import JSON, MESSAGE_ID, METHOD, URL, shaped
+from ...core.matching import HEADERS, Field, fields_of
 from ...core.timeparse import Duration, duration_us
 from ..arguments import bytes_of, json_bytes
 from ..fields import json_of

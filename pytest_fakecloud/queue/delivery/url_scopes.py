@@ -8,7 +8,8 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError, shown
-from ...core.matching import TEXT, Question
+from ...core.field_types import TEXT
+from ...core.matching import Question
 from ..wire.named import named_url
 from ..wire.signing import published_text
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ...core.auth import bearer_token, same
-from ...core.matching import TEXT, Field
+from ...core.field_types import TEXT
+from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request
 from ...http.readers import decode_segment

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ...core.errors import ContractError
-from ...core.matching import nearest
+from ...core.wording import nearest
 from ...handle import Handle
 from ...http.messages import Request
 from ...http.routing import Route

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.errors import ContractError, ServiceError
-from ...core.matching import nearest
+from ...core.wording import nearest
 from ...http.messages import Request
 from ...http.readers import decode_segment, json_value
 from ...http.routing import Route

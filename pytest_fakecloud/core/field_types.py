@@ -1,0 +1,545 @@
+"""Types of fields: which values a test may give for a field, and how they are compared."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from math import isfinite
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import ContractError, only_begins
+from .timeparse import instant_us, to_datetime
+from .wording import brief, differences, nearest
+
+
+class Absent:
+    """Stands in for the value of a field that an item does not have. ``why`` describes the field
+    instead.
+    """
+
+    def __init__(self, why: str = "absent") -> None:
+        self.why = why
+
+
+ABSENT: Any = Absent()
+"""The value of a field that an item does not have."""
+_MOST_DIFFERENCES = 3
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "RESP")
+"""HTTP methods, and RESP for commands received over the Redis protocol."""
+
+
+def is_pattern(wanted: object) -> bool:
+    # Check by attribute instead of by class, so that patterns of the ``regex`` library work too.
+    return not isinstance(wanted, type) and isinstance(
+        getattr(wanted, "pattern", None), str | bytes
+    )
+
+
+def _is_text_pattern(wanted: Any) -> bool:
+    return is_pattern(wanted) and isinstance(wanted.pattern, str)
+
+
+_PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozenset, datetime)
+"""Types whose values compare equal only to values of the same kind."""
+
+
+def _compares(wanted: object, samples: Iterable[object]) -> bool:
+    """Return whether a value defines its own equality, as ``mock.ANY`` and dirty-equals do.
+
+    Its ``__eq__`` is called with a sample of each type that the field can have. A ``Path`` or a
+    dataclass also has an ``__eq__``, but it returns NotImplemented for these samples. Arrays do not
+    count, because their ``==`` compares element by element.
+    """
+    if hasattr(type(wanted), "__array__"):
+        return False
+    if isinstance(wanted, _PLAIN) or type(wanted).__eq__ in (object.__eq__, type.__eq__):
+        return False
+    # For a class use its metaclass's __eq__, as == does.
+    equals = partial(type(wanted).__eq__, wanted) if isinstance(wanted, type) else wanted.__eq__
+    for sample in samples:
+        try:
+            if equals(sample) is not NotImplemented:
+                return True
+        except (
+            Exception
+        ):  # an __eq__ that inspects its argument this closely defines its own equality
+            return True
+    return False
+
+
+def is_predicate(wanted: object, samples: Iterable[object]) -> bool:
+    return callable(wanted) and not is_pattern(wanted) and not _compares(wanted, samples)
+
+
+class FieldType:
+    """A kind of field: checks the value that a test gives and compares the field's values with it.
+
+    ``expected`` describes valid arguments in error messages. Subclasses accept and compare.
+    """
+
+    expected = "a value"
+    samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
+    """An example value of each type that the field can have."""
+
+    def accepts(self, wanted: Any) -> bool:
+        """Return whether a value of the field could equal the wanted value.
+
+        Not called for patterns and functions.
+        """
+        return True
+
+    def check(self, name: str, wanted: Any) -> None:
+        """Raise ``ContractError`` for an argument that no value of the field could match."""
+        if is_predicate(wanted, self.samples):
+            if only_begins(wanted):
+                raise ContractError(
+                    f"{name}={brief(wanted)} must be awaited or iterated, so it would match "
+                    "everything: pass a plain function"
+                )
+        elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
+            raise ContractError(
+                f"{name}={brief(wanted)} can never match: pass {self.expected}, or a function of it"
+            )
+
+    def searched(self, found: Any, pattern: Any) -> bool:
+        """Return whether a compiled pattern is found in a value."""
+        return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        """Return whether a value of the field equals the wanted one."""
+        if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
+            return found == wanted or fits(_glob(wanted), found)
+        return bool(found == wanted)
+
+    def equals_by_itself(self, found: Any, wanted: Any) -> bool:
+        """Compare a value with a wanted value that ``accepts()`` rejects: None, or a comparer such
+        as ``ANY``.
+        """
+        return bool(found == wanted)
+
+    def check_whole(self, found: Any, wanted: Any) -> None:
+        """Raise ``CannotTell`` for a value that may differ only because the journal has cut it."""
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        """Describe how a value differs from the expected one."""
+        if isinstance(found, str) and isinstance(wanted, str) and "*" not in wanted:
+            return next(differences(found, wanted, name))
+        return f"{name} is {brief(found)}, not {brief(wanted)}"
+
+
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_STAR = re.compile(r"(?<!\\)\*")
+
+
+@lru_cache(maxsize=256)
+def _glob(text: str) -> tuple[str, ...]:
+    """Return the literal pieces of a glob pattern, between its stars."""
+    return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
+
+
+def fits(pieces: tuple[str, ...], found: str) -> bool:
+    """Return whether a string consists of these pieces in order, with anything between them."""
+    # Search for the pieces one by one: a regular expression with several stars could take
+    # exponential time.
+    first, *middle = pieces
+    if not middle:
+        return found == first
+    last = middle.pop()
+    at, end = len(first), len(found) - len(last)
+    if at > end or not (found.startswith(first) and found.endswith(last)):
+        return False
+    for piece in middle:
+        place = found.find(piece, at, end)
+        if place < 0:
+            return False
+        at = place + len(piece)
+    return True
+
+
+class _Text(FieldType):
+    expected = "a string (* matches anything), a pattern"
+    samples: tuple[object, ...] = ("",)
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, str) or _is_text_pattern(wanted)
+
+
+class _OneOf(FieldType):
+    """A string from a fixed list; ``fold`` ignores case."""
+
+    samples: tuple[object, ...] = ("",)
+
+    def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
+        self.words = tuple(words)
+        self.fold = fold
+        self.what = what
+        self.expected = f"one of {', '.join(self.words[:20])}"
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, str):
+            known = any(self.equals(one, wanted) for one in self.words)
+        elif is_pattern(wanted):
+            known = any(self.searched(one, wanted) for one in self.words)
+        else:
+            return
+        if not known:
+            near = nearest(wanted, self.words) if isinstance(wanted, str) else ""
+            article = "an" if self.what[0] in "aeiou" else "a"
+            raise ContractError(
+                f"{name}={brief(wanted)} is not {article} {self.what}{near}; "
+                f"there are: {', '.join(self.words[:40])}"
+            )
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, str) or _is_text_pattern(wanted)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if self.fold and isinstance(found, str) and isinstance(wanted, str):
+            return super().equals(found.lower(), wanted.lower())
+        return super().equals(found, wanted)
+
+
+class _Shaped(_Text):
+    """A string of a known form: its allowed prefixes, a pattern it never contains, a test of the
+    whole.
+
+    If the test gives a string with ``*``, only its literal pieces are checked.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        example: str,
+        *,
+        begins: Iterable[str] = (),
+        never: str | None = None,
+        fits: Callable[[str], bool] | None = None,
+        fold: bool = False,
+    ) -> None:
+        self.what = what
+        self._fold = fold
+        self.expected = f"{what} such as {example!r} (* matches anything), a pattern"
+        self.begins = tuple(begins)
+        self._never = None if never is None else re.compile(never)
+        self._fits = fits
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, str) and (why := self._why_never(wanted)) is not None:
+            raise ContractError(
+                f"{name}={brief(wanted)} can never match: {why}. "
+                f"Pass {self.expected}, or a function of it"
+            )
+
+    def _why_never(self, wanted: str) -> str | None:
+        pieces = _glob(wanted)
+        first, whole = pieces[0], len(pieces) == 1
+        start = first.lower() if self._fold else first
+        if self.begins and not any(
+            start.startswith(begin) or (not whole and begin.startswith(start))
+            for begin in self.begins
+        ):
+            return f"{self.what} begins with {' or '.join(map(repr, self.begins))}"
+        if self._never is not None:
+            for piece in pieces:
+                if found := self._never.search(piece):
+                    return f"{self.what} does not contain {found[0]!r}"
+        if whole and self._fits is not None and not self._fits(first):
+            return f"it is not {self.what}"
+        return None
+
+
+class _Method(_Text):
+    """An HTTP method. Any token is accepted as a method, but known methods must be in upper case."""
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if isinstance(wanted, str) and not TOKEN.fullmatch(wanted):
+            raise ContractError(
+                f"{name}={brief(wanted)} is not an HTTP method: pass one such as 'POST', or a pattern"
+            )
+        if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
+            raise ContractError(
+                f"{name}={wanted!r} is not an HTTP method: methods have capital letters, "
+                f"pass {wanted.upper()!r}"
+            )
+
+
+class _Either(FieldType):
+    """A field that several services have, each with its own type of value."""
+
+    def __init__(self, field_types: Iterable[FieldType]) -> None:
+        self._types = tuple(field_types)
+        self.expected = "; or ".join(
+            dict.fromkeys(field_type.expected for field_type in self._types)
+        )
+        self.samples = tuple(sample for field_type in self._types for sample in field_type.samples)
+
+    def check(self, name: str, wanted: Any) -> None:
+        errors = [
+            error for field_type in self._types if (error := _refused(field_type, name, wanted))
+        ]
+        if len(errors) == len(self._types):
+            raise errors[0]
+
+    def accepts(self, wanted: Any) -> bool:
+        return any(field_type.accepts(wanted) for field_type in self._types)
+
+    def searched(self, found: Any, pattern: Any) -> bool:
+        return any(field_type.searched(found, pattern) for field_type in self._types)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return any(
+            field_type.equals(found, wanted) if field_type.accepts(wanted) else found == wanted
+            for field_type in self._types
+        )
+
+
+def _refused(field_type: FieldType, name: str, wanted: Any) -> ContractError | None:
+    try:
+        field_type.check(name, wanted)
+    except ContractError as error:
+        return error
+    return None
+
+
+class _Number(FieldType):
+    expected = "a number"
+    samples: tuple[object, ...] = (0, 0.0)
+
+    def accepts(self, wanted: Any) -> bool:
+        # Accept number types of other libraries too.
+        return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
+
+
+class _Whole(_Number):
+    """An integer within bounds, both included."""
+
+    def __init__(self, minimum: int, maximum: int | None) -> None:
+        self.minimum, self.maximum = minimum, maximum
+        above = "" if maximum is None else f" to {maximum}"
+        self.expected = f"a whole number from {minimum}{above or ' up'}"
+
+    def accepts(self, wanted: Any) -> bool:
+        return (
+            super().accepts(wanted)
+            and wanted == wanted // 1
+            and self.minimum <= wanted
+            and (self.maximum is None or wanted <= self.maximum)
+        )
+
+
+class _Flag(FieldType):
+    expected = "True, False"
+    samples: tuple[object, ...] = (True,)
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, bool)
+
+
+class _Bytes(FieldType):
+    """Bytes. A string or string pattern is compared with the UTF-8 text they contain."""
+
+    expected = "bytes, a string (* matches anything), a pattern"
+    samples: tuple[object, ...] = (b"",)
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, bytes | bytearray | str) or is_pattern(wanted)
+
+    def searched(self, found: Any, pattern: Any) -> bool:
+        if isinstance(found, bytes) and isinstance(pattern.pattern, str):
+            found = found.decode("utf-8", "replace")
+        return super().searched(found, pattern)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if not isinstance(wanted, str):
+            return bool(found == wanted)
+        if found == wanted.encode("utf-8", "surrogatepass"):
+            return True
+        return "*" in wanted and super().equals(bytes(found).decode("utf-8", "replace"), wanted)
+
+
+class _Json(FieldType):
+    """A JSON value. Tuples compare equal to the lists that JSON makes of them."""
+
+    expected = "a JSON value (dict with string keys, list, string, number, True, False, None)"
+    samples: tuple[object, ...] = ({}, [], "", 0, True, None)
+
+    def accepts(self, wanted: Any) -> bool:
+        return _is_text_pattern(wanted) or _is_json(wanted)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return super().equals(found, _as_json(wanted))
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        lines = list(differences(found, _as_json(wanted), name))
+        more = len(lines) - _MOST_DIFFERENCES
+        shown = "; ".join(lines[:_MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+        return shown or super().differs(name, found, wanted)
+
+
+class _Document(_Json):
+    """A string that may contain JSON. Strings and patterns are compared with the string itself,
+    other values with the parsed JSON.
+
+    A comparer such as ``ANY`` is compared with the parsed JSON, or with the string if it is not
+    JSON.
+    """
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        if isinstance(wanted, str):
+            return FieldType.equals(self, found, wanted)
+        parsed = _parsed(found)
+        if parsed is ABSENT:
+            return (wanted is None or _is_comparer(wanted)) and bool(found == wanted)
+        return super().equals(parsed, wanted)
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        if isinstance(wanted, str):
+            return FieldType.differs(self, name, found, wanted)
+        parsed = _parsed(found)
+        if parsed is ABSENT:
+            return f"{name} {brief(found)} is not JSON, expected {brief(wanted)}"
+        return super().differs(name, parsed, wanted)
+
+
+class _Mapping(FieldType):
+    expected = "a dict of JSON values with string keys"
+    samples: tuple[object, ...] = ({},)
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, Mapping) and _is_json(wanted)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return bool(_as_json(found) == _as_json(wanted))
+
+    def differs(self, name: str, found: Any, wanted: Any) -> str:
+        return JSON.differs(name, found, wanted)
+
+
+class _Instant(FieldType):
+    expected = "a time (an aware datetime, an ISO string with an offset)"
+
+    samples: tuple[object, ...] = (datetime(2000, 1, 1, tzinfo=UTC),)
+
+    def check(self, name: str, wanted: Any) -> None:
+        super().check(name, wanted)
+        if self.accepts(wanted):
+            instant_us(wanted)  # raises the most helpful error for a string that cannot be parsed
+
+    def accepts(self, wanted: Any) -> bool:
+        return isinstance(wanted, str | datetime)
+
+    def equals(self, found: Any, wanted: Any) -> bool:
+        return bool(found == to_datetime(instant_us(wanted)))
+
+
+ANYTHING = FieldType()
+ITEM = FieldType()
+"""Like ``ANYTHING``, but a list is only compared as a whole, not item by item."""
+TEXT, NUMBER, FLAG, BYTES, JSON = _Text(), _Number(), _Flag(), _Bytes(), _Json()
+DOCUMENT, MAPPING, INSTANT = _Document(), _Mapping(), _Instant()
+METHOD = _Method()
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    return bool(parts.hostname)
+
+
+_WEB = ("http://", "https://")
+URL = _Shaped(
+    "an absolute URL",
+    "https://app.example.com/hook",
+    begins=_WEB,
+    never=r"[\x00-\x20\x7f]",
+    fits=_is_url,
+    fold=True,
+)
+TARGET = _Shaped(
+    "a request target", "/v2/messages?cursor=1", begins=("/", *_WEB), never=r"[^\x21-\x7e]"
+)
+PATH = _Shaped(
+    "a path without a query", "/v2/messages", begins=("/", *_WEB), never=r"[^\x21-\x7e]|\?"
+)
+"""Paths as sent by the client: spaces and non-ASCII characters are percent-encoded."""
+MESSAGE_ID = _Shaped(
+    "the id of a message", "msg_5b5eb2f7", begins=("msg_",), never=r"[^0-9A-Za-z_]"
+)
+"""The ID of a queue's message. Defined here because strict-mode violations of every cloud contain
+it.
+"""
+
+
+def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> FieldType:
+    """Return the type of a string that is always one of these words. ``what`` describes such a word
+    in errors.
+    """
+    return _OneOf(what, words, fold=fold)
+
+
+def shaped(
+    what: str,
+    example: str,
+    *,
+    begins: Iterable[str] = (),
+    never: str | None = None,
+    fits: Callable[[str], bool] | None = None,
+) -> FieldType:
+    """Return the type of a string of a known form.
+
+    ``what`` is its name with an article and ``example`` a valid string, both for error messages.
+    ``begins`` are the allowed prefixes, ``never`` is a regular expression that the string never
+    contains, ``fits`` returns whether a whole string, without ``*``, is valid.
+    """
+    return _Shaped(what, example, begins=begins, never=never, fits=fits)
+
+
+def either(field_types: Iterable[FieldType]) -> FieldType:
+    """Return the type of a field that may be of any of these types."""
+    found = tuple(dict.fromkeys(field_types))
+    return found[0] if len(found) == 1 else _Either(found)
+
+
+def whole_number(minimum: int, maximum: int | None = None) -> FieldType:
+    """Return the type of an integer between ``minimum`` and ``maximum``, both included."""
+    return _Whole(minimum, maximum)
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    if isinstance(value, float):
+        return isfinite(value)
+    return value is None or isinstance(value, str | int) or _is_comparer(value)
+
+
+def _is_comparer(value: object) -> bool:
+    return _compares(value, _Json.samples)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return ABSENT
