@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from ...core import matching
-from ...core.field_types import MESSAGE_ID, URL
+from ...core.field_types import MESSAGE_ID, URL, one_of
 from ...core.matching import Field, Question
 from ...faults.fault import Fault, Matchers, Rule
 from ...faults.kinds import AnswerRule
@@ -96,7 +95,7 @@ FACTS: Mapping[str, Field] = {
     "topic": Field(NAME),
     "url": Field(DESTINATION),
     "label": Field(LABEL, several=True),
-    "kind": Field(matching.one_of("kind", KINDS)),
+    "kind": Field(one_of("kind", KINDS)),
     "queue": Field(NAME),
     "message_id": Field(MESSAGE_ID),
 }
@@ -191,7 +190,7 @@ class QueueFaults(FaultPlan):
         URL.check("url", rule.facts.get("url"))
         if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", rule.facts["kind"], matching.one_of("kind", KINDS[1:]))
+            Question("kind", rule.facts["kind"], one_of("kind", KINDS[1:]))
         return self._add(rule)
 
     def _refusal(
