@@ -14,7 +14,7 @@ from .markdown import HEAD, alias_docs, first_sentence, inline, table
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "The cloud": ("cloud", "any_cloud", "standalone.remote"),
     "Every handle": ("handle",),
-    "Time": ("core.clock", "core.timekeeper", "core.timeparse"),
+    "Time": ("core.clock", "core.timekeeper", "core.timers", "core.timeparse"),
     "Key-value": ("kv.",),
     "Vector": ("vector.",),
     "Broker": ("broker.",),

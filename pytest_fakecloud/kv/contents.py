@@ -1,0 +1,227 @@
+"""The part of ``KVServer`` that runs commands as the test, and reads, loads and saves data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, cast
+
+from ..core.errors import ContractError
+from ..handle import action
+from .acl.users import tester
+from .algorithms.glob import matcher
+from .engine.engine import Engine
+from .errors import CommandError
+from .model import AnyEngine, AnySession
+from .python_values import (
+    KVReply,
+    KVValue,
+    Scalar,
+    Word,
+    commands_for,
+    encode,
+    integer_of,
+    plain,
+    python_value,
+    value_of_type,
+    word,
+)
+from .reply import Blocked
+
+
+class KVContents:
+    """Mixin of ``KVServer`` with its data: commands of the test, values, dump files."""
+
+    dialect: str
+
+    @property
+    def _engine(self) -> AnyEngine:
+        raise NotImplementedError
+
+    @cached_property
+    def _session(self) -> AnySession:
+        return self._new_session()
+
+    def _new_session(self) -> AnySession:
+        return self._engine.session(tester(self.dialect))
+
+    def _end_session(self) -> None:
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            self._engine.abandon(session)
+
+    @action
+    def execute(self, *command: Scalar) -> KVReply:
+        """Run a command as the test itself: without an HTTP request, injected faults or limits.
+
+        Returns the reply with strings as ``str`` (``bytes`` if they are not UTF-8). Raises
+        ``CommandError`` for an error reply.
+        """
+        __tracebackhide__ = True
+        if not command:
+            raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
+        line = list(map(encode, command))
+        try:
+            reply = self._engine.execute(self._session, line)
+        except CommandError as error:
+            if len(line) == 1 and line[0].split()[1:]:
+                words = ", ".join(repr(word(part)) for part in line[0].split())
+                error.add_note(f"pass each word as an argument: execute({words})")
+            raise
+        assert not isinstance(reply, Blocked)
+        if line[0].upper() == b"RESET":
+            # RESET has logged the session out, so end the session; the next command opens a new
+            # one.
+            self._end_session()
+        return plain(reply)
+
+    def value(self, key: str | bytes) -> KVValue:
+        """Return a key's value in plain Python, or None if the key does not exist.
+
+        Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``,
+        ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
+        ``(id, fields)``, and JSON is the parsed document.
+        """
+        with self._engine.reading() as keyspace:
+            return python_value(keyspace.peek(encode(key)))
+
+    def string(self, key: str | bytes) -> Word:
+        """Return the string stored at a key.
+
+        Raises ``ContractError`` if the key is missing or has another type.
+        """
+        text: Word = self._read(key, "string")
+        return text
+
+    def integer(self, key: str | bytes) -> int:
+        """Return the integer stored as a string at a key, such as a counter.
+
+        Raises ``ContractError`` if the key is missing or has another type, or if the string is not
+        an integer.
+        """
+        return integer_of(key, self.string(key))
+
+    def hash(self, key: str | bytes) -> dict[Word, Word]:
+        """Return the hash stored at a key; empty if the key is missing.
+
+        Raises ``ContractError`` if the key has another type.
+        """
+        fields: dict[Word, Word] = self._read(key, "hash", {})
+        return fields
+
+    def elements(self, key: str | bytes) -> list[Word]:
+        """Return the list stored at a key; empty if the key is missing.
+
+        Raises ``ContractError`` if the key has another type.
+        """
+        elements: list[Word] = self._read(key, "list", [])
+        return elements
+
+    def members(self, key: str | bytes) -> set[Word]:
+        """Return the set stored at a key; empty if the key is missing.
+
+        Raises ``ContractError`` if the key has another type.
+        """
+        members: set[Word] = self._read(key, "set", set())
+        return members
+
+    def scores(self, key: str | bytes) -> dict[Word, float]:
+        """Return the scores of a sorted set by member, in ascending order of scores.
+
+        The result is empty if the key is missing. Raises ``ContractError`` if the key has another
+        type.
+        """
+        return dict(self._read(key, "zset", []))
+
+    def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
+        """Return the entries of a stream as ``(id, fields)``.
+
+        The list is empty if the key is missing. Raises ``ContractError`` if the key has another
+        type.
+        """
+        entries: list[tuple[str, dict[Word, Word]]]
+        entries = self._read(key, "stream", [])
+        return entries
+
+    def _read(self, key: str | bytes, wanted: str, empty: Any = None) -> Any:
+        with self._engine.reading() as keyspace:
+            return value_of_type(key, keyspace.peek(encode(key)), wanted, empty)
+
+    def values(self) -> dict[Word, KVValue]:
+        """Return the values of all keys, in the same form as ``value()``."""
+        with self._engine.reading() as keyspace:
+            return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
+
+    def keys(self, pattern: str | bytes = "*") -> list[Word]:
+        """Return the keys that match a glob pattern of the server (``user:[0-9]*``), oldest key
+        first.
+        """
+        matches = matcher(encode(pattern))
+        with self._engine.reading() as keyspace:
+            return [word(key) for key in keyspace if matches(key)]
+
+    def ttl(self, key: str | bytes) -> int:
+        """Return a key's TTL in seconds, like the command TTL: -1 without an expiry, -2 for a
+        missing key.
+        """
+        return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
+
+    @action
+    def load(
+        self,
+        data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str],
+    ) -> None:
+        """Load data: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
+
+        An existing key is replaced, other keys stay, and nothing changes if ``ContractError`` is
+        raised.
+
+        - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
+          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
+          ``(id, fields)`` become streams. The result of ``values()`` can be loaded again, except for
+          JSON documents, which only ``JSON.SET`` creates.
+        - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
+          ``CommandError`` if one fails; the commands before it have run.
+        - The path of a file that ``dump_rdb()`` or a real server wrote (``"dump.rdb"``, by ``SAVE``
+          or ``BGSAVE``): Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries. Keys that have
+          expired by this fake's clock are skipped, and so are those of modules other than JSON and of
+          databases that this server does not have; a ``UserWarning`` reports how many. Function
+          libraries are loaded too.
+        """
+        __tracebackhide__ = True
+        if isinstance(data, str | os.PathLike):
+            from .dump_files import load_from_file
+
+            load_from_file(self._engine, data, partial(self._engine.execute, self._new_session()))
+            return
+        lines = list(commands_for(data))
+        session = self._new_session()
+        for line in lines:
+            try:
+                self._engine.execute(session, line)
+            except CommandError as error:
+                shown = " ".join(repr(word(part)) for part in line[:6])
+                more = f" and {len(line) - 6} more" if len(line) > 6 else ""
+                error.add_note(f"while loading: {shown}{more}")
+                raise
+
+    def dump_rdb(self, path: str | os.PathLike[str]) -> None:
+        """Write all keys and function libraries to an ``.rdb`` file that a real server can load.
+
+        Redis 7.0 and later, Valkey and ``load()`` read the file; a hash with fields that expire
+        needs Redis 7.4. JSON documents are written in the format of RedisJSON, so a server needs
+        that module to load them. Search indexes are skipped with a ``UserWarning``. An existing
+        file is overwritten. Raises ``ContractError`` if the file cannot be written, or if the
+        commands run on a real server, which has ``SAVE``. A fake in another process
+        (``Cloud.connect``) does not offer this method, so that clients cannot write files there.
+        """
+        __tracebackhide__ = True
+        from .dump_files import dump_to_file
+
+        if not isinstance(self._engine, Engine):
+            raise ContractError(
+                "dump_rdb() needs the in-memory engine, but this fake runs its commands on a real "
+                "server: use the SAVE command of that server"
+            )
+        dump_to_file(self._engine, path)
