@@ -22,7 +22,7 @@ Without pytest, ``with Cloud() as cloud: cloud.kv_server()`` starts a fake in th
 
 The package for contributors::
 
-    plugin.py  session.py            pytest: options, hooks, fixtures, one run
+    plugin.py  session/              pytest: options, hooks, fixtures, one run
     outcomes.py                      failures, warnings and reports of tests
     cli.py  standalone               the command, and fakes in another process
     reporting  recordings.py         reports of failing tests, and archives of their calls

@@ -14,7 +14,8 @@ import pytest
 from .core.calls import Call
 from .core.errors import telling
 from .core.problems import ends_the_test
-from .session import Run, end, misuse, run_of
+from .session.options import misuse
+from .session.run import Run, end, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .queue.capture.handle import CallbackCapture
     from .queue.delivery.destination_server import Destination
     from .queue.handle import Queue
-    from .session import Run
+    from .session.run import Run
     from .vector.handle import VectorIndex
 
 __all__: list[str] = []
@@ -115,7 +115,7 @@ CHECKED = ("--fakecloud-report", "--fakecloud-record")
 
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
-_SESSION = f"{__package__}.session"
+_SESSION = "pytest_fakecloud.session.run"
 _ITEM = pytest.StashKey[pytest.Item | None]()
 _configs: list[pytest.Config] = []
 """A stack of the configurations of this process's runs: the outer run, then runs inside its tests.
@@ -137,7 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
-        from .session import check_settings
+        from .session.options import check_settings
 
         check_settings(config)
     _configs.append(config)
@@ -158,7 +158,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     early = early_config.getini("fakecloud_early")
     if early:
-        from .session import begin_early
+        from .session.run import begin_early
 
         begin_early(early_config, early)
     yield
@@ -172,7 +172,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if run is None:
         return
     if run.timelines is None and not run.has_fakes:
-        from .session import end
+        from .session.run import end
 
         end(config)
         return
@@ -195,7 +195,7 @@ def present() -> Run:
     config = _configs[-1]
     run, item = _run_of(config), config.stash.get(_ITEM, None)
     if run is None:
-        from .session import run_of
+        from .session.run import run_of
 
         run = run_of(config)
     if item is not None and run.item is not item:
@@ -208,9 +208,10 @@ def present() -> Run:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Detect an overridden ``fakecloud_settings``, which may have parameters."""
     if _SESSION in sys.modules or not _FIXTURES.isdisjoint(metafunc.fixturenames):
-        from .session import ask_for_settings
+        from .session.parametrize import ask_for_settings
+        from .session.run import run_of
 
-        ask_for_settings(metafunc)
+        ask_for_settings(metafunc, run_of(metafunc.config).fixtures)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -219,12 +220,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.config.stash[_ITEM] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .session import import_fakes
+        from .session.preload import import_fakes
 
         import_fakes()
     run, is_marked = _run_of(item.config), item.get_closest_marker("fakecloud") is not None
     if run is None and is_marked:
-        from .session import run_of
+        from .session.run import run_of
 
         run = run_of(item.config)
     if run is not None:
@@ -321,7 +322,7 @@ def fakecloud_session(
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    from .session import run_of
+    from .session.run import run_of
 
     run = run_of(pytestconfig)
     return run.given(lambda: run.long_cloud(fakecloud_session_settings))
@@ -438,7 +439,7 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, those of the first one are set.
     """
-    from .session import publish_env
+    from .session.run import publish_env
 
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud

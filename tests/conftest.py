@@ -12,7 +12,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
-from pytest_fakecloud.session import run_of
+from pytest_fakecloud.session.run import run_of
 from pytest_fakecloud.transport import patches
 
 from .budget import EXAMPLES

@@ -82,7 +82,7 @@ def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pyt
 def test_nothing_is_left_to_be_imported_from_faked_files() -> None:
     code = (
         "import sys\n"
-        "from pytest_fakecloud.session import IMPORTED_LATER, import_fakes\n"
+        "from pytest_fakecloud.session.preload import IMPORTED_LATER, import_fakes\n"
         "import_fakes()\n"
         "print({*IMPORTED_LATER, 'cronsim'} - {*sys.modules})"
     )

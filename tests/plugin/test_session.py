@@ -477,16 +477,16 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(("times", "slept"), [(2, 3.0), (500, 0.0), (0, 0.0)])
 def test_a_process_that_waits_for_its_turn_does_not_sleep(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, times: int, slept: float
+    monkeypatch: pytest.MonkeyPatch, times: int, slept: float
 ) -> None:
-    from pytest_fakecloud import session
     from pytest_fakecloud.core import timeparse
+    from pytest_fakecloud.session import sleeping
 
     now, count = [10.0], [7]
     monkeypatch.setattr(timeparse, "monotonic", lambda: now[0])
-    monkeypatch.setattr(session, "process_time", lambda: 1.0)
-    monkeypatch.setattr(session, "_turns", lambda: (count[0], 0.0))
-    run = session.Run(request.config)
-    run.begin_call()
+    monkeypatch.setattr(sleeping, "process_time", lambda: 1.0)
+    monkeypatch.setattr(sleeping, "_turns", lambda: (count[0], 0.0))
+    meter = sleeping.SleepMeter()
+    meter.start()
     now[0], count[0] = 13.0, 7 + times
-    assert run.idle_s() == slept
+    assert meter.seconds() == slept

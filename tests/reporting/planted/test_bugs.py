@@ -49,7 +49,7 @@ def report(output: list[str]) -> str:
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     # The tests sleep, which must be recognised on a busy machine too.
-    monkeypatch.setattr("pytest_fakecloud.session._A_SLEEP_S", 0.0)
+    monkeypatch.setattr("pytest_fakecloud.session.sleeping._A_SLEEP_S", 0.0)
     gc.freeze()  # only objects of this run are collected below
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     result = run(source)

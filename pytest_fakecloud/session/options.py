@@ -1,0 +1,200 @@
+"""The settings of a run and of its tests: their checks and their merging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..services import SERVICES, named
+
+PER_TEST_SETTINGS = ("strict", "env")
+SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
+BECAUSE_OF_SESSION = (
+    "the fakes live for the whole session (fakecloud_scope or fakecloud_early): set them in the "
+    "session fixture fakecloud_session_settings"
+)
+BECAUSE_OF_SERVER = (
+    "the fakes run in a stand-alone server (--fakecloud-url): start it with --tls, "
+    "and run tests that need process_time or transport with fakes in the test process"
+)
+BECAUSE_OF_WORKERS = (
+    "tests of several workers (pytest -n) cannot share one stand-alone server (--fakecloud-url): "
+    "each test resets the whole server, also for the other workers. Leave out -n, run with "
+    "fakes in the test process, or give each worker its own server (config.option.fakecloud_url)"
+)
+SETTINGS = "fakecloud_settings"
+BECAUSE_OF_INI = (
+    "process_time is not possible with fakecloud_clock = running: a clock cannot follow the time that "
+    "follows it. Remove that line, because running is the default, or pass clock='frozen'"
+)
+CHOICES = {
+    "fakecloud_call_sites": ("auto", "true", "false"),
+    "fakecloud_clock": ("running", "frozen"),
+    "fakecloud_scope": ("function", "session"),
+    "fakecloud_transport": ("socket", "inprocess"),
+}
+SWITCHES = ("fakecloud_env", "fakecloud_share_tls_context")
+FOLDERS = ("--fakecloud-record", "--fakecloud-report")
+
+
+def check_settings(config: pytest.Config) -> None:
+    """Reject invalid ini settings, whether or not a test uses fakes."""
+    for name, known in CHOICES.items():
+        value = config.getini(name)
+        if value not in known:
+            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
+    if config.getini("fakecloud_early") and is_set_to(config, "fakecloud_scope", "function"):
+        raise pytest.UsageError(
+            "fakecloud_early and fakecloud_scope = function contradict each other: fakes that start "
+            "before the first test last for the whole run. Remove one of the two settings"
+        )
+    if config.getoption("--fakecloud-url", None) and (
+        config.getini("fakecloud_transport") == "inprocess"
+    ):
+        raise pytest.UsageError(
+            "fakecloud_transport = inprocess and --fakecloud-url contradict each other: the fakes run "
+            "in another process. Add -o fakecloud_transport=socket"
+        )
+    for name in SWITCHES:
+        try:
+            config.getini(name)
+        except (ValueError, pytest.UsageError) as error:
+            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
+    strict = config.getini("fakecloud_strict")
+    # Look them up only if necessary: the valid kinds are defined in modules that a run without
+    # fakes never imports.
+    if _switch_of(strict) is None:
+        try:
+            kinds_of_text(strict)
+        except pytest.fail.Exception as error:
+            raise pytest.UsageError(f"fakecloud_strict: {error.msg}") from None
+    for option in FOLDERS:
+        folder = folder_of(config, option)
+        if folder is None:
+            continue
+        try:
+            place = _nearest(folder)
+        except (OSError, ValueError) as error:
+            raise pytest.UsageError(f"{option}={folder} cannot be a folder: {error}") from None
+        if not place.is_dir():
+            raise pytest.UsageError(f"{option}={folder} cannot be a folder: {place} is a file")
+
+
+def is_set_to(config: pytest.Config, name: str, value: str) -> bool:
+    """Return whether the user set a setting to this value; False if it only has the value by
+    default.
+    """
+    found = config.getini(name)
+    return found == value and type(found) is str
+
+
+def _nearest(place: Path) -> Path:
+    """Return the path, or its nearest existing parent. Does not use Path.exists(), which would hide
+    other errors.
+    """
+    while True:
+        try:
+            place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            if place == place.parent:
+                return place
+            place = place.parent
+        else:
+            return place
+
+
+def folder_of(config: pytest.Config, option: str) -> Path | None:
+    folder = config.getoption(option, None)
+    return config.invocation_params.dir / folder if folder else None
+
+
+def misuse(text: str) -> BaseException:
+    """Return the failure of a test with an invalid setting, which pytest shows without a traceback."""
+    return pytest.fail.Exception(f"fakecloud: {text}", pytrace=False)
+
+
+def fixture_of(name: str) -> str:
+    """Return the fixture's name for a service's word (``kv``); any other name stays."""
+    service = named(name)
+    return name if service is None else service.fixture
+
+
+def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
+    """Merge the settings of a fake key by key."""
+    if name not in SERVICES:
+        from ..core.wording import nearest
+
+        known = (*general, *SERVICES)
+        raise misuse(
+            f"fakecloud has no setting {name!r}{nearest(name, known)}; "
+            f"the settings are: {', '.join(known)}"
+        )
+    if isinstance(value, Mapping):
+        _check_service_settings(name, value)
+        settings[name] = {**settings.get(name, {}), **value}
+    else:
+        raise misuse(f"the setting {name} must be a dict of that service's settings, got {value!r}")
+
+
+def _check_service_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Reject unknown settings of a service, even if no fixture of the test starts a fake of it."""
+    if not settings:
+        return
+    from ..core.errors import ContractError
+    from ..core.settings import read
+    from ..services import handle_class
+
+    try:
+        read(handle_class(SERVICES[name])._settings, settings, name)
+    except ContractError as error:
+        raise misuse(str(error)) from None
+
+
+def kinds_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    strict = settings["strict"]
+    return kinds_of_text(strict) if isinstance(strict, str) else _kinds(strict)
+
+
+def _switch_of(text: str) -> bool | None:
+    word = text.strip().lower()
+    if word in ("true", "1", "yes", "on"):
+        return True
+    return False if word in ("false", "0", "no", "off", "") else None
+
+
+@cache
+def kinds_of_text(text: str) -> tuple[str, ...]:
+    switch = _switch_of(text)
+    return _kinds(text.lower().replace(",", " ").split() if switch is None else switch)
+
+
+def _kinds(value: object) -> tuple[str, ...]:
+    """Return the kinds of violations that fail a test, given a boolean or names."""
+    from ..core.allowed import NAMED_KINDS, PROBLEM_KINDS
+
+    if isinstance(value, bool):
+        return tuple(PROBLEM_KINDS) if value else ()
+    kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
+    known = (*PROBLEM_KINDS, *NAMED_KINDS)
+    unknown = [kind for kind in kinds if kind not in known]
+    if unknown:
+        raise misuse(
+            f"strict={value!r}: {', '.join(map(repr, unknown))} is not a kind of problem; "
+            f"pass True, False, or some of: {', '.join(known)}"
+        )
+    return kinds
+
+
+def given_settings(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
+    """Return the names of settings given by the test, its class or module, or its settings fixture."""
+    given = {name for marker in item.iter_markers("fakecloud") for name in marker.kwargs}
+    return {fixture_of(name) for name in given.union(own)}
+
+
+def reject(names: set[str], reason: str) -> None:
+    if names:
+        raise misuse(f"{', '.join(sorted(names))} cannot be set for one test, because {reason}")

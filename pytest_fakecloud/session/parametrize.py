@@ -1,0 +1,65 @@
+"""The fixture ``fakecloud_settings``, which may have parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .options import SETTINGS
+
+_OVERRIDDEN = pytest.StashKey[bool]()
+
+
+def ask_for_settings(metafunc: pytest.Metafunc, fixtures: frozenset[str]) -> None:
+    """Let ``fakecloud_settings`` parametrize tests with fakes that do not request it themselves.
+
+    ``fixtures`` are the names of the fixtures that return fakes.
+
+    pytest accepts parameters only for fixtures that a test requests at collection. Requesting it
+    for every test would take 20 us each, so only tests that need it get it.
+    """
+    if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
+        return
+    definition = metafunc.definition
+    if not (is_overridden(definition) or _is_parametrized(definition)):
+        return
+    definition.add_marker(pytest.mark.usefixtures(SETTINGS))
+    found: Any = metafunc
+    manager = definition.session._fixturemanager
+    asked = manager.getfixtureinfo(definition, metafunc.function, metafunc.cls)
+    found.fixturenames[:] = asked.names_closure
+    found._arg2fixturedefs.update(asked.name2fixturedefs)
+
+
+def _is_parametrized(item: pytest.Item) -> bool:
+    for marker in item.iter_markers("parametrize"):
+        names = marker.args[0] if marker.args else marker.kwargs.get("argnames", ())
+        if isinstance(names, str):
+            names = [name.strip() for name in names.split(",")]
+        if SETTINGS in names:
+            return True
+    return False
+
+
+def is_overridden(item: pytest.Item) -> bool:
+    """Return whether a test overrides the plugin's empty ``fakecloud_settings``.
+
+    Computed once for all tests of a module or class, because reading the fixture takes 20 us per
+    test.
+    """
+    parent = item.parent
+    if parent is None or SETTINGS in getattr(item, "fixturenames", ()):
+        return True
+    if SETTINGS in getattr(getattr(item, "callspec", None), "params", ()):
+        return True
+    found = parent.stash.get(_OVERRIDDEN, None)
+    if found is None:
+        try:
+            known = item.session._fixturemanager.getfixturedefs(SETTINGS, item)
+            found = known is None or len(known) != 1
+        except Exception:
+            # Assume that it is overridden: this API of pytest is private and may have changed.
+            found = True
+        parent.stash[_OVERRIDDEN] = found
+    return found
