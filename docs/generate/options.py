@@ -7,7 +7,8 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_fakecloud import Cloud, cli, plugin
+from pytest_fakecloud import Cloud, plugin
+from pytest_fakecloud.cli.parser import ELSEWHERE, make_parser
 
 from .markdown import HEAD, PACKAGE, inline, table
 
@@ -127,14 +128,14 @@ def _default(value: object) -> str:
 
 def _command() -> Iterator[str]:
     yield "\n## The command `pytest-fakecloud`\n"
-    parser = cli._parser()
+    parser = make_parser()
     commands = next(
         action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
     for name, command in commands.choices.items():
         yield f"\n### `pytest-fakecloud {name}`\n\n{command.description}\n\n"
         yield table(("Option", "What it does"), _arguments(command))
-    yield f"\n{cli.ELSEWHERE}\n"
+    yield f"\n{ELSEWHERE}\n"
 
 
 def _arguments(command: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:

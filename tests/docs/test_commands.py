@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud import cli
+from pytest_fakecloud.cli.parser import make_parser
 
 from .blocks import DOCS, ROOT
 
@@ -40,7 +40,7 @@ def _name(page: Path) -> str:
 @pytest.mark.parametrize(("page", "words"), _calls())
 def test_the_command_takes_what_the_page_shows(page: str, words: list[str]) -> None:
     plain = [re.sub(r"\$\w+", "1234", word) for word in words]
-    given = cli._parser().parse_args(plain)  # An invalid option ends the process.
+    given = make_parser().parse_args(plain)  # An invalid option ends the process.
     assert given.command == words[0], page
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud import cli
+from pytest_fakecloud.cli.options import VARIABLE, read_options
+from pytest_fakecloud.cli.parser import make_parser
 from pytest_fakecloud.services import by_word
 
 FOLDER = Path(__file__).parents[2] / "docker"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
 OPTIONS = {
     action.dest.upper()
-    for action in cli._parser()._subparsers._group_actions[0].choices["serve"]._actions  # type: ignore[union-attr,index,call-overload]
+    for action in make_parser()._subparsers._group_actions[0].choices["serve"]._actions  # type: ignore[union-attr,index,call-overload]
 }
 
 
@@ -45,14 +46,14 @@ def test_it_runs_as_nobody_special_and_stops_by_the_signal_the_server_takes() ->
 def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dict(instructions())
     health = json.loads(found["HEALTHCHECK"].partition("CMD ")[2])
-    given = cli._parser().parse_args(health[1:])
+    given = make_parser().parse_args(health[1:])
     assert (given.command, given.url) == ("health", "http://127.0.0.1:8000")
     variables = dict(word.split("=", 1) for word in shlex.split(found["ENV"]))
-    ours = {name: value for name, value in variables.items() if name.startswith(cli.VARIABLE)}
-    assert {name.removeprefix(cli.VARIABLE) for name in ours} <= OPTIONS
+    ours = {name: value for name, value in variables.items() if name.startswith(VARIABLE)}
+    assert {name.removeprefix(VARIABLE) for name in ours} <= OPTIONS
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
-    options = cli._options(cli._parser().parse_args(json.loads(found["CMD"])))
+    options = read_options(make_parser().parse_args(json.loads(found["CMD"])))
     ports = [options["control_port"], *(one["port"] for one in options["services"].values())]
     ports.append(options["services"]["kv"]["database_port"])
     assert ports == [8000, 8001, 8002, 8003, 8004, 6379] == list(map(int, found["EXPOSE"].split()))
@@ -72,10 +73,10 @@ def test_the_compose_file_serves_what_its_application_asks_for(
     fakes, app = services["fakes"], services["app"]
     assert (FOLDER / fakes["build"]["context"] / fakes["build"]["dockerfile"]).exists()
     for name, value in fakes["environment"].items():
-        assert name.removeprefix(cli.VARIABLE) in OPTIONS
+        assert name.removeprefix(VARIABLE) in OPTIONS
         monkeypatch.setenv(name, value)
     command = [one.replace("/state/", f"{FOLDER}/") for one in fakes["command"]]
-    options = cli._options(cli._parser().parse_args(command))
+    options = read_options(make_parser().parse_args(command))
     assert options["forward"] == {"https://app.example": "http://app:3000"}
     assert [path.exists() for path in options["load"]] == [True]
     assert options["allow_host"] == ["fakes"]

@@ -1,0 +1,187 @@
+"""The options of the command line, and its help."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.calls import KEEP_BYTES
+from ..core.settings import settings_of
+from ..services import by_word, handle_class
+from ..standalone import commands
+from ..standalone.development import CONTROL_PORT, DEVELOPMENT
+from ..standalone.log import FORMATS
+from ..verify import command as verify
+
+JOURNAL_ENTRIES = 10_000
+"""Default maximum of entries in a server's journal, which is limited because a server may run for
+weeks.
+"""
+ELSEWHERE = (
+    "Options can also be set in the environment (--kv-port is "
+    "PYTEST_FAKECLOUD_KV_PORT, --kv is PYTEST_FAKECLOUD_KV='SETTING=VALUE SETTING=VALUE'), then in "
+    "the TOML file (control_port = 8000, and a table [kv] with port, token and settings; the file "
+    "itself may be PYTEST_FAKECLOUD_CONFIG)."
+)
+SETTINGS_PAGE = "https://pytest-fakecloud.github.io/pytest-fakecloud/reference/settings.html"
+SHELLS = ("bash", "zsh", "fish")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help also lists the settings of each service."""
+
+    def format_help(self) -> str:
+        """Return the help; for ``serve`` and ``run``, followed by the settings."""
+        if self.prog.split()[-1] not in ("serve", "run"):
+            return super().format_help()
+        found = []
+        for word, service in by_word().items():
+            declared: Any = handle_class(service)._settings
+            names = settings_of(declared)
+            found.append(textwrap.fill(
+                ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
+            ))  # fmt: skip
+        settings = "\n".join(found)
+        return f"{super().format_help()}\nsettings of each service ({SETTINGS_PAGE}):\n{settings}\n"
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("pytest-fakecloud")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser: argparse.ArgumentParser = _Parser(
+        prog="pytest-fakecloud",
+        description="Real HTTP fakes of a key-value store, a vector index, a log broker and a "
+        "message queue.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    subparsers = parser.add_subparsers(dest="command", required=True)
+    serve = subparsers.add_parser(
+        "serve",
+        help="run the fakes until stopped",
+        description="Run the fakes until stopped.",
+        epilog=ELSEWHERE,
+    )
+    run = subparsers.add_parser(
+        "run",
+        help="run a command with the fakes and their environment variables",
+        description="Run a command with the fakes and their environment variables; exit with "
+        "its exit code.",
+        epilog=ELSEWHERE,
+    )
+    _add_options(serve, DEVELOPMENT)
+    _add_options(run, {})
+    commands.add_parsers(subparsers)
+    completion = subparsers.add_parser(
+        "completion",
+        help="print completions for a shell",
+        description="Print completions for a shell, such as: "
+        'eval "$(pytest-fakecloud completion bash)".',
+    )
+    completion.add_argument("shell", choices=SHELLS, help="the shell: bash, zsh or fish")
+    verify.add_parser(subparsers)
+    serve.add_argument(
+        "--journal-entries",
+        type=int,
+        metavar="N",
+        help=f"how many calls and events the journal keeps (default: {JOURNAL_ENTRIES})",
+    )
+    serve.add_argument(
+        "--journal-bytes",
+        type=int,
+        metavar="N",
+        help=f"how many bytes of large calls the journal keeps in full (default: {KEEP_BYTES})",
+    )
+    serve.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        help="format of the server's log on standard error: lines of text or of JSON",
+    )
+    serve.add_argument(
+        "--json",
+        action="store_true",
+        default=None,
+        help="print the summary as one JSON object, for scripts",
+    )
+    serve.add_argument(
+        "--random",
+        action="store_true",
+        default=None,
+        help="use free ports and random credentials instead of fixed ones",
+    )
+    serve.add_argument("--open", action="store_true", help="open the console in the browser")
+    run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
+    run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
+    return parser
+
+
+def _add_options(
+    parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Add the options of ``serve`` and ``run``; ``development`` sets default ports and tokens."""
+    known = ", ".join(by_word())
+    parser.add_argument(
+        "services",
+        nargs="*",
+        metavar="SERVICE",
+        help=f"which fakes: {known} (default: all)",
+    ) if parser.prog.endswith("serve") else parser.add_argument(
+        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}"
+    )
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with these options")
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        default=[],
+        help="a host name that the control API and the console accept, besides "
+        "loopback names and --host; may be repeated",
+    )
+    control = f" (default: {CONTROL_PORT})" if development else " (default: any free)"
+    parser.add_argument(
+        "--control-port", type=int, help=f"port of control API and console{control}"
+    )
+    kept = "kept in your state folder" if development else "random"
+    parser.add_argument("--control-token", help=f"token of the control API (default: {kept})")
+    for name in by_word():
+        port = development.get(name, {}).get("port", "any free")
+        token = "a public one, on loopback addresses" if name in development else "random"
+        parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: {port})")
+        parser.add_argument(f"--{name}-token", help=f"token of {name} (default: {token})")
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            metavar="SETTING=VALUE",
+            default=[],
+            help=f"a setting of {name}, the value as JSON or a plain string; may be repeated",
+        )
+    parser.add_argument(
+        "--load",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="a state file (data and destinations) or an .rdb file of a real server; "
+        "may be repeated",
+    )
+    parser.add_argument(
+        "--forward",
+        action="append",
+        metavar="URL=TARGET",
+        default=[],
+        help="send deliveries for a URL to a server at another address, such as "
+        "https://app.example=http://127.0.0.1:3000, also beyond this machine; may be repeated",
+    )
+    parser.add_argument("--seed", help="random seed (default: random)")
+    parser.add_argument("--now", help="start of the clock, an ISO string with offset; freezes it")
+    parser.add_argument("--clock", choices=("running", "frozen"), help="the clock's mode")
+    parser.add_argument("--tls", action="store_true", default=None, help="serve HTTPS")
