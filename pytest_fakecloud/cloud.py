@@ -151,7 +151,9 @@ class Cloud(AnyCloud):
     def _intercept(self, handle: Handle, origin: str) -> Interception:
         from .transport.intercept import Interception
 
-        return Interception(handle, origin, self._authority.ca_file if self._authority else None)
+        return Interception(
+            handle.url, origin, self._authority.ca_file if self._authority else None
+        )
 
     def _open_transport(self, handle: Handle) -> None:
         self._changes.refresh()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.clock import timekeeper_of
 from ..core.concurrency.aio import checkpoint, in_thread
@@ -31,9 +31,7 @@ from ..transport.shortcut import Shortcut
 from .footprint import READS_CLOCK, Touch, touch_of_key, touches_of_command, touches_of_request
 from .runtime.deliveries import Due
 from .runtime.frames import carried_source, source_of
-from .runtime.loops import OwnLoop, Sleeper, await_in_own_loop, loops_follow, sleeps_follow
-from .runtime.strands import Strand
-from .runtime.wires import Stage as WireStage
+from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_follow
 from .runtime.wires import Wires
 
 if TYPE_CHECKING:
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from ..process_time.wall import Wall
     from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message, Outcome
+    from .simulation import Simulation
 
 T = TypeVar("T")
 HOLD_US = 60_000_000
@@ -56,43 +55,6 @@ MOST_TIMERS = 1_000
 """Maximum number of timers to inspect."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start in which deliveries are made, as in ``run_until_idle``."""
-
-
-class Stage(WireStage, Sleeper, Protocol):
-    """Interface of the simulation for the hooks in fakes, sockets and event loops."""
-
-    def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
-        """Handle a request at its endpoint and return its outcome."""
-
-    def at_gap(self, handle: Handle) -> None:
-        """Called between two commands of a pipeline."""
-
-    async def leaves(self, handle: Handle) -> None:
-        """Called before an asynchronous request is sent."""
-
-    async def arrives(self, handle: Handle) -> None:
-        """Called before the code receives the answer of an asynchronous request."""
-
-    def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """Return the faults of a delivery that begins."""
-
-    def perform_delivery(
-        self, delivery: Delivery, perform: Callable[[Delivery], Outcome]
-    ) -> Outcome:
-        """Perform a delivery, or lose it."""
-
-    def touch(self, touches: Iterable[Touch]) -> None:
-        """Record what the current step touches."""
-
-    def wait(
-        self, signal: Signal, poll: Callable[[], object], until_us: int
-    ) -> tuple[bool, object]:
-        """Wait until ``poll()`` returns something. The first returned value is False if the thread
-        is not explored.
-        """
-
-    def cooperating(self) -> Strand | None:
-        """Return the strand of this thread, unless it waits for a thread that is not explored."""
 
 
 class World:
@@ -108,7 +70,7 @@ class World:
     def __init__(self, cloud: AnyCloud, *, process_time: bool | None = None) -> None:
         self.cloud = cloud
         self.clock = timekeeper_of(cloud.clock)
-        self.stage: Stage | None = None
+        self.stage: Simulation | None = None
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
         self.handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]

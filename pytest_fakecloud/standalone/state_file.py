@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -22,6 +22,9 @@ from ..faults.plan import FaultPlan, fault_words
 from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb.file import MAGIC
 from ..services import by_word
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
 
 AT_ONCE = 2_000
 """Number of keys, records or messages loaded between two progress reports."""
@@ -138,14 +141,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-class Loadable(Protocol):
-    """A local or remote cloud into which a state file can be loaded."""
-
-    @property
-    def handles(self) -> Any:
-        """The open fakes of the cloud."""
-
-
 def read_state(file: Path) -> dict[str, Any]:
     """Return the content of a state file; raise ``ContractError`` with the location of the first
     error.
@@ -249,7 +244,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def load_state(
-    cloud: Loadable,
+    cloud: AnyCloud,
     content: Mapping[str, Any],
     folder: Path,
     progress: Progress = lambda name, done, whole: None,
@@ -304,7 +299,7 @@ def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
         setting_over.reset(token)
 
 
-def _open(cloud: Loadable, part: str) -> Any:
+def _open(cloud: AnyCloud, part: str) -> Any:
     fixture = by_word()[part].fixture
     for handle in cloud.handles:
         if handle.fixture == fixture:

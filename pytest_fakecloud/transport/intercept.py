@@ -8,7 +8,6 @@ service has no route for is reported like any unrouted request.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
@@ -40,24 +39,16 @@ def parse_origin(text: str) -> Origin:
     return parts.scheme, (parts.hostname or "").rstrip("."), port or _PORTS[parts.scheme]
 
 
-class Fake(Protocol):
-    """The part of a fake that an interception needs."""
-
-    @property
-    def url(self) -> str:
-        """The fake's address, without a trailing slash."""
-
-
 class Interception(AbstractContextManager["Interception"]):
-    """Redirects one origin to a fake, from construction until ``close()``.
+    """Redirects one origin to the address of a fake, from construction until ``close()``.
 
     Raises ``ContractError`` if the origin is already intercepted.
     """
 
-    def __init__(self, handle: Fake, origin: str, ca_file: str | None = None) -> None:
+    def __init__(self, url: str, origin: str, ca_file: str | None = None) -> None:
         self._key = parse_origin(origin)
         self.origin = origin.rstrip("/")
-        self._open = origins.redirect(self._key, Detour(handle.url, ca_file))
+        self._open = origins.redirect(self._key, Detour(url, ca_file))
         if not self._open:
             raise ContractError(
                 f"{self.origin} is already intercepted: end that interception first"

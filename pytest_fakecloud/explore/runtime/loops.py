@@ -11,49 +11,21 @@ import time
 from asyncio import events
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .frames import is_library
 from .strands import Crash, Strand
+
+if TYPE_CHECKING:
+    from ..world import World
 
 T = TypeVar("T")
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
 
 
-class Sleeper(Protocol):
-    """Handles sleeps and event loops of explored code."""
-
-    def now_us(self) -> int:
-        """Return the current fake time."""
-
-    def sleep(self, seconds: float) -> bool:
-        """Sleep in fake time; return False for a thread that is not explored."""
-
-    def pass_time(self, seconds: float) -> bool:
-        """Sleep in fake time, in an event loop that ``explore()`` does not control."""
-
-    def enters_loop(self, loop: OwnLoop) -> None:
-        """Called when an event loop starts in this thread."""
-
-    def leaves_loop(self, loop: OwnLoop) -> None:
-        """Called when an event loop has ended in this thread."""
-
-    def settles(self, loop: OwnLoop) -> None:
-        """Called before an event loop looks for answers."""
-
-    def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """Called when an event loop has nothing to run; return False if nothing else can run."""
-
-    def unhandled(self, error: BaseException) -> None:
-        """Called with an exception of a task that no code awaited."""
-
-    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """Called when a task is created; an inner task carries out what its creator awaits."""
-
-
 @contextlib.contextmanager
-def sleeps_follow(sleeper: Sleeper) -> Iterator[None]:
+def sleeps_follow(sleeper: World) -> Iterator[None]:
     """Replace ``time.sleep`` and ``asyncio.sleep`` within the block.
 
     The replacement also applies to modules that imported the functions by name. At the end the
@@ -91,7 +63,7 @@ def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
 
 
 @contextlib.contextmanager
-def loops_follow(sleeper: Sleeper, is_explored: Callable[[], bool]) -> Iterator[None]:
+def loops_follow(sleeper: World, is_explored: Callable[[], bool]) -> Iterator[None]:
     """Make ``asyncio.run()`` in explored code use an explored event loop."""
     real = events.new_event_loop
 
@@ -140,7 +112,7 @@ class _Selector(selectors.DefaultSelector):
 class OwnLoop(asyncio.SelectorEventLoop):
     """The event loop of one strand, which runs on fake time."""
 
-    def __init__(self, sleeper: Sleeper) -> None:
+    def __init__(self, sleeper: World) -> None:
         self.sleeper = sleeper
         self.strand: Strand | None = None
         # Times are relative to the start, so that a float distinguishes microseconds.
@@ -196,7 +168,7 @@ def _is_inner(coroutine: Any) -> bool:
     return False
 
 
-def await_in_own_loop(sleeper: Sleeper, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def await_in_own_loop(sleeper: World, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Await the function's coroutine in a loop that runs on fake time."""
     with asyncio.Runner(loop_factory=lambda: OwnLoop(sleeper)) as runner:
         return runner.run(function())

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
@@ -18,6 +18,7 @@ from .frames import wakings
 if TYPE_CHECKING:
     import asyncio
 
+    from ..simulation import Simulation
     from .deliveries import Due
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
@@ -137,31 +138,6 @@ class Strand:
         return self.root.crashed
 
 
-class Who(Protocol):
-    """Interface of the simulation, which decides which strand runs next."""
-
-    def choose(self) -> Strand | None:
-        """Return the strand to run next, or None when the run is over."""
-
-    def choose_meanwhile(self) -> Strand | None:
-        """Return a strand that can run while another one is blocked, or None."""
-
-    def begins(self, strand: Strand) -> None:
-        """Called when a strand begins."""
-
-    def ended(self, strand: Strand) -> None:
-        """Called when a strand has ended."""
-
-    def perform(self, strand: Strand) -> object:
-        """Run the code of a strand and return its result."""
-
-    def live(self) -> list[Strand]:
-        """Return the strands that have begun and not ended."""
-
-    def stuck(self, strand: Strand) -> None:
-        """Called when a strand is blocked and no other can run."""
-
-
 class _Worker:
     """A thread that runs strands, one after the other."""
 
@@ -232,8 +208,8 @@ _real_start = threading.Thread.start
 class Turns:
     """Passes the turn between strands, so that only one runs at a time."""
 
-    def __init__(self, who: Who, threads: Threads) -> None:
-        self._who = who
+    def __init__(self, simulation: Simulation, threads: Threads) -> None:
+        self._simulation = simulation
         self._threads = threads
         self._finished = Gate()
         self._lock = threading.Lock()
@@ -276,7 +252,7 @@ class Turns:
                     continue
                 if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
                     if stood > _STUCK:
-                        self._who.stuck(current)
+                        self._simulation.stuck(current)
                         self.end(None)
                     seen = -1
         except BaseException as error:
@@ -284,7 +260,7 @@ class Turns:
             self.end(error)
             raise
         deadline = monotonic() + _JOIN
-        for strand in self._who.live():
+        for strand in self._simulation.live():
             strand.go.release()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=0.002)
@@ -304,7 +280,7 @@ class Turns:
             current.why = "blocked"
             self.current = None
         self.progress += 1
-        chosen = self._who.choose_meanwhile()
+        chosen = self._simulation.choose_meanwhile()
         if chosen is not None:
             self._hand(chosen)
             return True
@@ -393,7 +369,7 @@ class Turns:
     def begin_adopted(self, strand: Strand) -> None:
         """Begin a strand that has a thread of its own."""
         self._go_on(strand)
-        self._who.begins(strand)
+        self._simulation.begins(strand)
 
     def leave(self, strand: Strand) -> None:
         """End a strand that has a thread of its own, and let the next one run."""
@@ -410,7 +386,7 @@ class Turns:
         self.current = None
         self._switching = True
         try:
-            chosen = None if self.over else self._who.choose()
+            chosen = None if self.over else self._simulation.choose()
         except BaseException as error:
             self.end(error)
             return None
@@ -495,9 +471,9 @@ class Turns:
 
     def perform(self, strand: Strand) -> None:
         """Run a strand's code and store its result."""
-        self._who.begins(strand)
+        self._simulation.begins(strand)
         try:
-            strand.result = self._who.perform(strand)
+            strand.result = self._simulation.perform(strand)
         except Crash:
             strand.crashed = True
         except ContractError as error:
@@ -513,7 +489,7 @@ class Turns:
         if self.over:
             return
         try:
-            self._who.ended(strand)
+            self._simulation.ended(strand)
         except BaseException as error:
             self.end(error)
 
@@ -525,7 +501,7 @@ class Turns:
             self.over = True
             self.failure = error
             self.current = None
-        for strand in self._who.live():
+        for strand in self._simulation.live():
             strand.go.release()
         self._finished.release()
 

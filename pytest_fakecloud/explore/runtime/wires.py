@@ -7,34 +7,16 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import monotonic
 from .strands import pause
 
+if TYPE_CHECKING:
+    from ..simulation import Simulation
+
 _PATIENCE = 5.0
 """Wall-clock seconds to wait for a fake to finish sending."""
-
-
-class Stage(Protocol):
-    """Observes what explored code sends and reads."""
-
-    def is_here(self) -> bool:
-        """Return whether this thread runs explored code."""
-
-    def sends(self, port: int) -> None:
-        """Called before the code sends to a fake from a local port."""
-
-    def sends_elsewhere(self, sock: socket.socket) -> None:
-        """Called before a thread that is not explored sends anything."""
-
-    def reads(
-        self,
-        is_readable: Callable[[float], bool],
-        wire: Wire,
-        timeout: float | None,
-    ) -> bool:
-        """Wait until a fake has sent something; return False when the timeout has passed."""
 
 
 class Wire:
@@ -118,7 +100,7 @@ class Wire:
 class Wires:
     """All connections of explored code. A context manager that patches sockets."""
 
-    def __init__(self, handles: Sequence[Any], stage: Callable[[], Stage | None]) -> None:
+    def __init__(self, handles: Sequence[Any], stage: Callable[[], Simulation | None]) -> None:
         self._handles = handles
         self._stage = stage
         self._of: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (

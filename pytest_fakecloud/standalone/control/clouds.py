@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...http.messages import Request
 from ...http.readers import decode_segment
@@ -15,29 +15,13 @@ from .requests import PREFIX, Refused, contract, fields
 from .shapes import Closed, CloudEntry, NewCloud
 
 if TYPE_CHECKING:
-    from ...cloud import Cloud
+    from ...serving import Served
 
 
 MOST_CLOUDS = 1000
 
 
-class Isolated(Protocol):
-    """A cloud that is served at its own address."""
-
-    @property
-    def cloud(self) -> Cloud:
-        """The served cloud."""
-
-    @property
-    def url(self) -> str:
-        """The address of its control API."""
-
-    @property
-    def env(self) -> dict[str, str]:
-        """The environment variables of its fakes and of its control API."""
-
-
-Opener = Callable[[Mapping[str, Any]], AbstractContextManager[Isolated]]
+Opener = Callable[[Mapping[str, Any]], AbstractContextManager["Served"]]
 """A function that serves a cloud with the given options until its context manager ends. Raises
 ``ContractError`` for invalid options.
 """
@@ -48,7 +32,7 @@ class CloudRoutes:
 
     def __init__(self, opener: Opener) -> None:
         self._open = opener
-        self._served: dict[str, tuple[Isolated, ExitStack]] = {}
+        self._served: dict[str, tuple[Served, ExitStack]] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
