@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .core.timeparse import Instant
     from .explore.explore import Checks, Exploration, ExploreOptions, Runs
     from .failures import FailureOptions, Failures
-    from .handle import Gone, Handle
+    from .handle import ClosedFakes, Handle
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
     from .queue.capture.handle import CallbackCapture
@@ -136,7 +136,7 @@ class AnyCloud(CloudPromises, ABC):
 
     @property
     @abstractmethod
-    def _gone(self) -> Gone:
+    def _closed_fakes(self) -> ClosedFakes:
         """The names, addresses and credentials of closed fakes, for reports."""
 
     @abstractmethod

@@ -26,7 +26,7 @@ from .core.problems import Problem, Problems
 from .core.settings import SWITCH, reject_unknown
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timeparse import Instant
-from .handle import Context, Delivery, Gone, Handle, Snapshot, found_handles
+from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
 from .marker import DELIVERY, TRANSPORT
 from .services import find, handle_class
 from .transport.patches import changes
@@ -229,7 +229,7 @@ class Cloud(AnyCloud):
         reject_unknown(made_by._settings, settings, fixture)
         with self._starting:
             handle: Handle = made_by(self._context, **settings)
-        handle._started_with = settings
+        handle._given_settings = settings
         self._open_transport(handle)
         for listener in tuple(self._listeners):
             listener(handle)
@@ -258,8 +258,8 @@ class Cloud(AnyCloud):
         return found_handles(self._context.handles)
 
     @property
-    def _gone(self) -> Gone:
-        return self._context.gone
+    def _closed_fakes(self) -> ClosedFakes:
+        return self._context.closed_fakes
 
     @property
     def env(self) -> dict[str, str]:
@@ -276,7 +276,7 @@ class Cloud(AnyCloud):
     @property
     def problems(self) -> Found[Problem]:
         found = list(self._recorded)
-        for handle in (*self._context.handles, *self._gone.last):
+        for handle in (*self._context.handles, *self._closed_fakes.last):
             found += handle._left_behind()
         return found_problems(
             problem for problem in found if not self._allowed.covers(problem.kind, problem.facts)
@@ -316,7 +316,7 @@ class Cloud(AnyCloud):
         self._recorded.clear()
         self._allowed.clear()
         self._journal.clear()
-        self._gone.clear()
+        self._closed_fakes.clear()
 
     def _keep_only(self, known: Iterable[Handle]) -> None:
         known = (
@@ -350,7 +350,7 @@ class Cloud(AnyCloud):
         self.closed = True
         # The list does not change during the iteration: starting or closing a fake creates a new
         # list.
-        self._context.gone.last = handles = self._context.handles
+        self._context.closed_fakes.last = handles = self._context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
         _call_all([self._stop_delivering, *ends, *reversed(self._exits)])
 

@@ -100,7 +100,7 @@ class Snapshot:
     data: Any
 
 
-class Gone:
+class ClosedFakes:
     """Names, addresses and credentials of closed fakes, for reports.
 
     ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
@@ -110,12 +110,12 @@ class Gone:
 
     def __init__(self) -> None:
         self.last: Sequence[Handle] = ()
-        self._homes: dict[str, tuple[str, str]] = {}
+        self._addresses: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
 
     def add(self, handle: Handle) -> None:
         """Record a fake's address and credentials."""
-        self._homes[handle.name] = handle.fixture, handle.url
+        self._addresses[handle.name] = handle.fixture, handle.url
         self.add_secrets(handle)
 
     def add_secrets(self, handle: Handle) -> None:
@@ -123,9 +123,9 @@ class Gone:
         self._secrets.update(secrets_of(handle))
 
     @property
-    def homes(self) -> dict[str, tuple[str, str]]:
+    def addresses(self) -> dict[str, tuple[str, str]]:
         """The fixture and the address of each closed fake, by name."""
-        return self._homes | {each.name: (each.fixture, each.url) for each in self.last}
+        return self._addresses | {each.name: (each.fixture, each.url) for each in self.last}
 
     @property
     def secrets(self) -> set[str]:
@@ -135,13 +135,13 @@ class Gone:
     def clear(self) -> None:
         """Forget all closed fakes; called when the journal is cleared."""
         self.last = ()
-        self._homes.clear()
+        self._addresses.clear()
         self._secrets.clear()
 
 
-def gone_of(cloud: AnyCloud) -> Gone:
+def closed_fakes_of(cloud: AnyCloud) -> ClosedFakes:
     """Return the closed fakes of a cloud. For reports, not for tests."""
-    return cloud._gone
+    return cloud._closed_fakes
 
 
 def was_given(token: str) -> bool:
@@ -160,7 +160,7 @@ class Context:
     ``clock``, ``ids`` and ``journal`` are the cloud's, ``time`` is the clock's timekeeper,
     ``problems`` collects strict-mode violations, ``delivery`` determines how the queue's messages
     are delivered, ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open
-    fakes, ``gone`` has records of the closed ones.
+    fakes, ``closed_fakes`` has records of the closed ones.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Context:
         self.tls: Any = None
         self.interceptor: Interceptor | None = None
         self.handles: list[Handle] = []
-        self.gone = Gone()
+        self.closed_fakes = ClosedFakes()
         self._numbers: dict[str, itertools.count[int]] = {}
 
     @classmethod
@@ -249,7 +249,7 @@ class Handle:
 
     _engine: Any
     _exits: ExitStack | None = None
-    _started_with: Mapping[str, Any] | None = None
+    _given_settings: Mapping[str, Any] | None = None
     """The settings that a cloud started the fake with, for reports that replay its journal."""
     _rewound = 0
     """The journal number at which data was last restored."""
@@ -331,7 +331,7 @@ class Handle:
     @action
     def rotate_token(self) -> str:
         """Replace the credentials. Requests with the old ones are rejected from now on."""
-        self._context.gone.add_secrets(self)
+        self._context.closed_fakes.add_secrets(self)
         self.token = self._new_token()
         return self.token
 
@@ -501,7 +501,7 @@ class Handle:
 
     def _forget(self) -> None:
         self._context.leave(self)
-        gone = self._context.gone
+        gone = self._context.closed_fakes
         if self not in gone.last:
             gone.add(self)
             self._context.problems += self._left_behind()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from .core.calls import Call
-from .core.errors import telling
+from .core.errors import report_failure
 from .core.problems import ends_the_test
 from .session.options import misuse
 from .session.run import Run, end, run_of
@@ -37,7 +37,7 @@ def check(run: Run) -> None:
     untold: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
-    with telling("the check for strict-mode violations could not be made", untold.append):
+    with report_failure("the check for strict-mode violations could not be made", untold.append):
         # Check for undelivered messages first: the code below reads the journals, which would count
         # as an inspection by the test.
         warned = _undelivered(run)
@@ -69,7 +69,7 @@ def explain(run: Run, error: Exception) -> None:
     error, so that pytest shows both.
     """
     found: _Found = []
-    with telling("the exceptions of callbacks could not be read", _warn):
+    with report_failure("the exceptions of callbacks could not be read", _warn):
         found = _found(run)
     ending = _ending(found)
     if ending is not None:
@@ -181,7 +181,7 @@ def report_on(
     """Add the journal of a test's fakes to its report."""
     # Catch all exceptions, because one raised here would abort the whole run, e.g. when a
     # stand-alone server no longer responds.
-    with telling(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
+    with report_failure(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
         _explain(run, item, call, report)
 
 
@@ -199,7 +199,7 @@ def _explain(
         from .reporting.page import file_name
 
         for cloud, name in zip(clouds, names, strict=False):
-            with telling(f"the recording of {name} could not be written", _warn):
+            with report_failure(f"the recording of {name} could not be written", _warn):
                 record(cloud, run.recordings / f"{file_name(name)}.har")
     wanted = run.journal_when
     if (wanted == "always" and in_call) or (
@@ -228,7 +228,7 @@ def _told(
         from .reporting.hints import hints, strangers, suspicions, unread_variables
         from .reporting.mistakes import mistakes
 
-        with telling("the hints about missing requests could not be made", lines.append):
+        with report_failure("the hints about missing requests could not be made", lines.append):
             lines += hints(cloud, call.excinfo.value) or strangers(cloud)
             if not lines and call.when == "call" and cloud is run.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
@@ -236,7 +236,7 @@ def _told(
             if not lines and call.when == "call":
                 lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
             lines += mistakes(cloud, call.excinfo.value)
-    with telling(UNTOLD, lines.append):
+    with report_failure(UNTOLD, lines.append):
         width = shutil.get_terminal_size().columns
         data = report_of(
             cloud,
@@ -263,7 +263,7 @@ def _written(
 
     assert run.timelines is not None
     links: list[str] = []
-    with telling("(it could not be written", lambda line: links.append(f"{line})")):
+    with report_failure("(it could not be written", lambda line: links.append(f"{line})")):
         written = page.write(cloud, run.timelines, data, _picture_of(raised))
         as_json.write(data, written.with_suffix(".json"))
         links.append(str(written))
@@ -288,11 +288,13 @@ def finish(config: pytest.Config) -> None:
     folder = run.timelines
     # An ``on_close`` callback may raise. Test outcomes have already been reported, so only print
     # the error.
-    with telling("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
+    with report_failure("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
             from .reporting.page import write_index
 
             write_index(folder)
-    with telling("fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)):
+    with report_failure(
+        "fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)
+    ):
         end(config)

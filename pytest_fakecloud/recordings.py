@@ -17,7 +17,7 @@ from .core.field_types import fits
 from .core.found import Found
 from .core.timeparse import instant_us, to_datetime
 from .files import DATA_BYTES, read_file
-from .handle import Handle, gone_of
+from .handle import Handle, closed_fakes_of
 from .http.readers import query_items
 from .reporting.masking import HIDDEN, Mask
 from .reporting.private_files import write_private
@@ -44,14 +44,16 @@ def archive(cloud: AnyCloud) -> dict[str, Any]:
     clock.
     """
     mask = Mask(cloud)
-    homes = dict(gone_of(cloud).homes)
-    homes.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
+    addresses = dict(closed_fakes_of(cloud).addresses)
+    addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.handles)
     return {
         "log": {
             "version": "1.2",
             "creator": {"name": "pytest-fakecloud", "version": "1"},
             "entries": [
-                _entry(call, *homes.get(call.handle, ("", f"http://{call.handle}.invalid")), mask)
+                _entry(
+                    call, *addresses.get(call.handle, ("", f"http://{call.handle}.invalid")), mask
+                )
                 for call in cloud.journal.calls()
             ],
         }

@@ -79,7 +79,7 @@ SERVICES = _list(
 """Every service by the name of its fixture, in the order in which services are listed."""
 
 
-def by_word() -> dict[str, Service]:
+def services_by_word() -> dict[str, Service]:
     """Return the services that the command line and the configuration file can start, by ``word``."""
     return {service.word: service for service in SERVICES.values() if service.word is not None}
 
@@ -88,7 +88,7 @@ def named(name: object) -> Service | None:
     """Return the service with this fixture name or ``word`` (``"kv_server"``, ``"kv"``), or None."""
     if not isinstance(name, str):
         return None
-    return SERVICES.get(name) or by_word().get(name)
+    return SERVICES.get(name) or services_by_word().get(name)
 
 
 def find(fixture: object) -> Service:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .core.errors import ContractError, shown
 from .core.wording import nearest
 from .http.ports import keep
-from .services import by_word
+from .services import services_by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
 from .standalone.hosts import Guard, Hosts, is_loopback
 from .standalone.log import Log
@@ -69,7 +69,7 @@ def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
             added[name] = _default_port(name, added[name], host, word, log)
         services[word] = {**added, **given}
         if not public:
-            guarded.add(given.get("name") or by_word()[word].fixture)
+            guarded.add(given.get("name") or services_by_word()[word].fixture)
     options = {**options, "services": services, "guarded": guarded}
     if options["control_port"] is None:
         port = _default_port("port", CONTROL_PORT, options["host"], "control API", log)
@@ -117,7 +117,7 @@ def serve_cloud(
             if not isinstance(settings, Mapping):
                 raise ContractError(f"settings of {name} must be an object, got {shown(settings)}")
             place = {"host": options["host"], **settings}
-            cloud.start(by_word()[name].fixture, place)
+            cloud.start(services_by_word()[name].fixture, place)
         if options["journal_entries"] is not None:
             cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
         hosts = Hosts(options["host"], options["allow_host"])
@@ -215,7 +215,7 @@ def _opener(options: Mapping[str, Any], log: Log) -> Opener:
             raise ContractError(f"services={shown(given)} is not an object of settings by service")
         chosen = services
         if given is not None:
-            known = by_word()
+            known = services_by_word()
             for word in given:
                 if word not in known:
                     raise ContractError(
@@ -244,7 +244,7 @@ def _opener(options: Mapping[str, Any], log: Log) -> Opener:
 
 def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a state file that belongs to the given services."""
-    absent = {word for word in by_word() if word not in services}
+    absent = {word for word in services_by_word() if word not in services}
     if "queue" in absent:
         absent.add("destinations")
     part = {name: value for name, value in content.items() if name not in absent}

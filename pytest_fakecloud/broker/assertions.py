@@ -10,7 +10,7 @@ from ..core.errors import ContractError
 from ..core.field_types import ITEM, one_of
 from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
-from ..core.matching import Asked, Field, Query
+from ..core.matching import Condition, Field, Query
 from ..core.timekeeper import Timekeeper
 from ..core.wording import brief, nearest
 from .engines import BrokerEngine
@@ -143,9 +143,9 @@ class BrokerAssertions:
     def assert_committed(
         self,
         group: str,
-        topic: Asked[str] = None,
-        partition: Asked[int] = None,
-        offset: Asked[int] = None,
+        topic: Condition[str] = None,
+        partition: Condition[int] = None,
+        offset: Condition[int] = None,
         *,
         times: int | None = None,
     ) -> Found[TopicPartitionOffset]:
@@ -184,9 +184,9 @@ class BrokerAssertions:
     def assert_not_committed(
         self,
         group: str,
-        topic: Asked[str] = None,
-        partition: Asked[int] = None,
-        offset: Asked[int] = None,
+        topic: Condition[str] = None,
+        partition: Condition[int] = None,
+        offset: Condition[int] = None,
     ) -> None:
         """Assert that a group has never made a matching commit; see ``assert_committed()``.
 

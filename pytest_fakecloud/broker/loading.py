@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..core.errors import ContractError
-from ..core.matching import Asked
+from ..core.matching import Condition
 from ..core.timeparse import instant_us
 from .errors import string, whole
 from .model import INT64_MAX, Header, ProducerRecord
@@ -33,11 +33,11 @@ class RecordFields(TypedDict, total=False):
     ``headers`` is a mapping from header name to a value, a pattern or a function.
     """
 
-    key: Asked[str]
-    partition: Asked[int]
-    offset: Asked[int]
-    timestamp: Asked[int]
-    headers: Asked[Headers | Mapping[str, Asked[str]]]
+    key: Condition[str]
+    partition: Condition[int]
+    offset: Condition[int]
+    timestamp: Condition[int]
+    headers: Condition[Headers | Mapping[str, Condition[str]]]
 
 
 class ListedFields(RecordFields, total=False):

@@ -14,7 +14,7 @@ from ..core.errors import ContractError
 from ..core.settings import MOST_PORT
 from ..core.wording import brief
 from ..files import read_file
-from ..services import by_word, named
+from ..services import named, services_by_word
 from ..serving import Usage
 from ..standalone.log import FORMATS, LogFormat
 
@@ -49,7 +49,7 @@ def read_options(given: argparse.Namespace) -> dict[str, Any]:
     def number(name: str, most: int | None = None) -> int | None:
         return _number(*found(name), most)
 
-    known = by_word()
+    known = services_by_word()
     services: dict[str, dict[str, Any]] = {}
     names = _names(*found("services"))
     for name in known:
@@ -106,7 +106,7 @@ def read_options(given: argparse.Namespace) -> dict[str, Any]:
 
 def _names(value: Any, where: str) -> list[str]:
     """Return the chosen services from a list or a comma-separated string; all by default."""
-    services = by_word()
+    services = services_by_word()
     if value is None:
         return list(services)
     words = value.split(",") if isinstance(value, str) else value
@@ -228,7 +228,7 @@ def _file(path: Path) -> dict[str, Any]:
         "random",
     }
     known |= {"journal", "journal_bytes", "journal_entries", "json", "load", "forward"}
-    known |= {"log_format", *by_word()}
+    known |= {"log_format", *services_by_word()}
     twice = [name for name in content if _word(name) != name and _word(name) in content]
     if twice:
         raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: pass one table")
@@ -238,7 +238,7 @@ def _file(path: Path) -> dict[str, Any]:
         raise Usage(
             f"{path}: {', '.join(unknown)} is unknown; known are: {', '.join(sorted(known))}"
         )
-    for name in by_word():
+    for name in services_by_word():
         if not isinstance(content.get(name, {}), dict):
             raise Usage(f"{path}: {name} must be a table of settings, not {content[name]!r}")
     return content

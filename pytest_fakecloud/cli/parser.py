@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.calls import KEEP_BYTES
 from ..core.settings import settings_of
-from ..services import by_word, handle_class
+from ..services import handle_class, services_by_word
 from ..standalone import commands
 from ..standalone.development import CONTROL_PORT, DEVELOPMENT
 from ..standalone.log import FORMATS
@@ -37,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
         if self.prog.split()[-1] not in ("serve", "run"):
             return super().format_help()
         found = []
-        for word, service in by_word().items():
+        for word, service in services_by_word().items():
             declared: Any = handle_class(service)._settings
             names = settings_of(declared)
             found.append(textwrap.fill(
@@ -128,7 +128,7 @@ def _add_options(
     parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Add the options of ``serve`` and ``run``; ``development`` sets default ports and tokens."""
-    known = ", ".join(by_word())
+    known = ", ".join(services_by_word())
     parser.add_argument(
         "services",
         nargs="*",
@@ -153,7 +153,7 @@ def _add_options(
     )
     kept = "kept in your state folder" if development else "random"
     parser.add_argument("--control-token", help=f"token of the control API (default: {kept})")
-    for name in by_word():
+    for name in services_by_word():
         port = development.get(name, {}).get("port", "any free")
         token = "a public one, on loopback addresses" if name in development else "random"
         parser.add_argument(f"--{name}-port", type=int, help=f"port of {name} (default: {port})")

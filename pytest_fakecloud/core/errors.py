@@ -99,7 +99,7 @@ def words_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}{place}"
 
 
-class telling:
+class report_failure:
     """A context manager that turns an exception into one line of text and suppresses it.
 
     The line begins with ``failed`` and is passed to ``tell``. Reports use it because they call code

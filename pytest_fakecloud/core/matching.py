@@ -51,7 +51,7 @@ from .field_types import (
 from .wording import brief, nearest, never_awaited
 
 V = TypeVar("V")
-Asked: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
+Condition: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 """The type of a condition on a field: a value, a pattern, a function, or None for any value."""
 
 

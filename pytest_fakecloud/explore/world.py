@@ -165,8 +165,8 @@ class World:
         if hasattr(app, "interruptions"):
             _swap(exits, app, "interruptions", _Interruptions(self, handle, app.interruptions))
         engine: Any = handle._engine
-        if hasattr(engine, "mishaps"):
-            _swap(exits, engine, "mishaps", _Mishaps(self, engine.mishaps))
+        if hasattr(engine, "delivery_hooks"):
+            _swap(exits, engine, "delivery_hooks", _ExploredDeliveries(self, engine.delivery_hooks))
         before = origins.add(handle._mount, lingers=True)
         exits.callback(origins.put_back, handle._mount.origin, before)
         shortcut = origins.find(*handle._mount.origin)
@@ -556,7 +556,7 @@ class _Interruptions:
         return getattr(self._planned, name)
 
 
-class _Mishaps:
+class _ExploredDeliveries:
     """Faults of deliveries: those that the test injected, followed by those of the schedule."""
 
     active = ("the schedule",)

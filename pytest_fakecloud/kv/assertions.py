@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Unpack
 
 from ..core.errors import ContractError
-from ..core.matching import Asked
+from ..core.matching import Condition
 from .engine.engine import Engine
 from .model import AnyEngine
 
@@ -44,7 +44,7 @@ class KVAssertions:
 
     def assert_searched(
         self,
-        index: Asked[str] = None,
+        index: Condition[str] = None,
         *,
         times: int | None = None,
         **where: Unpack[SearchFields],
@@ -64,7 +64,9 @@ class KVAssertions:
         given |= where
         return expect_search(self._reading, self._memory().searches, times, given)
 
-    def assert_not_searched(self, index: Asked[str] = None, **where: Unpack[SearchFields]) -> None:
+    def assert_not_searched(
+        self, index: Condition[str] = None, **where: Unpack[SearchFields]
+    ) -> None:
         """Assert that no search matches."""
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)

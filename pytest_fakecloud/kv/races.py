@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Self, TypeAlias
 
 from ..core.errors import ContractError
-from ..core.matching import Asked, Question
+from ..core.matching import Condition, Question
 from .rest.requests import COMMAND, command_name
 
-Place: TypeAlias = int | tuple[Asked[str], Asked[str]] | None
+Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
 """A position in a pipeline: the number of commands before it, the names of its two neighbours, or
 None for all positions in turn.
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..core.errors import telling
+from ..core.errors import report_failure
 from ..core.journal import Recorder
 from .model import MESSAGE, Delivery, HeaderList, Outcome, SigningKeys, first
 from .refusals import Refusal, Refusals
@@ -122,7 +122,7 @@ class AttemptDetails:
             return data
         problems: list[str] = []
         # Record an error while collecting details, because it must not fail the delivery.
-        with telling("the request and the response cannot be described", problems.append):
+        with report_failure("the request and the response cannot be described", problems.append):
             data["sent"] = _text(sent.body)
             data["sent_type"] = first(sent.headers, "Content-Type") or ""
             if not quiet:

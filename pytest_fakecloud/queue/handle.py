@@ -144,7 +144,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._engine.on_rejected_step = self._report_rejected_step
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
-        self._engine.mishaps = table
+        self._engine.delivery_hooks = table
         runs = WorkflowRoutes(self._engine, workflow).routes
         letters = WorkflowHistoryRoutes(self._engine, workflow).routes
         self.read_only_token = self._new_token()

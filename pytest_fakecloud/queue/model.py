@@ -329,7 +329,7 @@ class Message:
         return replace(self, attempts=attempts, log=list(self.log))
 
 
-class Mishaps:
+class DeliveryHooks:
     """Hooks that injected faults use to change deliveries. These defaults change nothing.
 
     The engine does not call the hooks while ``active`` is empty.

@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, Modu
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
-from ..handle import gone_of, secrets_of, was_given
+from ..handle import closed_fakes_of, secrets_of, was_given
 from ..http.hub import default_hub
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
 
 def strangers(cloud: AnyCloud) -> list[str]:
     """Explain a client that sent the token of an earlier test's fake."""
-    own = gone_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
+    own = closed_fakes_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
     for call in cloud.journal.calls():
         token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
         if token is not None and token not in own and was_given(token):

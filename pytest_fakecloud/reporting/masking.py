@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT, Headers
-from ..handle import gone_of, secrets_of
+from ..handle import closed_fakes_of, secrets_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -71,7 +71,7 @@ class Mask:
     def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
         if cloud is not None:
-            known |= gone_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
+            known |= closed_fakes_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
         self._secrets = _pattern(known)
 
     def text(self, text: str) -> str:

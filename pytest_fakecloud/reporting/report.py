@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
-from ..core.errors import telling
-from ..handle import gone_of
+from ..core.errors import report_failure
+from ..handle import closed_fakes_of
 from .findings import find
 from .findings.unfinished import unfinished
 from .masking import Mask
@@ -48,13 +48,13 @@ def report_of(
     every: list[Row] = []
     found: list[Finding] = []
     left: list[Finding] = []
-    with telling("the lookups failed", failures.append):
+    with report_failure("the lookups failed", failures.append):
         scene = scene_of(cloud, list(cloud.journal.entries))
-    with telling("the findings failed", failures.append):
+    with report_failure("the findings failed", failures.append):
         found = find(cloud, scene, idle_s, raised, served)
-    with telling("the calls cannot be shown", failures.append):
+    with report_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, told=scene.told)
-    with telling("what is unfinished cannot be shown", failures.append):
+    with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, scene)
     numbers = _numbers(every)
     return Report(
@@ -66,7 +66,7 @@ def report_of(
         [
             *(Fake(one.name, one.service, one.url) for one in cloud.handles),
             *(Fake(name, fixture, url, closed=True)
-              for name, (fixture, url) in gone_of(cloud).homes.items()),
+              for name, (fixture, url) in closed_fakes_of(cloud).addresses.items()),
         ],
         every,
         [_masked(_of_rows(one, numbers), mask) for one in found],

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Call, Entry, Event, faults_ended
-from ..core.errors import telling
+from ..core.errors import report_failure
 from ..core.journal import Recorder
-from ..handle import gone_of
+from ..handle import closed_fakes_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 from .scene import worked
@@ -44,8 +44,8 @@ def rows(
     hidden = set(told)
     recorder = _recorder_of(cloud)
     sites: Mapping[int, Any] = {} if recorder is None else recorder.sites
-    homes = {url: name for name, (_, url) in gone_of(cloud).homes.items()}
-    homes.update((handle.url, handle.name) for handle in cloud.handles)
+    addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
+    addresses.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
     received = {id(attempt) for attempt in attempts.values()}
     found: list[Row] = []
@@ -54,13 +54,13 @@ def rows(
             continue
         # An entry that raises must not remove the others.
         failures: list[str] = []
-        with telling("this entry cannot be shown", failures.append):
+        with report_failure("this entry cannot be shown", failures.append):
             if isinstance(entry, Call):
                 row = _call_row(entry, mask, attempts.get(id(entry)))
                 site = sites.get(entry.number)
                 found.append(row if site is None else replace(row, where=Place(**site)))
             else:
-                found.append(_event_row(entry, mask, homes))
+                found.append(_event_row(entry, mask, addresses))
         for text in map(mask.text, failures):
             lane, number = entry.handle, entry.number
             found.append(
@@ -207,13 +207,13 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
     )  # fmt: skip
 
 
-def _event_row(event: Event, mask: Mask, homes: Mapping[str, str]) -> Row:
+def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
     told = mask.event(event)
     is_attempt = event.kind == "attempt"
     peer, ok, status = event.handle, True, None
     if is_attempt and "url" in event.data:
         parts = parts_of(str(told.data["url"]))
-        peer = homes.get(f"{parts.scheme}://{parts.netloc}", str(told.data["url"]))
+        peer = addresses.get(f"{parts.scheme}://{parts.netloc}", str(told.data["url"]))
         status = event.data.get("status")
         ok = isinstance(status, int) and 200 <= status < 300
     details = {name: value for name, value in told.data.items() if name not in _VOLATILE}

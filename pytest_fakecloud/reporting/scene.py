@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..core.calls import Call, Entry, Event
-from ..core.errors import telling
+from ..core.errors import report_failure
 from ..core.timeparse import instant_us
 from .bodies import parsed
 from .connections import gathered
@@ -66,7 +66,7 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
         elif entry.route in _SINGLE and worked(entry):
             _published(entry, scene)
     for handle in cloud.handles if cloud is not None else ():
-        with telling("", lambda line: None):
+        with report_failure("", lambda line: None):
             if handle.service == "queue":
                 for message in handle.messages():  # type: ignore[attr-defined]
                     ids.add(message.id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
-from ..services import SERVICES, by_word
+from ..services import SERVICES, services_by_word
 from .options import (
     BECAUSE_OF_INI,
     BECAUSE_OF_SERVER,
@@ -58,7 +58,7 @@ def run_of(config: pytest.Config) -> Run:
 
 def begin_early(config: pytest.Config, names: list[str]) -> None:
     """Start fakes and set their variables before conftests are imported."""
-    known = [service.fixture for service in by_word().values()]
+    known = [service.fixture for service in services_by_word().values()]
     names = [fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -17,7 +17,7 @@ from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timekeeper import Mode
 from ..core.timeparse import Instant, instant_us, to_datetime
-from ..handle import Gone, Handle, found_handles
+from ..handle import ClosedFakes, Handle, found_handles
 from ..services import SERVICES, find, handle_class
 from .codec import decode, decode_error, encode
 from .control.requests import PREFIX
@@ -393,7 +393,7 @@ class RemoteCloud(AnyCloud):
         self._started: list[Handle] = []
         self._own: dict[str, Handle] = {}
         """Fakes started because the current test has settings for them."""
-        self._nobody = Gone()
+        self._nobody = ClosedFakes()
         try:
             self._state()
         except ContractError:
@@ -426,7 +426,7 @@ class RemoteCloud(AnyCloud):
         """
 
     @property
-    def _gone(self) -> Gone:
+    def _closed_fakes(self) -> ClosedFakes:
         """Always empty, because the server keeps the data that its reports need."""
         return self._nobody
 

@@ -21,7 +21,7 @@ from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..files import DATA_BYTES, open_file, read_file
 from ..kv.rdb.file import MAGIC
-from ..services import by_word
+from ..services import services_by_word
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -300,7 +300,7 @@ def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
 
 
 def _open(cloud: AnyCloud, part: str) -> Any:
-    fixture = by_word()[part].fixture
+    fixture = services_by_word()[part].fixture
     for handle in cloud.handles:
         if handle.fixture == fixture:
             return handle

@@ -10,7 +10,7 @@ import orjson
 from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.found import Found, expect, found_of
-from ..core.matching import Asked, Field, Query
+from ..core.matching import Condition, Field, Query
 from ..handle import Context, Handle, action
 from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts
 from .embedding import Embedder
@@ -259,7 +259,7 @@ class VectorIndex(Handle):
 
     def assert_upserted(
         self,
-        id: Asked[str | int] = None,
+        id: Condition[str | int] = None,
         *,
         times: int | None = None,
         **where: Unpack[UpsertFields],
@@ -283,7 +283,7 @@ class VectorIndex(Handle):
         )
 
     def assert_not_upserted(
-        self, id: Asked[str | int] = None, **where: Unpack[UpsertFields]
+        self, id: Condition[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:
         """Fail if a client has upserted a matching record; see ``assert_upserted()``."""
         __tracebackhide__ = True

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.errors import ContractError
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, one_of, whole_number
-from ..core.matching import Asked, Field
+from ..core.matching import Condition, Field
 from ..core.wording import SHOWN, brief
 from .errors import VectorError
 from .fields import as_floats, from_array
@@ -24,29 +24,29 @@ from .model import Floats, Fusion, QueryMode, Weighting
 class UpsertFields(TypedDict, total=False):
     """Fields of an upserted record that assertions can match, besides its id."""
 
-    vector: Asked[Sequence[float] | Floats]
-    sparseVector: Asked[Mapping[str, Any]]
-    metadata: Asked[Mapping[str, Any]]
-    data: Asked[str]
-    namespace: Asked[str]
+    vector: Condition[Sequence[float] | Floats]
+    sparseVector: Condition[Mapping[str, Any]]
+    metadata: Condition[Mapping[str, Any]]
+    data: Condition[str]
+    namespace: Condition[str]
 
 
 class QueryFields(TypedDict, total=False):
     """Fields of a query that assertions can match: the names of the API, and ``top_k``."""
 
-    top_k: Asked[int]
-    filter: Asked[str]
-    data: Asked[str]
-    vector: Asked[Sequence[float] | Floats]
-    sparseVector: Asked[Mapping[str, Any]]
-    namespace: Asked[str]
-    includeVectors: Asked[bool]
-    includeMetadata: Asked[bool]
-    includeData: Asked[bool]
-    weightingStrategy: Asked[str]
-    fusionAlgorithm: Asked[str]
-    queryMode: Asked[str]
-    maxIdle: Asked[int]
+    top_k: Condition[int]
+    filter: Condition[str]
+    data: Condition[str]
+    vector: Condition[Sequence[float] | Floats]
+    sparseVector: Condition[Mapping[str, Any]]
+    namespace: Condition[str]
+    includeVectors: Condition[bool]
+    includeMetadata: Condition[bool]
+    includeData: Condition[bool]
+    weightingStrategy: Condition[str]
+    fusionAlgorithm: Condition[str]
+    queryMode: Condition[str]
+    maxIdle: Condition[int]
 
 
 class _Id(FieldType):

@@ -16,8 +16,8 @@ from pytest_fakecloud.core.errors import (
     ServiceError,
     check_function,
     only_begins,
+    report_failure,
     shown,
-    telling,
     words_of,
 )
 
@@ -165,15 +165,15 @@ def test_who_interrupts_the_text_of_an_error_is_heard() -> None:
 
 def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
     told: list[str] = []
-    with telling("no list", told.append):
+    with report_failure("no list", told.append):
         pass
     assert told == []
-    with telling("no list", told.append):
+    with report_failure("no list", told.append):
         raise ContractError("pass a number")
     assert told == ["no list: pass a number"]
-    with telling("no list", told.append):
+    with report_failure("no list", told.append):
         raise SystemExit
     assert told[1].startswith("no list: SystemExit: ")
-    with pytest.raises(KeyboardInterrupt), telling("no list", told.append):
+    with pytest.raises(KeyboardInterrupt), report_failure("no list", told.append):
         raise KeyboardInterrupt
     assert len(told) == 2

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pytest_fakecloud import plugin
-from pytest_fakecloud.services import SERVICES, by_word
+from pytest_fakecloud.services import SERVICES, services_by_word
 
 from ..harness import QUIET, Run, apart
 
@@ -517,5 +517,5 @@ def test_the_texts_of_the_plugin_name_every_service() -> None:
     for service in SERVICES.values():
         assert f"{service.fixture}={{...}}" in plugin.MARKER
         assert {service.fixture, service.alias} - {None} <= plugin._FIXTURES
-    early = [service.fixture for service in by_word().values()]
+    early = [service.fixture for service in services_by_word().values()]
     assert f"'{' '.join(early)}'" in plugin.SETTINGS["fakecloud_early"][0]

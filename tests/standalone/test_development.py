@@ -13,7 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.http.ports import release
-from pytest_fakecloud.services import by_word
+from pytest_fakecloud.services import services_by_word
 from pytest_fakecloud.serving import with_defaults
 from pytest_fakecloud.standalone import development
 from pytest_fakecloud.standalone.development import DEVELOPMENT, control_token
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_every_service_has_a_port_and_credentials() -> None:
-    assert DEVELOPMENT.keys() == by_word().keys()
+    assert DEVELOPMENT.keys() == services_by_word().keys()
     ports = [value for one in DEVELOPMENT.values() for name, value in one.items() if "port" in name]
     assert len({*ports, development.CONTROL_PORT}) == len(ports) + 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_fakecloud.cli.options import VARIABLE, read_options
 from pytest_fakecloud.cli.parser import make_parser
-from pytest_fakecloud.services import by_word
+from pytest_fakecloud.services import services_by_word
 
 FOLDER = Path(__file__).parents[2] / "docker"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
@@ -91,6 +91,6 @@ def test_the_compose_file_serves_what_its_application_asks_for(
     assert (database["database_port"], database["database_password"]) == (6379, "kv-password")
     assert asked["REDIS_URL"] == "redis://default:kv-password@fakes:6379"
     assert app["depends_on"]["fakes"]["condition"] == "service_healthy"
-    exposed = [800 * 10 + number for number, _ in enumerate(by_word(), 1)]
+    exposed = [800 * 10 + number for number, _ in enumerate(services_by_word(), 1)]
     for variable in ("UPSTASH_REDIS_REST_URL", "UPSTASH_VECTOR_REST_URL", "QSTASH_URL"):
         assert int(asked[variable].rpartition(":")[2]) in exposed

@@ -44,7 +44,7 @@ from .groups.coordinator import Coordinator
 from .groups.delivery import GroupDelivery
 from .groups.members import ConsumerGroup, Instance
 from .groups.table import GroupTable
-from .guard import Guard, Tell
+from .guard import GroupListener, Guard
 from .log import PartitionLog, Topic
 from .placement import Placement
 from .quota import BrokerQuota
@@ -83,7 +83,7 @@ class MemoryEngine:
         settings: BrokerConfig | None = None,
         *,
         name: str = "broker",
-        tell: Tell | None = None,
+        tell: GroupListener | None = None,
     ) -> None:
         self.settings = settings or BrokerConfig()
         self._clock = clock
@@ -677,7 +677,7 @@ class MemoryEngine:
 
     # -- locking ---------------------------------------------------------------------------------
 
-    def tell_to(self, tell: Tell) -> None:
+    def tell_to(self, tell: GroupListener) -> None:
         """Set the callback for events of groups."""
         self._guard.tell = tell
 

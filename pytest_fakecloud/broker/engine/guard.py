@@ -10,7 +10,7 @@ from ...core.timers import Signal
 from .groups.members import Happening
 from .groups.table import GroupTable
 
-Tell = Callable[..., object]
+GroupListener = Callable[..., object]
 """Callback for events of consumer groups.
 
 Its arguments are the kind of the event, a readable description, the time in microseconds, and
@@ -27,7 +27,7 @@ class Guard:
 
     __slots__ = ("_clock", "_lock", "_table", "tell")
 
-    def __init__(self, table: GroupTable, clock: Timekeeper, tell: Tell | None) -> None:
+    def __init__(self, table: GroupTable, clock: Timekeeper, tell: GroupListener | None) -> None:
         self._table = table
         self._clock = clock
         self._lock = threading.Lock()

@@ -28,9 +28,9 @@ from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
     KINDS,
     Delivery,
+    DeliveryHooks,
     Kind,
     Message,
-    Mishaps,
 )
 from ..wire.headers import as_text
 
@@ -102,7 +102,7 @@ FACTS: Mapping[str, Field] = {
 """Fields of deliveries and of publish requests that a queue's faults can match."""
 
 
-class DeliveryFaults(FaultTable, Mishaps):
+class DeliveryFaults(FaultTable, DeliveryHooks):
     """The injected faults of a queue, for requests to it and for its deliveries."""
 
     fact_fields = FACTS

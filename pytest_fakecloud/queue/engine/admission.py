@@ -67,7 +67,7 @@ class Admission:
         message = state.pending.get(message_id)
         if message is None or message.overtaken_at == message.retried:
             return False
-        if not state.mishaps.overtaken(message):
+        if not state.delivery_hooks.overtaken(message):
             return False
         with state.lock:
             message.overtaken_at = message.retried

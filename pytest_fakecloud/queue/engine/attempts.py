@@ -105,14 +105,14 @@ class AttemptRunner:
         return partial(self._make, begun, claimed=True)
 
     def _start(self, message_id: str) -> StartedAttempt | None:
-        if self._state.mishaps.active and self._admission.step_aside(message_id):
+        if self._state.delivery_hooks.active and self._admission.step_aside(message_id):
             return None
         return self.begin(message_id)
 
     def _claim(self, begun: StartedAttempt) -> None:
-        mishaps = self._state.mishaps
-        if mishaps.active:
-            begun.attempt.faults = mishaps.before(begun.message, begun.delivery)
+        delivery_hooks = self._state.delivery_hooks
+        if delivery_hooks.active:
+            begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
 
     def _make(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
         state = self._state
@@ -413,8 +413,8 @@ class AttemptRunner:
             url, nested = settings.callback, settings.callback_headers
         else:
             url, nested = settings.failure_callback, settings.failure_callback_headers
-        mishaps = state.mishaps
-        if url is None or (mishaps.active and mishaps.callback(message, kind, url)):
+        delivery_hooks = state.delivery_hooks
+        if url is None or (delivery_hooks.active and delivery_hooks.callback(message, kind, url)):
             return
         body = callback_body(
             message,

@@ -15,9 +15,9 @@ from ...core.timers import Lane, Timer
 from ..model import (
     Attempt,
     Delivery,
+    DeliveryHooks,
     LogEntry,
     Message,
-    Mishaps,
     Outcome,
     RejectedStep,
     WorkflowHooks,
@@ -69,7 +69,7 @@ class State:
         self.settings = settings
         self.lane: Lane = lane
         self.workflow: WorkflowHooks = workflow or WorkflowHooks()
-        self.mishaps = Mishaps()
+        self.delivery_hooks = DeliveryHooks()
         self.lock = threading.RLock()
         self.changed = clock.signal()
         self.on_outcome: Callable[[Delivery, Outcome], None] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...core.errors import telling
+from ...core.errors import report_failure
 from ..model import SEVERITIES, WEIGHT, Finding
 from . import broker, common, kv, kv_series, queue, vector
 from .look import Look
@@ -50,7 +50,7 @@ def find(
     found: list[Finding] = []
     for detector in _DETECTORS:
         failures: list[str] = []
-        with telling(f"{detector.__name__} failed", failures.append):
+        with report_failure(f"{detector.__name__} failed", failures.append):
             found += [
                 replace(one, severity=SEVERITIES.get(one.kind, "cause")) for one in detector(look)
             ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.clock import timekeeper_of
-from ...core.errors import telling
+from ...core.errors import report_failure
 from ...queue.unfinished import given_up, pending, schedules
 from ..model import SEVERITIES, Finding, Subject
 from ..scene import Scene
@@ -25,7 +25,7 @@ def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
     for handle in cloud.handles:
         look = looks.get(handle.service)
         failures: list[str] = []
-        with telling("what waits cannot be shown", failures.append):
+        with report_failure("what waits cannot be shown", failures.append):
             found += look(handle, scene) if look is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
     more = len(found) - MOST

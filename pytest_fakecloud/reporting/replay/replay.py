@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Event, faults_ended
 from ...core.clock import timekeeper_of
-from ...core.errors import telling
+from ...core.errors import report_failure
 from ...core.ids import Ids
 from ...core.journal import Journal, Recorder, recorder_of
 from ...core.timekeeper import Timekeeper
@@ -85,7 +85,7 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
             followed.append(handle)
     found: dict[str, Any] = {"initial": {}, "steps": []}
     if followed:
-        with telling("the states could not be replayed", failures.append):
+        with report_failure("the states could not be replayed", failures.append):
             found = _Replay(cloud, report, followed, reasons).run()
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
     found["note"] = "\n".join([*notes, *failures])
@@ -96,7 +96,7 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
 
 def _obstacle(handle: Handle) -> str:
     """Return why a fake cannot be replayed, empty when it can be tried."""
-    settings = handle._started_with
+    settings = handle._given_settings
     if settings is None:
         return "it runs in another process"
     if settings.get("engine") is not None:
@@ -204,7 +204,7 @@ class _Replay:
     # -- the fakes -------------------------------------------------------------------------------
 
     def _open(self, handle: Handle, stack: ExitStack) -> None:
-        settings = {**(handle._started_with or {}), "name": handle.name}
+        settings = {**(handle._given_settings or {}), "name": handle.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
         if "delivery" in settings:

@@ -13,9 +13,9 @@ from pytest_fakecloud.queue.errors import Loop
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
+    DeliveryHooks,
     Kind,
     Message,
-    Mishaps,
     Outcome,
     WorkflowHooks,
     WorkflowPart,
@@ -27,7 +27,7 @@ from .bench import CALLBACK, URL, Bench
 FAILURE = "https://app.example.com/failure"
 
 
-class Faults(Mishaps):
+class Faults(DeliveryHooks):
     """Inject the same faults into the first attempt of every message."""
 
     active = ("faults",)
@@ -43,7 +43,7 @@ class Faults(Mishaps):
 
 def faulty(bench: Bench, *names: str) -> Faults:
     faults = Faults(*names)
-    bench.engine.mishaps = faults
+    bench.engine.delivery_hooks = faults
     return faults
 
 
@@ -420,14 +420,14 @@ def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
 def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, comes: str) -> None:
     asked: list[tuple[Message, str, str]] = []
 
-    class Losing(Mishaps):
+    class Losing(DeliveryHooks):
         active = ("losing",)
 
         def callback(self, message: Message, kind: Kind, url: str) -> bool:
             asked.append((message, kind, url))
             return kind == lost
 
-    bench.engine.mishaps = Losing()
+    bench.engine.delivery_hooks = Losing()
     bench.answer = lambda delivery: Outcome(500 if delivery.url == URL else 200)
     message_id = bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.run_due()
@@ -528,13 +528,13 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("driven", [True, False])
 def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, driven: bool) -> None:
-    class Broken(Mishaps):
+    class Broken(DeliveryHooks):
         active = ("broken",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             raise LookupError("broken")
 
-    bench.engine.mishaps = Broken()
+    bench.engine.delivery_hooks = Broken()
     message_id = bench.publish()
     if driven:
         with pytest.raises(LookupError):

@@ -18,8 +18,8 @@ from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,
     Delivery,
+    DeliveryHooks,
     Message,
-    Mishaps,
     Outcome,
     WorkflowHooks,
 )
@@ -621,13 +621,13 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
 
 
 def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
-    class Crashing(Mishaps):
+    class Crashing(DeliveryHooks):
         active = ("crashing",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             return ("crash_after_answer",)
 
-    bench.engine.mishaps = Crashing()
+    bench.engine.delivery_hooks = Crashing()
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
     message_id = bench.publish()
     bench.clock.run_due()
@@ -896,13 +896,13 @@ def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
 
 
 def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
-    class Overtaking(Mishaps):
+    class Overtaking(DeliveryHooks):
         active = ("overtaking",)
 
         def overtaken(self, message: Message) -> bool:
             return True
 
-    bench.engine.mishaps = Overtaking()
+    bench.engine.delivery_hooks = Overtaking()
     bench.publish()
     bench.clock.run_due()
     assert bench.engine.next_due_us() == bench.start_us + SECOND

@@ -25,8 +25,8 @@ from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,
     Delivery,
+    DeliveryHooks,
     Message,
-    Mishaps,
     Outcome,
     SigningKeys,
 )
@@ -39,7 +39,7 @@ FLOW_VALUES = {"narrow": "parallelism=1", "slow": "rate=2,period=1m"}
 ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 
 
-class CrashNow(Mishaps):
+class CrashNow(DeliveryHooks):
     """Crash after the next response, once."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Lives(RuleBasedStateMachine):
             limits=PlanLimits(retention_us=36_500 * DAY),
         )
         self.crash = CrashNow()
-        self.engine.mishaps = self.crash
+        self.engine.delivery_hooks = self.crash
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
         self.saved: tuple[Saved, set[str], int, int] | None = None

@@ -11,7 +11,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.state import State
-from pytest_fakecloud.queue.model import SECOND, Message, Mishaps
+from pytest_fakecloud.queue.model import SECOND, DeliveryHooks, Message
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 
 from .bench import CALLBACK, URL, Bench
@@ -94,13 +94,13 @@ def test_an_attempt_on_the_clock_can_be_begun_here_and_made_elsewhere(bench: Ben
 
 
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
-    class Overtaking(Mishaps):
+    class Overtaking(DeliveryHooks):
         active = ("overtaking",)
 
         def overtaken(self, message: Message) -> bool:
             return message.url == URL
 
-    bench.engine.mishaps = Overtaking()
+    bench.engine.delivery_hooks = Overtaking()
     bench.publish()
     bench.publish(CALLBACK)
     (first, second) = (timer.callback for timer in bench.clock.timers.planned(5)[1])
