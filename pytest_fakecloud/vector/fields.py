@@ -135,13 +135,13 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
     return _checked(floats, field)
 
 
-def from_array(value: NDArray[Any], field: str = "vector") -> Floats:
+def from_array(value: NDArray[Any]) -> Floats:
     """Convert a one-dimensional array to float32 without converting its elements to Python numbers."""
     if value.ndim != 1 or value.dtype.kind not in "fiu":
         shape = "x".join(map(str, value.shape))
-        raise wrong(field, "an array of numbers", f"array of {shape} {value.dtype}")
+        raise wrong("vector", "an array of numbers", f"array of {shape} {value.dtype}")
     with np.errstate(over="ignore"):
-        return _checked(value.astype(np.float32), field)
+        return _checked(value.astype(np.float32), "vector")
 
 
 def _checked(floats: Floats, field: str) -> Floats:
@@ -153,25 +153,25 @@ def _checked(floats: Floats, field: str) -> Floats:
     return floats
 
 
-def as_sparse(value: Any, field: str = "sparseVector") -> SparseVector:
+def as_sparse(value: Any) -> SparseVector:
     """Convert an object with ``indices`` and ``values`` of equal length to a sparse vector."""
     if not isinstance(value, Mapping):
-        raise wrong(field, "an object with indices and values", value)
+        raise wrong("sparseVector", "an object with indices and values", value)
     if not value.keys() <= SPARSE_PARTS:
         name = min(map(str, value.keys() - SPARSE_PARTS))
         raise errors.bad_request(
-            f"Invalid field {field}: unknown field {name[:80]!r}, expected indices and values"
+            f"Invalid field sparseVector: unknown field {name[:80]!r}, expected indices and values"
         )
     indices = value.get("indices")
     if not isinstance(indices, list):
-        raise wrong(f"{field}.indices", "an array of integers", indices)
+        raise wrong("sparseVector.indices", "an array of integers", indices)
     for place, index in enumerate(indices):
         if type(index) is not int or not -(2**31) <= index < 2**31:
-            raise wrong(f"{field}.indices[{place}]", "a signed 32-bit integer", index)
-    values = as_floats(value.get("values"), f"{field}.values")
+            raise wrong(f"sparseVector.indices[{place}]", "a signed 32-bit integer", index)
+    values = as_floats(value.get("values"), "sparseVector.values")
     if len(indices) != len(values):
         raise errors.unprocessable(
-            f"Invalid field {field}: {len(indices)} indices, but {len(values)} values"
+            f"Invalid field sparseVector: {len(indices)} indices, but {len(values)} values"
         )
     return SparseVector(np.array(indices, np.int32), values)
 

@@ -33,11 +33,6 @@ def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
     return matcher(pattern, nocase)(text)
 
 
-def has_wildcard(pattern: bytes) -> bool:
-    """Return whether a pattern contains special characters."""
-    return any(byte in b"*?[\\" for byte in pattern)
-
-
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
     """Return a function that tests whether a pattern matches a string. Functions are cached.
 

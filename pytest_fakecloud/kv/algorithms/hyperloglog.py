@@ -46,10 +46,10 @@ class CorruptHyperLogLog(ValueError):
     """Raised for a value with a valid header if its sparse opcodes do not cover 16,384 registers."""
 
 
-def murmur_hash_64a(key: bytes, seed: int = SEED) -> int:
+def murmur_hash_64a(key: bytes) -> int:
     """Return the little-endian MurmurHash64A of ``key``, as Redis computes it."""
     length = len(key)
-    h = (seed ^ (length * _M)) & _MASK
+    h = (SEED ^ (length * _M)) & _MASK
     whole = length & ~7
     for at in range(0, whole, 8):
         k = int.from_bytes(key[at : at + 8], "little") * _M & _MASK

@@ -15,9 +15,7 @@ from typing import TypeAlias
 from ..errors import (
     NOT_FLOAT,
     NOT_INTEGER,
-    NUMKEYS_NOT_POSITIVE,
     OUT_OF_INT_RANGE,
-    SYNTAX,
     CommandError,
 )
 
@@ -239,15 +237,3 @@ def _layout(digits: str, power: int) -> str:
         return digits[:point] + "." + digits[point:]
     text = digits[0] + ("." + digits[1:] if count > 1 else "")
     return f"{text}e{'-' if exponent < 0 else '+'}{abs(exponent)}"
-
-
-def parse_numkeys(args: list[bytes], at: int, error: bytes = NUMKEYS_NOT_POSITIVE) -> list[bytes]:
-    """Return the keys that follow the number of keys at ``args[at]``.
-
-    Raise ``error`` if the number is not a positive integer, and a syntax error if there are fewer
-    keys.
-    """
-    count = parse_int(args[at], 1, I64_MAX, error)
-    if count > len(args) - at - 1:
-        raise CommandError(SYNTAX)
-    return args[at + 1 : at + 1 + count]

@@ -45,14 +45,12 @@ def json_array(request: Request) -> list[Any]:
     return items
 
 
-def destination_of(
-    request: Request, name: str = "destination"
-) -> tuple[str, list[tuple[str, str]]]:
+def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
     """Return the published destination byte for byte, and the settings in its query.
 
     The query belongs to the destination, except for ``qstash_token`` and ``upstash-*`` keys.
     """
-    tail = request.params[name]
+    tail = request.params["destination"]
     mark, query = ("?", request.query_string) if "?" in request.target else ("", "")
     kept: list[str] = []
     settings: list[tuple[str, str]] = []

@@ -149,17 +149,17 @@ class QueueApp(App):
             facts["label"] = [] if label is None else [*labels_of(label)]
         return facts
 
-    def answer_published(self, result: Published, status: int = 201) -> Answer:
+    def answer_published(self, result: Published) -> Answer:
         """Return the response to a publish request: an object, or an array for a URL group."""
         if result.schedule_id is not None:
             created: dict[str, object] = {"scheduleId": result.schedule_id}
             if result.duplicate:
                 created["deduplicated"] = True
-            return Answer(created, 202 if result.duplicate else status)
+            return Answer(created, 202 if result.duplicate else 201)
         body: Any = [accepted_record(one) for one in result.accepted]
         if not result.group:
             body = body[0]
-        return Answer(body, 202 if result.duplicate else status, self.engine.quota.daily_headers())
+        return Answer(body, 202 if result.duplicate else 201, self.engine.quota.daily_headers())
 
     # -- publishing ------------------------------------------------------------------------------
 

@@ -421,11 +421,9 @@ def read_given(
     return reading.finish()
 
 
-def read_settings(
-    headers: Iterable[tuple[str, str]], query: Iterable[tuple[str, str]] = ()
-) -> PublishSettings:
+def read_settings(headers: Iterable[tuple[str, str]]) -> PublishSettings:
     """Return the settings of a publish request; raise ``QueueError`` (400) if it is malformed."""
-    return PublishSettings(**read_given(headers, query))
+    return PublishSettings(**read_given(headers))
 
 
 def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:

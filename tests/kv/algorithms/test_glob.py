@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.budget import OverBudget, budgeted
-from pytest_fakecloud.kv.algorithms.glob import has_wildcard, matches
+from pytest_fakecloud.kv.algorithms.glob import matches
 from tests.harness import check_each
 
 
@@ -64,12 +64,6 @@ def test_bytes_and_case() -> None:
     assert matches(b"\xff?", b"\xff\x00")
     assert matches(b"AB*", b"abc", nocase=True)
     assert not matches(b"AB*", b"abc")
-
-
-def test_wildcards_are_noticed() -> None:
-    assert has_wildcard(b"a*")
-    assert has_wildcard(rb"a\b")
-    assert not has_wildcard(b"a.b")
 
 
 @given(st.text("ab*?", max_size=8), st.text("ab", max_size=12))

@@ -18,7 +18,6 @@ from pytest_fakecloud.kv.table.syntax import (
     parse_float,
     parse_int,
     parse_long_double,
-    parse_numkeys,
     parse_unsigned,
     try_int,
 )
@@ -40,15 +39,6 @@ class TestIntegers:
         assert parse_int(b"5", 1, 5) == 5
         with pytest.raises(CommandError, match="mine"):
             parse_int(b"6", 1, 5, b"mine")
-
-    def test_numkeys(self) -> None:
-        assert parse_numkeys([b"2", b"a", b"b", b"c"], 0) == [b"a", b"b"]
-        for args, text in [
-            ([b"0", b"a"], "numkeys should be greater than 0"),
-            ([b"3", b"a", b"b"], "syntax error"),
-        ]:
-            with pytest.raises(CommandError, match=text):
-                parse_numkeys(args, 0)
 
     @pytest.mark.parametrize(
         ("text", "value"),
