@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class AnyCloud(CloudPromises, ABC):
     """Fakes of cloud services that share one clock and one seed, in this process or a server.
 
-    A context manager that closes what was started through it.
+    A context manager that closes the fakes started through it.
     """
 
     _fixture_settings: Mapping[str, Any] = MappingProxyType({})

@@ -44,7 +44,7 @@ C = TypeVar("C", bound=HandleConfig)
 Method = TypeVar("Method", bound=Callable[..., Any])
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
 _GIVEN: deque[str] = deque(maxlen=1000)
-"""Tokens of the latest fakes of this process, by which a report recognizes a client of another
+"""Tokens of the latest fakes of this process. A report uses them to recognize a client of another
 test.
 """
 SECRETS = (
@@ -157,10 +157,10 @@ def secrets_of(handle: Handle) -> set[str]:
 class Context:
     """The objects that the fakes of one cloud share.
 
-    ``clock``, ``ids`` and ``journal`` are the cloud's, ``time`` is the clock's timekeeper,
-    ``problems`` collects strict-mode violations, ``delivery`` determines how the queue's messages
-    are delivered, ``interceptor`` answers requests for hard-coded origins, ``handles`` are the open
-    fakes, ``closed_fakes`` has records of the closed ones.
+    ``clock``, ``ids`` and ``journal`` are the cloud's, ``problems`` collects strict-mode
+    violations, ``delivery`` determines how the queue's messages are delivered, ``interceptor``
+    answers requests for hard-coded origins, ``handles`` are the open fakes, and ``closed_fakes``
+    has records of the closed ones.
     """
 
     def __init__(

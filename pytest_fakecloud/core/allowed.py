@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ProblemFields(TypedDict, total=False):
-    """The facts that ``allow()`` can match. Which of them a violation has depends on its kind."""
+    """Facts of a violation that ``allow()`` can match. Each kind of violation has some of them."""
 
     handle: object
     method: object

@@ -42,7 +42,9 @@ KEPT_OF_CUT = 1024
 ITEMS_OF_CUT = 16
 """Items kept of a list that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
-_PER_HEADER = 160  # bytes of Python objects per pair of strings, without their characters
+_PER_HEADER = (
+    160  # approximate bytes of the objects for a pair of strings, without their characters
+)
 
 
 Outcome: TypeAlias = Literal[
@@ -313,7 +315,7 @@ class CallFields(TypedDict, total=False):
 
 
 class EventFields(TypedDict, total=False):
-    """The data that events can be filtered by. Which of it an event has depends on its kind."""
+    """Fields of an event's data that tests can filter by. Each kind of event has some of them."""
 
     # Data of a queue's delivery attempts.
     message_id: object

@@ -63,7 +63,7 @@ def check_function(value: object, kind: str) -> None:
 
 
 def only_begins(function: object) -> bool:
-    """Return whether calling this only creates a coroutine or a generator."""
+    """Return whether a call only creates a coroutine or a generator, without running its code."""
     if inspect.iscoroutinefunction(function):
         return True
     if isinstance(function, FunctionType):

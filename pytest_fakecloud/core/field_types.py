@@ -18,9 +18,7 @@ from .wording import brief, differences, nearest
 
 
 class Absent:
-    """Stands in for the value of a field that an item does not have. ``why`` describes the field
-    instead.
-    """
+    """The value of a field that an item does not have. Messages show ``why`` instead of a value."""
 
     def __init__(self, why: str = "absent") -> None:
         self.why = why
@@ -65,9 +63,7 @@ def _compares(wanted: object, samples: Iterable[object]) -> bool:
         try:
             if equals(sample) is not NotImplemented:
                 return True
-        except (
-            Exception
-        ):  # an __eq__ that inspects its argument this closely defines its own equality
+        except Exception:  # an __eq__ that inspects its argument defines its own equality
             return True
     return False
 
@@ -77,9 +73,10 @@ def is_predicate(wanted: object, samples: Iterable[object]) -> bool:
 
 
 class FieldType:
-    """A kind of field: checks the value that a test gives and compares the field's values with it.
+    """A type of field: checks the value that a test gives and compares the field's values with it.
 
-    ``expected`` describes valid arguments in error messages. Subclasses accept and compare.
+    ``expected`` describes valid values in error messages. Subclasses override ``accepts()`` and
+    ``equals()``.
     """
 
     expected = "a value"
@@ -206,8 +203,8 @@ class _OneOf(FieldType):
 
 
 class _Shaped(_Text):
-    """A string of a known form: its allowed prefixes, a pattern it never contains, a test of the
-    whole.
+    """A string of a known form: it has one of the allowed prefixes, does not contain a pattern, and
+    passes a check.
 
     If the test gives a string with ``*``, only its literal pieces are checked.
     """

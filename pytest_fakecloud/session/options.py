@@ -1,4 +1,4 @@
-"""The settings of a run and of its tests: their checks and their merging."""
+"""Validation and merging of the settings of a run and of its tests."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def misuse(text: str) -> BaseException:
 
 
 def fixture_of(name: str) -> str:
-    """Return the fixture's name for a service's word (``kv``); any other name stays."""
+    """Return the fixture's name for a service's word (``kv``); return any other name unchanged."""
     service = named(name)
     return name if service is None else service.fixture
 

@@ -1,4 +1,4 @@
-"""The fixture ``fakecloud_settings``, which may have parameters."""
+"""Parametrization of tests by the fixture ``fakecloud_settings``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the code of a test sleeps."""
+"""Measurement of the time that the code of a test sleeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ except ImportError:  # Windows has no such counters.
     resource = None  # type: ignore[assignment]
 
 _A_SLEEP_S = 0.04
-"""Average wait in seconds from which waits count as sleeping; shorter ones are for other processes."""
+"""Minimum average wait in seconds that counts as sleep. Shorter waits are waits for the CPU."""
 
 
 _pread = getattr(os, "pread", None)

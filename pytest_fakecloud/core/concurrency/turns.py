@@ -1,4 +1,4 @@
-"""Turns: only one thread at a time moves a clock or fires timers in the background."""
+"""Exclusion between advances of a clock and background deliveries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import ContractError
 _PATIENCE = 10.0  # real seconds that an advance waits for another to finish
 _COURTESY = 0.01  # the same limit for a sleeping caller, which can do without the advance
 _handed_over: ContextVar[object] = ContextVar("handed_over", default=None)
-"""The handed-over function that this thread or task is running."""
+"""The function from ``Turns.hand_over()`` that this thread or task is running."""
 
 
 class Occupied(Exception):
@@ -20,13 +20,13 @@ class Occupied(Exception):
 
 
 class Turn:
-    """An advance in progress. ``breach`` is set when another advance was attempted meanwhile."""
+    """An advance in progress. ``breach`` is the error of an advance attempted during this one."""
 
     breach: ContractError | None = None
 
 
 class Turns:
-    """Decides which thread may move a clock: an advance, or the thread that delivers in background.
+    """Lets one thread at a time move a clock: one that advances it, or the background delivery.
 
     An advance waits for a background delivery, and for the functions that one has handed over to
     other threads. A second advance is an error for both.
@@ -107,7 +107,7 @@ class Turns:
                     self._wake()
 
     def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
-        """Return a function that calls this one in any thread; until it returns, advances wait."""
+        """Return a function that calls ``function`` in any thread. Advances wait until it returns."""
         with self._lock:
             self._handed |= {function}
 
