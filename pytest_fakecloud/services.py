@@ -34,8 +34,8 @@ class Service(NamedTuple):
 
     @property
     def alias(self) -> str | None:
-        """The alternative name of its fixture (``fakecloud_kv``), for suites that already use the
-        first.
+        """The alternative name of its fixture (``fakecloud_kv``), for suites that use the
+        first name themselves.
         """
         return None if self.word is None else f"fakecloud_{self.word}"
 
