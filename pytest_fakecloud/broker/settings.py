@@ -275,7 +275,7 @@ class BrokerConfig(HandleConfig):
     def __post_init__(self) -> None:
         if self.engine is None and self.isolation != "prefix":
             raise ContractError(
-                f"isolation={self.isolation!r} applies to a real cluster only: pass engine= too, "
+                f"isolation={self.isolation!r} applies to a real cluster only: pass engine= as well, "
                 "or remove isolation="
             )
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
