@@ -58,15 +58,15 @@ def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
         yield f"{_listed(ids)} {told}{'s' * (len(ids) > 1)} {_listed(letters)}"
 
 
-def schedules(engine: Engine) -> Iterator[str]:
-    """Yield a line for each schedule that will run again, with the time of its next run."""
+def schedules(engine: Engine, name: Naming = str) -> Iterator[str]:
+    """Yield a line for each schedule that will run again; ``name`` formats its id."""
     now_us = engine.clock.now_us()
     for schedule in list(engine.schedules.by_id.values()):
         upcoming = [] if schedule.paused else schedule.next_runs(1, now_us)
         for at in upcoming:
             due = due_text(instant_us(at), now_us)
             yield (
-                f"schedule {schedule.id} of {as_text(schedule.destination)}: next {due} "
+                f"schedule {name(schedule.id)} of {as_text(schedule.destination)}: next {due} "
                 f"({schedule.cron})"
             )
 

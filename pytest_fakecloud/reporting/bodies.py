@@ -101,10 +101,10 @@ def readable(body: bytes | str, kind: str = "") -> str:
         title = _TITLE.search(text)
         text = html.unescape(_TAGS.sub(" ", text))
         if title:
-            # An error page repeats its title, with and without the status.
             name = " ".join(html.unescape(title[1]).split())
-            for repeated in (name, name.lstrip("0123456789 ")):
-                text = " ".join(text.split()).removeprefix(repeated)
+            if name[:3].isdigit():
+                return name  # the page explains its status in general
+            text = " ".join(text.split()).removeprefix(name)  # pages repeat their title
             text = f"{name}: {text}" if text.strip() else name
     return " ".join(text.split())
 
@@ -177,6 +177,15 @@ def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
         if type(seconds) is int and 0 < seconds < _END_OF_TIME:
             found[name] = f"{seconds} ({to_datetime(seconds * 1_000_000):%Y-%m-%d %H:%M:%SZ})"
     return found
+
+
+def as_plain(value: Any) -> Any:
+    """Return a JSON value with its Base64 strings decoded."""
+    if isinstance(value, list):
+        return [as_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: as_plain(each) for key, each in value.items()}
+    return plain(value) if isinstance(value, str) else value
 
 
 def plain(value: str) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token
 from ..handle import closed_fakes_of, secrets_of, was_given
 from ..http.hub import default_hub
+from .masking import Mask
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -132,6 +137,13 @@ _LIBRARIES = (
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
 """The packages of the official clients, with their services."""
 _PLACE = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
+_READERS = {"environ", "environ.get", "getenv"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCHEMES = {"redis", "rediss", "http", "https"}
+_MODULES = 300
+"""Maximum number of modules whose source is searched for variables."""
+_MOST = 8
+"""Maximum number of variables that a hint names."""
 _UNCONNECTED = re.compile(r"\b(?:Connect\w*Error|Connection refused)\b")
 _CAUSE, _CONTEXT, _ARGS = (
     vars(BaseException)[name].__get__ for name in ("__cause__", "__context__", "args")
@@ -372,15 +384,54 @@ def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list
     """Return a hint about a test that sets the clients' variables and whose fakes got no request."""
     if "fakecloud_env" not in fixtures or cloud.journal.entries:
         return []
-    names = ", ".join(sorted(cloud.env))
+    own, found = sorted(cloud.env), []
+    families = tuple({name.partition("_")[0] + "_" for name in own})
+    for at, name, default, early in _variables_read():
+        address = default if default.partition("://")[0] in _SCHEMES else ""
+        if name in cloud.env:
+            found += [f"    {at} reads {name} when it is imported"] if early else []
+        elif name.startswith(families) or address:
+            near = difflib.get_close_matches(name, own, 1, 0)
+            state = "is set to another address" if name in os.environ else "is not set"
+            used = f" (so its default {Mask().text(address)} is used)" if address else ""
+            found.append(
+                f"    {at} reads {name}, which {state}{used * (name not in os.environ)}"
+                + "".join(f"; fakecloud_env sets {one}" for one in near)
+            )
     failed = _UNCONNECTED.search(log)
-    what = (
-        f"the log has {failed[0]}, so the application may have called another address: it"
-        if failed
-        else "the application made no request, or it"
-    )
+    log_has = f"; the log has {failed[0]}" if failed else ""
     return [
-        f"no fake received a request: {what} reads other variables than fakecloud_env sets, or read "
-        "them before the test",
-        f"    variables: {names}",
+        f"no fake received a request{log_has}"
+        + (":" if found else "; the application may read other variables than fakecloud_env sets:"),
+        *(found[:_MOST] or [f"    {', '.join(own)}"]),
     ]
+
+
+def _variables_read() -> Iterator[tuple[str, str, str, bool]]:
+    """Yield the environment variables that modules below the working directory read.
+
+    Each has its place in the source, its default if that is a string, and whether the module reads it
+    while it is imported. Only ``os.environ`` and ``os.getenv()`` with a literal name are recognised.
+    """
+    here = Path.cwd()
+    files = {file for module in tuple(sys.modules.values())
+             if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
+             and Path(file).is_relative_to(here) and not file.startswith(sys.prefix)}  # fmt: skip
+    for file in sorted(files)[:_MODULES]:
+        try:
+            tree = ast.parse(Path(file).read_bytes())
+        except (OSError, ValueError, SyntaxError):
+            continue
+        inside = {id(node) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS)
+                  for node in ast.walk(one)}  # fmt: skip
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Subscript):
+                reader, given = ast.unparse(node.value), [node.slice]
+            elif isinstance(node, ast.Call):
+                reader, given = ast.unparse(node.func), node.args[:2]
+            else:
+                continue
+            texts = [str(one.value) if isinstance(one, ast.Constant) else "" for one in given]
+            if reader.rpartition("os.")[2] in _READERS and texts and texts[0]:
+                at = f"{Path(file).relative_to(here)}:{node.lineno}"
+                yield at, texts[0], (texts[1:] or [""])[0], id(node) not in inside

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from .applications import Served
 
-_RACES = ("lost_update", "check_then_set")
+_EXPLAINED = {
+    "lost_update": "message_waits", "check_then_set": "message_waits",
+    "scheduled_twice": "schedule_waits",
+}  # fmt: skip
+"""Kinds of unfinished work that are left out, by the finding that makes them irrelevant."""
 
 
 def report_of(
@@ -134,10 +138,11 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
 def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
     """Return the unfinished work, the most important first.
 
-    Waiting messages are left out if two writers overwrote each other: they explain nothing then.
+    Waiting messages explain nothing if two writers overwrote each other, and schedules nothing if a
+    finding names them.
     """
-    raced = any(one.kind in _RACES for one in found)
-    shown = [one for one in left if not (raced and one.kind == "message_waits")]
+    left_out = {_EXPLAINED[one.kind] for one in found if one.kind in _EXPLAINED}
+    shown = [one for one in left if one.kind not in left_out]
     return sorted(shown, key=lambda one: WEIGHT[one.severity])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _SENT = 2_000
 """The characters of a body that an attempt's event keeps."""
+_LONG = 16
+"""Maximum length of a consumer's name that is shown whole."""
 _SINGLE = ("publish", "enqueue", "batch")
 
 
@@ -26,7 +29,7 @@ _SINGLE = ("publish", "enqueue", "batch")
 class Scene:
     """Lookups of one cloud and its journal.
 
-    - ``ids``: the short form of each message id.
+    - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
     - ``published``: when each message was first published, in microseconds, and ``bodies`` the
       beginning of what was published.
     - ``ends``: the end offsets of the partitions, by fake and topic.
@@ -34,6 +37,7 @@ class Scene:
     - ``made``: the message that a request created whose answer was lost, by the call's number.
     - ``gathered``: calls that are shown in the row of another call (the steps of a transaction in
       its ``EXEC``), by that call's number; ``told`` has their numbers.
+    - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
     - ``mask``: hides credentials that decoding brings to light.
     """
 
@@ -45,11 +49,12 @@ class Scene:
     made: Mapping[int, str] = field(default_factory=dict)
     gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     told: Set[int] = frozenset()
+    scripts: dict[str, str] = field(default_factory=dict)
     mask: Mask | None = None
 
-    def short(self, message_id: object) -> str:
-        """Return the short form of a message id."""
-        return self.ids.get(str(message_id), str(message_id))
+    def short(self, name: object) -> str:
+        """Return the short form of an id or name; the name itself if it has none."""
+        return self.ids.get(str(name), str(name))
 
 
 def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
@@ -59,18 +64,27 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
     """
     scene = Scene()
     ids: set[str] = set()
+    instances: set[str] = set()
     for entry in entries:
         if isinstance(entry, Event):
             ids.update(str(entry.data[name]) for name in ("message_id", "about")
                        if "message_id" in entry.data and entry.data.get(name))  # fmt: skip
         elif entry.route in _SINGLE and worked(entry):
             _published(entry, scene)
+        elif entry.service == "broker":
+            instances.add(str(entry.facts.get("instance")))
+        elif entry.service == "kv":
+            for line in entry.facts.get("words") or ():
+                name, *given = line or [""]
+                source = {"EVAL": given[:1], "SCRIPT": given[1:2]}.get(name.upper(), ())
+                scene.scripts.update((hash_of(one)[:8], one) for one in source)
     for handle in cloud.handles if cloud is not None else ():
         with report_failure("", lambda line: None):
             if handle.service == "queue":
                 for message in handle.messages():  # type: ignore[attr-defined]
                     ids.add(message.id)
                     scene.published[message.id] = instant_us(message.created)
+                ids.update(one.id for one in handle.schedules())  # type: ignore[attr-defined]
                 for number, sent, outcome in tuple(handle._details.made):  # type: ignore[attr-defined]
                     scene.attempts[number] = sent, outcome
             elif handle.service == "broker":
@@ -82,8 +96,14 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
         scene.told = together.told
         mask = scene.mask = Mask(cloud)
         scene.gathered = {n: [mask.call(one) for one in of] for n, of in together.of.items()}
-    scene.ids = _short(ids)
+    scene.ids = _short(ids) | _short_ends(instances)
     return scene
+
+
+def hash_of(script: str) -> str:
+    """Return the hash by which EVALSHA calls a script."""
+    text = script.encode("utf-8", "surrogatepass")
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 def worked(call: Call) -> bool:
@@ -136,10 +156,17 @@ def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
 
 def _short(ids: Iterable[str]) -> dict[str, str]:
     """Each id by its beginning, as long as all of them need to differ."""
-    whole = sorted(ids)
+    whole = set(ids)
     length = 8
-    while length < max(map(len, whole), default=0) and len({one[:length] for one in whole}) < len(
-        whole
-    ):
+    while len({one[:length] for one in whole}) < len(whole):
         length += 2
     return {one: one[:length] for one in whole}
+
+
+def _short_ends(names: Iterable[str]) -> dict[str, str]:
+    """Each long name by its two ends, the last as long as all of them need to differ."""
+    whole = {one for one in names if len(one) > _LONG}
+    length = 6
+    while len({one[-length:] for one in whole}) < len(whole):
+        length += 2
+    return {one: f"{one[:3]}…{one[-length:]}" for one in whole if length + 4 < len(one)}

@@ -160,7 +160,7 @@ def _lines(
     row, last = line.row, line.rows[-1]
     words = describe(row, scene, last)
     call = row.entry if isinstance(row.entry, Call) else None
-    effects = [effect(one, call) for one in line.effects]
+    effects = [effect(one, call, scene) for one in line.effects]
     effects = list(filter(None, effects))
     inside = row.actor == row.peer
     what = "; ".join([words.what, *effects]) if inside else words.what

@@ -73,7 +73,7 @@ def unknown_header(look: Look) -> Iterator[Finding]:
                 if near:
                     told.add(name)
                     known = f"{name[:6]}{near[0].title()}"
-                    values = {"header": name, "known": known}
+                    values = {"header": name, "known": known, "value": call.headers[name]}
                     yield Finding("unknown_header", handle.name, (call.number,), (), values)
 
 

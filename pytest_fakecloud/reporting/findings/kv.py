@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.calls import faults_ended
 from ...core.timeparse import to_datetime
-from ..bodies import parsed, plain
+from ..bodies import as_plain, parsed
 from ..connections import is_error, on_connection, reply
 from ..model import Finding
 from .look import NONE, Look, about_key
@@ -28,7 +28,7 @@ _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1
 _INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
 """Commands that set an absolute expiry, with its unit in microseconds."""
 _READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
-_WRITES = {
+WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
     "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
 }  # fmt: skip
@@ -37,6 +37,7 @@ _FAR_US = 24 * 3600 * 1_000_000
 MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
 """Commands that change something each time they are repeated."""
+_BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
 NEAR = 0.8
 """The similarity, from 0 to 1, from which a read and a written key are compared."""
 
@@ -75,13 +76,9 @@ def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
     return lines, [one if is_error(one) else {"result": one} for one in results]
 
 
-def as_plain(value: Any) -> Any:
-    """Return a result with its Base64 strings decoded."""
-    if isinstance(value, list):
-        return [as_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: as_plain(each) for key, each in value.items()}
-    return plain(value) if isinstance(value, str) else value
+def sets_nx(line: list[str]) -> bool:
+    """Return whether a command sets a key only if the key does not exist."""
+    return line[0] == "SETNX" or (line[0] == "SET" and "NX" in map(str.upper, line[3:]))
 
 
 def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
@@ -96,8 +93,7 @@ def never_expires(look: Look) -> Iterator[Finding]:
     for handle in look.handles("kv"):
         for call, line, result in commands(look, handle):
             options = {word.upper() for word in line[3:]}
-            by_set = line[0] == "SET" and "NX" in options and not options & _EXPIRING
-            if not (by_set or line[0] == "SETNX") or len(line) < 3 or result in (None, 0):
+            if not sets_nx(line) or options & _EXPIRING or len(line) < 3 or result in (None, 0):
                 continue
             if (
                 HELD.search(line[1])
@@ -116,7 +112,7 @@ def other_name(look: Look) -> Iterator[Finding]:
         for call, line, _ in commands(look, handle):
             if line[0] not in _READS:
                 touched.update(line[1:])
-            names = read if line[0] in _READS else written if line[0] in _WRITES else None
+            names = read if line[0] in _READS else written if line[0] in WRITES else None
             if names is not None and len(line) > 1:
                 names.setdefault(line[1], call)
         present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
@@ -129,7 +125,20 @@ def other_name(look: Look) -> Iterator[Finding]:
             )
             # Names that differ only in a number refer to different things.
             if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
-                yield about_key("key_mismatch", handle, call, key, other=near[0])
+                run = _same_run(look, call, written[near[0]])
+                yield about_key("key_mismatch", handle, call, key, other=near[0], run=run)
+
+
+def _same_run(look: Look, *calls: Call) -> str:
+    """The workflow run in whose deliveries all calls were made; empty for none."""
+    runs = set()
+    for call in calls:
+        around = [event.data["began"] for event in look.events("attempt") if event.data.get("alone")
+                  and event.data.get("began", event.number) < call.number < event.number]  # fmt: skip
+        sent = [look.scene.attempts[one][0] for one in around if one in look.scene.attempts]
+        headers = {name.lower(): value for one in sent for name, value in one.headers}
+        runs.add(headers.get("upstash-workflow-runid", ""))
+    return runs.pop() if len(runs) == 1 else ""
 
 
 def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[str]:
@@ -161,7 +170,7 @@ def held_by_other(look: Look) -> Iterator[Finding]:
     for handle in look.handles("kv"):
         taken: dict[str, list[str]] = {}
         for call, line, result in commands(look, handle):
-            if line[0] == "SET" and "NX" in {word.upper() for word in line[3:]}:
+            if line[0] == "SET" and sets_nx(line):
                 if result is not None:
                     taken.setdefault(line[1], []).append(line[2])
             elif line[0] == "DEL":
@@ -243,15 +252,18 @@ def renewed(look: Look) -> Iterator[Finding]:
                 yield about_key("ttl_renewed", handle, last[key], key, seconds=span, times=times)
 
 
-def none_in_key(look: Look) -> Iterator[Finding]:
-    """A key that contains ``None``, as Python writes a missing value."""
+def python_in_key(look: Look) -> Iterator[Finding]:
+    """A key that contains ``None`` or ``b'...'``, as Python writes missing values and bytes."""
     for handle in look.handles("kv"):
         last: dict[str, Call] = {}
         for call, line, _ in commands(look, handle):
-            if line[0] in _READS | _WRITES and len(line) > 1 and NONE.search(line[1]):
+            if line[0] in _READS | WRITES and len(line) > 1:
                 last[line[1]] = call
         for key, call in last.items():
-            yield about_key("none_in_key", handle, call, key)
+            if NONE.search(key):
+                yield about_key("none_in_key", handle, call, key)
+            elif found := _BYTES.search(key):
+                yield about_key("bytes_in_key", handle, call, key, text=found[0])
 
 
 def other_counter(look: Look) -> Iterator[Finding]:
@@ -391,7 +403,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     expiry_taken,
     renewed,
     not_streamed,
-    none_in_key,
+    python_in_key,
     other_counter,
     lost_update,
 )

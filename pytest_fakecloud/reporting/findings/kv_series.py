@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from ..bodies import parsed
 from ..model import Finding, Subject
-from .kv import ADDING, HELD, MAKING, commands, deadline_of, held_up
+from .kv import ADDING, HELD, MAKING, commands, deadline_of, held_up, sets_nx
 from .look import Look, about_key
 
 if TYPE_CHECKING:
@@ -90,24 +91,35 @@ def read_after_expiry(look: Look) -> Iterator[Finding]:
     """A key that was read after the TTL that a command gave it."""
     for handle in look.handles("kv"):
         until: dict[str, int] = {}
-        late: dict[str, tuple[Call, int]] = {}
+        setter: dict[str, Call] = {}
+        late: dict[str, tuple[Call, Call, int]] = {}
         for call, line, result in commands(look, handle):
             deadline = deadline_of(call, line)
             if deadline is not None and result not in (None, 0):
-                until[line[1]] = deadline
+                until[line[1]], setter[line[1]] = deadline, call
             elif (
                 line[0] in _READS
                 and not result
                 and call.at_us >= until.get(line[1], call.at_us + 1)
             ):
-                late[line[1]] = call, call.at_us - until[line[1]]
+                late[line[1]] = call, setter[line[1]], until[line[1]]
             elif line[0] not in _READS:
                 for key in line[1:]:
                     if call.at_us >= until.get(key, call.at_us + 1):
                         del until[key]
-        for key, (call, since) in late.items():
-            seconds = f"{since / 1e6:g}"
-            yield about_key("read_after_expiry", handle, call, key, seconds=seconds)
+        for key, (call, first, end) in late.items():
+            values = {"seconds": (call.at_us - end) / 1e6, "command": _of_key(first, key)}
+            found = about_key("read_after_expiry", handle, call, key, at_us=first.at_us, **values)
+            yield replace(found, rows=(call.number, first.number))
+
+
+def _of_key(call: Call, key: str) -> str:
+    """The command of a call, possibly one of several, that gave a key its TTL."""
+    lines = [line for line in call.facts["words"] if line[1:2] == [key]]
+    named = [line for line in lines if deadline_of(call, line) is not None]
+    return (
+        " ".join([named[-1][0].upper(), *named[-1][2:]]) if named else str(call.facts["command"][0])
+    )
 
 
 def without_subscriber(look: Look) -> Iterator[Finding]:
@@ -187,9 +199,8 @@ def changed_nothing(look: Look) -> Iterator[Finding]:
             if len(line) < 3:
                 continue
             option, members = _prevented(line, result)
-            options = {word.upper() for word in line[3:]}
             values: dict[str, Any] = {"message": "", "attempt": 0}
-            if line[0] == "SETNX" or (line[0] == "SET" and "NX" in options):
+            if sets_nx(line):
                 during = _attempt_around(attempts, call)
                 if result not in (None, 0):
                     marked[line[1]] = during
@@ -244,11 +255,12 @@ def repeated_after_failure(look: Look) -> Iterator[Finding]:
     tries = [*_requests(look), *_attempts(look)]
     for handle in look.handles("kv"):
         done: dict[tuple[object, tuple[str, ...]], _Try] = {}
-        for call, line, _ in commands(look, handle):
-            if line[0] not in ADDING:
-                continue
+        marked: dict[int, str] = {}
+        for call, line, result in commands(look, handle):
             now = next((one for one in tries if one.began < call.number < one.ended), None)
-            if now is None:
+            if now is not None and sets_nx(line) and result not in (None, 0):
+                marked[now.began] = line[1]
+            if now is None or line[0] not in ADDING:
                 continue
             about = now.same, tuple(line)
             before = done.get(about)
@@ -256,8 +268,16 @@ def repeated_after_failure(look: Look) -> Iterator[Finding]:
                 yield about_key(
                     "repeated_after_failure", handle, call, line[1], command=line[0],
                     message=before.message, attempt=before.attempt, target=before.target,
+                    marks=_marks(marked, before, now),
                 )  # fmt: skip
             done[about] = now
+
+
+def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
+    """The keys that two tries set with NX, if they differ only in what follows a common part."""
+    keys = [marked.get(one.began, "") for one in (before, now)]
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
+    return keys if keys[0] != keys[1] and common > max(map(len, keys)) // 2 else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +372,8 @@ def shared_limit(look: Look) -> Iterator[Finding]:
                 rises = not known or result == known[-1][1] + 1
                 others = Counter(each for each, _ in known if each != target)
                 if one.status == 429 and rises and others:
-                    values = {"target": target, "count": result, "others": dict(others)}
+                    own = len(known) - others.total() + 1
+                    values = {"target": target, "count": result, "own": own, "others": dict(others)}
                     yield about_key("limit_shared", handle, call, key, **values)
                 known.append((target, result))
 
@@ -362,6 +383,47 @@ def _counter(line: list[str]) -> str:
     if line[0] in ("EVAL", "EVALSHA"):
         return line[3] if line[2:3] == ["1"] and len(line) > 3 else ""
     return line[1] if line[0] in ("INCR", "INCRBY") and len(line) > 1 else ""
+
+
+def stopped_writing(look: Look) -> Iterator[Finding]:
+    """A number that is larger than a stored one but less as a string, and was not written."""
+    received = sorted(_received(look), key=lambda one: one[0])
+    for handle in look.handles("kv"):
+        steps = list(commands(look, handle))
+        known: set[str] = set()
+        for at, (call, line, result) in enumerate(steps):
+            came = [one for one in received if one[0] < call.number]
+            if line[0] != "HGET" or len(line) != 3 or not came:
+                continue
+            key, field, after = line[1], line[2], received[len(came) :]
+            until = after[0][0] if after else float("inf")
+            writes = any(key in other[1:] and other[0] not in _READS
+                         for one, other, _ in steps[at + 1 :] if one.number < until)  # fmt: skip
+            new = str(came[-1][1].get(field, ""))
+            if writes:
+                known.add(key)
+            elif key in known and _less_as_string(new, result):
+                values = {"command": "HGET", "field": field, "known": result, "new": new}
+                yield about_key("stopped_writing", handle, call, key, **values)
+                break
+
+
+def _less_as_string(new: str, known: Any) -> bool:
+    """Return whether a number is larger than another, but less when both are strings."""
+    numbers = isinstance(known, str) and new.isdecimal() and known.isdecimal()
+    return numbers and int(new) > int(known) and new < known
+
+
+def _received(look: Look) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the JSON objects that the application received, each with its journal number."""
+    bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in look.served]
+    bodies += [(number, sent.body) for number, (sent, _) in look.scene.attempts.items()]
+    for call in look.calls:
+        if call.route == "consume" and call.status == 200 and call.reached:
+            bodies += [(call.number, record["value"]) for record in parsed(call.answer)]
+    for number, body in bodies:
+        if isinstance(value := parsed(body), dict):
+            yield number, value
 
 
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
@@ -376,4 +438,5 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     never_acknowledged,
     overlapping_pages,
     shared_limit,
+    stopped_writing,
 )

@@ -37,7 +37,7 @@ def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
     for kind, lines in (
         ("message_waits", pending(queue._engine, scene.short)),
         ("dead_letter", given_up(queue._engine, scene.short)),
-        ("schedule_waits", schedules(queue._engine)),
+        ("schedule_waits", schedules(queue._engine, scene.short)),
     ):
         for line in lines:
             yield Finding(kind, values={"line": line}, severity=SEVERITIES[kind])

@@ -12,6 +12,7 @@ from ...vector.filter.explain import why_not
 from ..bodies import parsed
 from ..model import Finding, Subject
 from ..scene import taken
+from .kv import WRITES, commands
 from .look import NONE, Look
 
 if TYPE_CHECKING:
@@ -118,20 +119,22 @@ def _mode(write: Call, id: str) -> str:
 def upserted_again(look: Look) -> Iterator[Finding]:
     """An upsert that was repeated under other ids because the answer of the first was lost."""
     for handle in look.handles("vector"):
-        lost: list[tuple[Any, set[str]]] = []
+        lost: list[tuple[Any, list[str]]] = []
         for call in look.calls_of(handle):
             body = parsed(call.body) if call.route in ("upsert", "upsert-data") else None
             items = [one for one in (body if isinstance(body, list) else [body])
                      if isinstance(one, dict)]  # fmt: skip
             content = [{name: one[name] for name in one if name != "id"} for one in items]
-            ids = {str(one.get("id")) for one in items}
+            ids = [str(one.get("id")) for one in items]
             if not items:
                 continue
             if taken(call):
                 lost.append((content, ids))
-            elif any(content == earlier and not ids & old for earlier, old in lost):
+                continue
+            alike = [old for earlier, old in lost if content == earlier and not {*ids} & {*old}]
+            if alike:
                 namespace = str(call.facts.get("namespace") or "")
-                values = {"count": len(items), "ids": sorted(ids)}
+                values = {"count": len(items), "ids": ids, "earlier": alike[0]}
                 yield _found("upserted_again", handle, call, namespace, **values)
 
 
@@ -147,15 +150,53 @@ def deleted_by_prefix(look: Look) -> Iterator[Finding]:
                 items = body if isinstance(body, list) else [body]
                 ids = {str(one["id"]) for one in items if isinstance(one, dict) and "id" in one}
                 known.setdefault(namespace, set()).update(ids)
-            prefix = body.get("prefix") if call.route == "delete" and isinstance(body, dict) else ""
-            if isinstance(prefix, str) and prefix[-1:].isalnum():
-                after = {one[len(prefix) :][:1] for one in known.get(namespace, ())
-                         if one.startswith(prefix)}  # fmt: skip
-                beyond = sorted(one for one in known.get(namespace, ()) if one.startswith(prefix)
-                                and one[len(prefix) :][:1].isalnum())  # fmt: skip
-                if beyond and any(not one.isalnum() for one in after):
-                    values = {"prefix": prefix, "ids": beyond}
+            elif call.route in _FORGETS:
+                present = known.pop(namespace, set())
+                prefix = body.get("prefix") if isinstance(body, dict) else ""
+                if not isinstance(prefix, str) or not prefix[-1:].isalnum():
+                    continue
+                ids = {one for one in present if one.startswith(prefix)}
+                known[namespace] = present - ids
+                beyond = sorted(one for one in ids if one[len(prefix) :][:1].isalnum())
+                meant = sorted(ids.difference(beyond))
+                separators = {one[len(prefix) :][:1] for one in meant}
+                if beyond and len(separators) == 1 and "" not in separators:
+                    narrower = prefix + separators.pop()
+                    values = {
+                        "prefix": prefix,
+                        "ids": beyond,
+                        "narrower": narrower,
+                        "others": meant,
+                    }
                     yield _found("deleted_by_prefix", handle, call, namespace, **values)
+
+
+def hit_not_used(look: Look) -> Iterator[Finding]:
+    """A hit whose id is part of a key that was not read, before another key of its kind was written."""
+    for handle in look.handles("vector"):
+        for query, item, hits, namespace in _queries(look, handle):
+            content = ("includeMetadata", "includeData", "includeVectors")
+            later = [call for call in look.calls if call.number > query.number]
+            ids = [str(hit["id"]) for hit in hits]
+            if not ids or any(item.get(name) for name in content):
+                continue
+            if any(id in call.target or id.encode() in call.body for call in later for id in ids):
+                continue
+            for store in look.handles("kv"):
+                writes = [(call, line[1]) for call, line, _ in commands(look, store)
+                          if line[0] in WRITES and len(line) > 1]  # fmt: skip
+                of_hit = [
+                    key for call, key in writes if call.number < query.number and ids[0] in key
+                ]
+                before, _, after = (of_hit or [""])[-1].partition(ids[0])
+                alike = [(call, key) for call, key in writes if call.number > query.number
+                         and of_hit and key.startswith(before) and key.endswith(after)]  # fmt: skip
+                if (before or after) and alike:
+                    write, key = alike[0]
+                    values = {"id": ids[0], "score": hits[0]["score"], "unread": of_hit[-1],
+                              "written": key}  # fmt: skip
+                    found = _found("hit_not_used", handle, query, namespace, **values)
+                    yield replace(found, rows=(query.number, write.number))
 
 
 def empty_namespace(look: Look) -> Iterator[Finding]:
@@ -258,6 +299,7 @@ FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     no_longer_matches,
     upserted_again,
     deleted_by_prefix,
+    hit_not_used,
     empty_namespace,
     without_metadata,
     replaced,

@@ -83,7 +83,9 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
             return queue.attempt(row, last, scene)
         if row.kind == "action":
             return Summary(general.action(entry, scene))
-        told = broker.event(entry) if row.service == "broker" else f"{entry.kind}: {entry.text}"
+        told = (
+            broker.event(entry, scene) if row.service == "broker" else f"{entry.kind}: {entry.text}"
+        )
         return Summary(told, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 
@@ -107,7 +109,7 @@ def _call(row: Row, last: Row, call: Call, scene: Scene) -> Summary:
 def _answer(call: Call, summary: Summary) -> str:
     if call.status is None:
         return call.outcome
-    ending = "" if call.outcome == "answered" else call.outcome
+    ending = {"answered": "", "lost": "answer lost"}.get(call.outcome, call.outcome)
     status, wrong = error_of(call)
     if status or wrong:
         return " ".join(filter(None, [status, ending, shortened(wrong, EXCERPT)]))
@@ -118,9 +120,9 @@ def _answer(call: Call, summary: Summary) -> str:
     return " ".join(filter(None, [str(call.status), ending, body]))
 
 
-def effect(event: Event, call: Call | None) -> str:
+def effect(event: Event, call: Call | None, scene: Scene) -> str:
     """Return what an event says in the row of the call that it resulted from; empty for nothing."""
-    return broker.effect(event, call)
+    return broker.effect(event, call, scene)
 
 
 def status_line(call: Call) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, worked
-from .common import Sentences, Summary, counted, listed
+from .common import Sentences, Summary, clock_time, counted, listed
 
 if TYPE_CHECKING:
     from ...core.calls import Call, Event
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def summary(call: Call, scene: Scene) -> Summary | None:
     """A call of the broker's API."""
     body = parsed(call.body) if call.body.strip() else None
-    group = f"{call.facts.get('group')}/{call.facts.get('instance')}"
+    group = f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
     topics = [str(topic) for topic in call.facts.get("topic") or ()]
     whole = worked(call)
     if call.route == "produce":
@@ -25,13 +25,13 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
         several = len(set(topics)) > 1
         what = f"produce {'' if several else topics[0]}".strip()
-        return Summary(f"{what} {listed(shown)}".strip(), _places(call, several) if whole else "")
+        return Summary(f"{what} {listed(shown)}".strip(), _places(call) if whole else "")
     if call.route == "consume":
         what = f"consume {', '.join(topics)} as {group}"
-        return Summary(what, _records(parsed(call.answer), len(topics) > 1) if whole else "")
+        return Summary(what, _records(parsed(call.answer)) if whole else "")
     if call.route == "fetch":
         what = f"fetch {listed([_offset(item) for item in _positions(body)])}"
-        return Summary(what, _records(parsed(call.answer), len(topics) > 1) if whole else "")
+        return Summary(what, _records(parsed(call.answer)) if whole else "")
     if call.route == "commit":
         items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
         if not items:
@@ -73,22 +73,22 @@ def _value(value: Any) -> str:
     return compact(value) if told == value else told
 
 
-def _places(call: Call, several: bool) -> str:
+def _places(call: Call) -> str:
     found = parsed(call.answer)
     places = found if isinstance(found, list) else [found]
-    return listed([_place(one, several) for one in places])
+    return listed([_place(one) for one in places])
 
 
-def _place(one: dict[str, Any], several: bool) -> str:
-    return f"{one['topic']} " * several + f"p{one['partition']}@{one['offset']}"
+def _place(one: dict[str, Any]) -> str:
+    return f"{one['topic']}-{one['partition']}@{one['offset']}"
 
 
-def _records(records: list[dict[str, Any]], several: bool) -> str:
+def _records(records: list[dict[str, Any]]) -> str:
     if not records:
         return "no records"
     return listed(
         [
-            f"{_place(one, several)} "
+            f"{_place(one)} "
             + (f"key {shortened(one['key'])} " if one.get("key") else "")
             + shortened(_value(one["value"]), 80)
             for one in records
@@ -119,36 +119,56 @@ def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
 # -- groups ----------------------------------------------------------------------------------------
 
 
-def event(of: Event) -> str:
+def event(of: Event, scene: Scene) -> str:
     """Describe an event of a group."""
+    data = of.data
     if of.kind == "rebalance":
-        return (
-            f"rebalance ({of.data.get('reason')}): group {of.data['group']} {_generation(of.data)}"
-        )
-    return f"{of.kind}: {of.text}"
+        _, instance = data.get("cause") or ("", "")
+        reason = data.get("reason")
+        if instance:
+            reason = str(reason).replace(instance, scene.short(instance))
+        return f"rebalance ({reason}): group {data['group']} {_generation(data, scene)}"
+    does = {
+        "auto commit": "auto commit of {who}: {offsets}",
+        "commit": "commit of {who}: {offsets}",
+        "join": "{who} joined",
+        "leave": "{who} left",
+        "return": "{who} returned within its session",
+        "crash": "{who} crashed",
+        "close": "{who} was closed",
+        "expire": "the session of {who} expired",
+    }.get(of.kind)
+    if does is None or "instance" not in data:
+        return f"{of.kind}: {of.text}"
+    who = f"{data['group']}/{scene.short(data['instance'])}"
+    told = does.format(who=who, offsets=_stored(data))
+    if data.get("keeps"):
+        until = clock_time(data["until_us"], of.at_us)
+        told += f"; it keeps {_places_of(data['keeps'])} until {until}"
+    return told
 
 
-def effect(of: Event, call: Call | None) -> str:
+def effect(of: Event, call: Call | None, scene: Scene) -> str:
     """Describe an event in the row of the call that caused it; empty if it only repeats the call."""
     if of.kind == "rebalance":
-        return _generation(of.data)
-    if of.kind != "commit" or not isinstance(of.data.get("offsets"), Sequence):
-        return ""
-    stored = [f"{topic}-{partition}={offset}" for topic, partition, offset in of.data["offsets"]]
+        return _generation(of.data, scene)
     body = parsed(call.body) if call is not None and call.body.strip() else None
     # A commit with offsets has them in its own row.
-    return "" if body else f"committed {listed(stored)}"
+    return f"committed {_stored(of.data)}" if of.kind == "commit" and not body else ""
 
 
-def _generation(data: Mapping[str, Any]) -> str:
-    shares: dict[str, dict[str, list[int]]] = {}
-    for member, places in (data.get("assignment") or {}).items():
-        mine = shares.setdefault(str(member), {})
-        for topic, partition in places:
-            mine.setdefault(str(topic), []).append(int(partition))
+def _stored(data: Mapping[str, Any]) -> str:
+    return listed([f"{topic}-{part}={offset}" for topic, part, offset in data.get("offsets") or ()])
+
+
+def _places_of(places: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in places) or "nothing"
+
+
+def _generation(data: Mapping[str, Any], scene: Scene) -> str:
     told = "; ".join(
-        f"{member}: {', '.join(f'{topic}{parts}' for topic, parts in mine.items()) or 'nothing'}"
-        for member, mine in shares.items()
+        f"{scene.short(member)}: {_places_of(places)}"
+        for member, places in (data.get("assignment") or {}).items()
     )
     return f"generation {data.get('generation')}: {told or 'no members'}"
 
@@ -166,8 +186,8 @@ def _beyond_end(of: Finding, scene: Scene) -> str:
 
 def _produced_again(of: Finding, scene: Scene) -> str:
     written = listed([compact(shortened(one)) for one in of.values["values"]], 4)
-    answer = f"was answered {of.values['status']}" if of.values["status"] else "had no answer"
-    return f"a produce request that {answer} and its repetition both appended {written}"
+    answer = f"answered with {of.values['status']}" if of.values["status"] else "without an answer"
+    return f"the produce request {answer} had appended {written}, and its repetition appended them again"
 
 
 def _received_again(of: Finding, scene: Scene) -> str:
@@ -178,7 +198,7 @@ def _received_again(of: Finding, scene: Scene) -> str:
     if of.values["last"]:
         told += (
             f"; it had committed {listed(of.values['last'], 4)}, and a committed offset is the next one "
-            "to receive: commit the last received offset + 1"
+            "to receive: commit the offset of the last processed record + 1"
         )
     return told
 
@@ -221,12 +241,13 @@ def _never_committed(of: Finding, scene: Scene) -> str:
 
 
 def _behind(of: Finding, scene: Scene) -> str:
-    parts = [
-        f"{counted(lag, 'record')} behind in {where}" for where, lag in of.values["lag"].items()
-    ]
     at = of.values["committed"]
     told = "nothing committed" if at is None else f"committed {at}"
-    return f"group {of.values['group']} is {listed(parts)} ({told})"
+    parts = [
+        f"{counted(lag, 'record')} behind in {where} ({told})"
+        for where, lag in of.values["lag"].items()
+    ]
+    return f"group {of.values['group']} is {listed(parts)}"
 
 
 SENTENCES: Sentences = {
@@ -234,8 +255,7 @@ SENTENCES: Sentences = {
     "commit_beyond_received": "group {group} committed {partition}={offset} after receiving only "
     "{partition}@{last}",
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
-    "unknown_header": "the broker ignored the header {header:raw}; a similar one that it reads is "
-    "{known:raw}",
+    "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
     "produced_again": _produced_again,
     "received_again": _received_again,
     "records_skipped": _skipped,
@@ -243,9 +263,9 @@ SENTENCES: Sentences = {
     "started_at_end": "group {group} started at the end of {partition} (auto.offset.reset is latest) "
     "and skipped {skipped:earlier record}",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
-    "only one of them",
-    "instances_used_once": "each of the {instances:raw} instances of group {group} consumed only once: "
-    "new records in {partitions:list} wait for instances that have not consumed again",
+    "only one of them (services that each need every record need a group each)",
+    "instances_used_once": "each of the {instances:raw} instances of group {group} consumed only once, "
+    "and the earlier ones are still members: new records in {partitions:list} wait for them",
     "never_committed": _never_committed,
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",

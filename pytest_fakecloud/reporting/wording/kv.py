@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..bodies import compact, parsed, plain, scalar, shortened
+from ..bodies import as_plain, compact, parsed, scalar, shortened
 from ..connections import is_error, on_connection
 from ..masking import HIDDEN, hides_words
-from ..scene import Scene, worked
+from ..scene import Scene, hash_of, worked
 from .common import Sentences, Summary, clock_time, counted, envelope, listed
 
 if TYPE_CHECKING:
@@ -25,6 +25,13 @@ _END_OF_TIME_US = 253_402_300_800_000_000
 _SEVERAL = ("pipeline", "multi-exec")
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
+_LIMITERS = {
+    "c12c2b62": "fixed-window", "f8c78d62": "sliding-window", "7b6940a4": "token-bucket",
+    "b2efc027": "fixed-window", "74740bb3": "sliding-window", "d60be5bd": "token-bucket",
+    "1861a700": "cached-fixed-window",
+}  # fmt: skip
+"""Names of the scripts of ``upstash_ratelimit`` (first line) and ``@upstash/ratelimit``."""
+_PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]")
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
@@ -38,7 +45,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         return _several(call, lines)
     if on_connection(call) and call.number in scene.gathered:
         return _gathered(call, lines[0][0].upper(), scene.gathered[call.number])
-    what, script = command(lines[0])
+    what, script = command(lines[0], scene.scripts)
     if not worked(call):
         return Summary(what, "", (), script)
     if on_connection(call) and (not call.answer or "answer" in call.cut):
@@ -102,23 +109,42 @@ def _decodes(call: Call) -> bool:
     return call.facts.get("encoding") == "base64"
 
 
-def command(line: Sequence[str]) -> tuple[str, tuple[str, str] | None]:
-    """A command in one line, and the script in it by its short hash."""
+def command(
+    line: Sequence[str], scripts: Mapping[str, str] = {}
+) -> tuple[str, tuple[str, str] | None]:
+    """A command in one line, and the script in it by its short hash.
+
+    ``scripts`` are the sources of scripts by their hash. The arguments of a script are shown under
+    the names of the local variables that it assigns them to.
+    """
     # Capitals make command names easy to see; REST clients may send any case.
     name = line[0].upper()
     if name in _SCRIPTS and len(line) > 2 and line[2].isdigit():
-        sha = line[1].lower()
-        script = None
-        if not name.startswith("EVALSHA"):
-            text = line[1].encode("utf-8", "surrogatepass")
-            sha = hashlib.sha1(text, usedforsecurity=False).hexdigest()
-            script = sha[:8], line[1]
-        keys = int(line[2])
-        words = [name, sha[:8]]
-        words += ["KEYS", *_fitting(line[3 : 3 + keys])] if keys else []
-        words += ["ARGV", *_fitting(line[3 + keys :])] if line[3 + keys :] else []
-        return " ".join(words), script
+        given = not name.startswith("EVALSHA")
+        sha = (hash_of(line[1]) if given else line[1].lower())[:8]
+        source = line[1] if given else scripts.get(sha, "")
+        keys, named = int(line[2]), _LIMITERS.get(sha)
+        words = [name, named or sha]
+        for kind, arguments in (("KEYS", line[3 : 3 + keys]), ("ARGV", line[3 + keys :])):
+            shown, names = _fitting(arguments), _parameters(source, kind)
+            if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
+                words += [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
+            elif arguments:
+                words += [kind, *shown]
+        return " ".join(words), (sha, line[1]) if given and named is None else None
     return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)]), None
+
+
+def _parameters(source: str, kind: str) -> dict[int, str]:
+    """The local variables to which a script assigns its keys or arguments, each by its position.
+
+    A position that is assigned to several variables is left out.
+    """
+    found: dict[int, set[str]] = {}
+    for name, which, at in _PARAMETER.findall(source):
+        if which == kind:
+            found.setdefault(int(at), set()).add(name)
+    return {at: names.pop() for at, names in found.items() if len(names) == 1}
 
 
 def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
@@ -160,15 +186,6 @@ def answer(value: Any, decodes: bool) -> str:
     return shortened(scalar(as_plain(value) if decodes else value), ROOM)
 
 
-def as_plain(value: Any) -> Any:
-    """A result with its Base64 texts decoded."""
-    if isinstance(value, list):
-        return [as_plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: as_plain(each) for key, each in value.items()}
-    return plain(value) if isinstance(value, str) else value
-
-
 def _replaced(of: Finding, scene: Scene) -> str:
     late = "; its WATCH came after that write" if of.values["watch_late"] else ""
     mine, other, read = (
@@ -197,9 +214,14 @@ def _changed_nothing(of: Finding, scene: Scene) -> str:
 def _repeated(of: Finding, scene: Scene) -> str:
     if of.values["message"]:
         earlier = f"attempt {of.values['attempt']} of {scene.short(of.values['message'])}"
+        why = f"{earlier}; that attempt failed afterwards"
     else:
-        earlier = f"an identical earlier {of.values['target']}"
-    return f"this {of.values['command']} repeats one made during {earlier}, which failed afterwards"
+        why = f"an identical earlier {of.values['target']}, which failed afterwards"
+    told = f"this {of.values['command']} repeats one made during {why}"
+    if of.values["marks"]:
+        first, now = map(shortened, of.values["marks"])
+        told += f"; the key that is set with NX was {first} then and is {now} now"
+    return told
 
 
 def _failed_inside(of: Finding, scene: Scene) -> str:
@@ -211,18 +233,41 @@ def _failed_inside(of: Finding, scene: Scene) -> str:
     )
 
 
-def _limit_shared(of: Finding, scene: Scene) -> str:
-    others = listed([f"{name} ({counted(n, 'time')})" for name, n in of.values["others"].items()])
+def _key_mismatch(of: Finding, scene: Scene) -> str:
+    key, other = shortened(of.values["key"]), shortened(of.values["other"])
+    told = f"{key} was read but never written; {other} was written but never read"
+    if of.values["run"]:
+        told += (
+            f" (both during workflow run {of.values['run']}: code outside of steps is "
+            "executed again at each delivery)"
+        )
+    return told
+
+
+def _read_after_expiry(of: Finding, scene: Scene) -> str:
+    seconds = of.values["seconds"]
+    unit = next(
+        (one for one in ((86400, "d"), (3600, "h"), (60, "min")) if seconds >= one[0]), (1, "s")
+    )
     return (
-        f"{of.values['target']} returned 429 when it counted {shortened(of.values['key'])} to "
-        f"{of.values['count']}; the same key was counted by {others}"
+        f"{shortened(of.values['key'])} was read {seconds / unit[0]:.3g} {unit[1]} after it had expired "
+        f"({of.values['command']} at {clock_time(of.values['at_us'])})"
+    )
+
+
+def _limit_shared(of: Finding, scene: Scene) -> str:
+    target, own = of.values["target"], of.values["own"]
+    others = listed([f"{name} {count}" for name, count in of.values["others"].items()])
+    return (
+        f"{target} returned 429 when {shortened(of.values['key'])} reached {of.values['count']}, of which "
+        f"{target} counted {own} and {others}: limiters with one prefix and identifier share their count"
     )
 
 
 SENTENCES: Sentences = {
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
     "ttl_not_set": "{key} has no TTL: the {command} was not executed",
-    "key_mismatch": "{key} was read but never written; {other} was written but never read",
+    "key_mismatch": _key_mismatch,
     "read_only_token": "{command} was sent with the read-only token and rejected",
     "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json} had set it "
     "before and expired",
@@ -233,14 +278,18 @@ SENTENCES: Sentences = {
     "accept_missing": "{command} sends a stream only if the request has the header Accept: "
     "text/event-stream (it had {accept})",
     "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
+    "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
+    "answers before using them in keys (decode_responses=True)",
+    "stopped_writing": "{command} {key} {field} returned {known:json} after {field} {new:raw} was "
+    "received, and {key} was not written: as strings, {new:json} is less than {known:json}",
     "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
     "used",
     "lost_update": _replaced,
     "check_then_set": "two {read} of {item} found nothing, then two {write} wrote it, the second over "
     "the first: the check and the write are separate commands",
-    "read_after_expiry": "{key} was read after it had expired",
-    "no_subscriber": "{channel} was published to without a subscriber; clients subscribe to "
-    "{others:list}, which received nothing",
+    "read_after_expiry": _read_after_expiry,
+    "no_subscriber": "no client subscribes to {channel}, to which this message was published; clients "
+    "subscribe to {others:list}, to which nothing was published",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,

@@ -68,8 +68,8 @@ def _step(body: object) -> str:
     if not isinstance(step, dict) or not {"stepId", "stepName", "stepType"} <= step.keys():
         return ""
     parts = [f"step {step['stepId']} {compact(step['stepName'])} ({step['stepType']})"]
-    parts += [f"{word} {step[name]}" for word, name in (("for", "sleepFor"), ("until", "sleepUntil"),
-              ("call", "callUrl")) if step.get(name)]  # fmt: skip
+    parts += [f"{word} {step[name]}" for word, name in (("until", "sleepUntil"), ("call", "callUrl"))
+              if step.get(name)]  # fmt: skip
     if step.get("out") not in (None, "null"):
         parts.append(f"result {shortened(str(step['out']), 80)}")
     return " ".join(parts)
@@ -91,7 +91,7 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
             shown = clock_time(int(value) * 1_000_000) if _is_time(setting, value) else value
             told = _SETTINGS[setting] + f" {shown}" * (str(value).lower() != "true")
             in_utc = setting == "cron" and "TZ=" not in str(value)
-            yield f"{told} in UTC: it names no time zone" if in_utc else told
+            yield f"{told} (UTC)" if in_utc else told
         elif forwarded and setting.startswith("forward-"):
             yield f"{name}: {shortened(str(value), 80)}"
 
@@ -110,7 +110,7 @@ def _accepted(call: Call, scene: Scene) -> str:
     told = []
     for one in _flat(parsed(call.answer)):
         if "scheduleId" in one:
-            told.append(f"schedule {one['scheduleId']}")
+            told.append(f"schedule {scene.short(one['scheduleId'])}")
             continue
         message = one["messageId"]
         if one.get("deduplicated"):
@@ -172,6 +172,12 @@ def named(row: Row, last: Row, scene: Scene) -> str:
     kind = str(data.get("message_kind", "message"))
     about = scene.short(data["message_id"]) if "message_id" in data else ""
     of = f"of {about}" if about else ""
+    headers = (
+        scene.attempts[began][0].headers if (began := data.get("began")) in scene.attempts else ()
+    )
+    for name, value in headers:
+        if name.lower() == "upstash-schedule-id":
+            of += f" (schedule {scene.short(value)})"
     source = f"about {scene.short(data['about'])}" if data.get("about") else ""
     number = (
         str(row.attempt or "")
@@ -218,7 +224,7 @@ def _answered(data: Mapping[str, Any]) -> str:
     status = data.get("status") or 0
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
     # Error pages of applications repeat their status.
-    return "" if told == phrase else told.removeprefix(f"{status} ")
+    return "" if told in (phrase, f"{status} {phrase}") else told.removeprefix(f"{status} ")
 
 
 def _callback(data: Mapping[str, Any]) -> str:
@@ -248,6 +254,9 @@ def _signature(of: Mapping[str, Any]) -> Iterator[str]:
     if of["missing"]:
         yield "the delivery was sent without a signature"
         return
+    if of["verified_key"] is False:
+        yield "the application's check was not made with the queue's current key"
+        return
     yield f"signed for {of['url']}"
     yield f"signed body: {of['size']} bytes, hash {of['hash'][:12]}…"
     if of["called"] != of["url"]:
@@ -265,8 +274,6 @@ def _signature(of: Mapping[str, Any]) -> Iterator[str]:
             if same
             else f"Receiver.verify() was given another body, of {of['verified_size']} bytes: {body}"
         )
-    if of["verified_key"] is False:
-        yield "the application's check does not have the queue's current key"
     if of["claim"]:
         yield f"the application's check rejected the claim {of['claim']}"
     if of["compared"]:
@@ -348,13 +355,14 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "url": f"verify() got another URL: {of.values.get('got')}, signed was {of.values.get('signed')}",
         "json": "verify() got the same JSON with other whitespace: pass the raw body",
         "body": f"verify() got another body, of {of.values.get('size')} bytes: pass the raw body",
-        "key": "the application's check does not have the queue's current signing key",
+        "key": "the application's check was not made with the queue's current signing key",
         "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
         "unsigned": "the delivery was sent without a signature",
-        "former_key": "the application's check has a key from before the rotation of the queue's keys, "
-        "and not the current one",
-        "next_key": "the application's check has the key that was current before the queue's keys were "
-        "rotated, but not the key that was the next one then and is current now",
+        "former_key": "the application's check was made with a key from before the rotation of the "
+        "queue's keys, not with the current one",
+        "next_key": "it was signed with the current key, which was the next key before the keys were "
+        "rotated; the application's check has only the key that was current then (a Receiver needs "
+        "both keys: current_signing_key and next_signing_key)",
         "claim": f"the application's check rejected the claim {of.values.get('got')}",
         "invalid": str(of.values.get("got")),
     }[why]
@@ -380,13 +388,20 @@ def _delivered_late(of: Finding, scene: Scene) -> str:
     )
 
 
+def _scheduled_twice(of: Finding, scene: Scene) -> str:
+    first, second = scene.short(of.values["first"]), scene.short(of.values["second"])
+    return (
+        f"this request had no schedule id, so it created a second schedule ({second}) with the "
+        f"destination, cron ({of.values['cron']}) and body of {first}: both are active"
+    )
+
+
 SENTENCES: Sentences = {
     "deduplicated": _deduplicated,
     "redirected": _redirected,
     "several_callbacks": _callbacks,
     "published_again": _published_again,
-    "scheduled_twice": "this request created schedule {second:raw} with the destination, cron ({cron}) "
-    "and body of {first:raw}, and had no schedule id: both are active",
+    "scheduled_twice": _scheduled_twice,
     "delivered_late": _delivered_late,
     "handled_twice": _handled_twice,
     "error_logged": _logged,

@@ -30,7 +30,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         what = "; ".join(map(_query, items))
     elif call.route in _UPSERTS and body:
         shown = [_record(item) for item in items]
-        what = f"{len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
+        what = f"of {len(items)}: {listed(shown)}" if len(items) > 1 else shown[0]
     elif call.route == "update" and isinstance(body, dict):
         mode = body.get("metadataUpdateMode") or "OVERWRITE"
         what = _record(body) + f" ({mode})" * bool(body.get("metadata"))
@@ -63,8 +63,9 @@ def _record(item: dict[str, Any]) -> str:
 
 
 def _named(body: dict[str, Any]) -> str:
+    # The ids come first: they say what the request is about.
     parts = []
-    for name, value in body.items():
+    for name, value in sorted(body.items(), key=lambda one: one[0] != "ids"):
         if name in ("vector", "sparseVector") or value in (None, False):
             continue
         if name == "ids" and isinstance(value, list):
@@ -163,12 +164,22 @@ def _pending(of: Finding, scene: Scene) -> str:
     )
 
 
+def _hit_not_used(of: Finding, scene: Scene) -> str:
+    id, unread, written = (shortened(of.values[name]) for name in ("id", "unread", "written"))
+    return (
+        f"the query returned {id} with score {_score(of.values['score'])} (a similarity: the higher, "
+        f"the nearer), but {unread} was not read, and then {written} was written"
+    )
+
+
 SENTENCES: Sentences = {
     "filter_rejected": _filter_rejected,
     "no_longer_matches": _no_longer_matches,
-    "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list}); the earlier "
-    "upsert was carried out although its answer was lost",
-    "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}",
+    "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list} instead of "
+    "{earlier:list}); the earlier upsert was carried out although its answer was lost",
+    "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}; the prefix {narrower:json} "
+    "matches only {others:list}",
+    "hit_not_used": _hit_not_used,
     "empty_namespace": _empty_namespace,
     "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
     "none",

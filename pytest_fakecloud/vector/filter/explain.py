@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import normalize
 
 from .predicate import MISSING, getter, predicate
 from .syntax import And, Compare, Contains, Expression, Glob, HasField, In, Literal, Or, parse
@@ -37,6 +38,14 @@ def _why_not(expression: Expression, metadata: Mapping[str, Any] | None) -> str 
     hint = ""
     if isinstance(value, list) and isinstance(expression, Compare):
         hint = "; use CONTAINS for an array"
+    elif isinstance(value, str) and isinstance(expression, Compare):
+        asked = expression.literal
+        if (
+            isinstance(asked, str)
+            and value != asked
+            and normalize("NFC", value) == normalize("NFC", asked)
+        ):
+            hint = "; both are the same text in different Unicode forms: normalize both (NFC)"
     return f"{path} is {_typed(value)}, {_asked(expression)}{hint}"
 
 

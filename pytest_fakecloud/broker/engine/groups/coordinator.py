@@ -314,9 +314,12 @@ class Coordinator:
             self._tell(kind, text, now, group, instance)
             return
         instance.state = state
-        self._arm(group, instance, "session", now + instance.config.session_timeout_ms * 1000)
+        until = now + instance.config.session_timeout_ms * 1000
+        self._arm(group, instance, "session", until)
         kept, left = names(instance.assignment), instance.config.session_timeout_ms
-        self._tell(kind, f"{text}; it keeps {kept} for {left} ms", now, group, instance)
+        text = f"{text}; it keeps {kept} for {left} ms"
+        held = [list(one) for one in sorted(instance.assignment)]
+        self._tell(kind, text, now, group, instance, keeps=held, until_us=until)
 
     def _session_over(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         text = f"the session of {instance.name} in {group.name} expired"
