@@ -259,8 +259,9 @@ def _limit_shared(of: Finding, scene: Scene) -> str:
     target, own = of.values["target"], of.values["own"]
     others = listed([f"{name} {count}" for name, count in of.values["others"].items()])
     return (
-        f"{target} returned 429 when {shortened(of.values['key'])} reached {of.values['count']}, of which "
-        f"{target} counted {own} and {others}: limiters with one prefix and identifier share their count"
+        f"{target} returned 429 when {shortened(of.values['key'])} reached {of.values['count']}, of "
+        f"which {target} counted {own} and {others}: limiters with one prefix and identifier share "
+        "their count"
     )
 
 

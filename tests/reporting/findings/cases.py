@@ -2,15 +2,18 @@
 
 A file of ``expected/`` has a section for each case: ``== NAME``, and for each finding a line with its
 kind and values and a line with its sentence. A section without lines is a case without findings.
-``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) rewrites them; read them before you commit them.
+``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) rewrites the findings; read them before you commit them.
+In ``commands.txt`` the name is followed by the scene, which `commands` reads.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import re
+import shlex
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +55,7 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
         lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, scene)}"]
     assert "failed:" not in section(cloud)
     path = EXPECTED / f"{file}.txt"
-    known = _read(path)
+    known = read(path)
     if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
         known[name] = lines
         path.parent.mkdir(exist_ok=True)
@@ -64,91 +67,103 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
     assert lines == known.get(name)
 
 
-def _read(path: Path) -> dict[str, list[str]]:
-    if not path.exists():
-        return {}
-    sections = path.read_text(encoding="utf-8").split("== ")[1:]
+def read(path: Path) -> dict[str, list[str]]:
+    """Return the expected lines of a file by the line that follows ``==``."""
+    sections = path.read_text(encoding="utf-8").split("== ")[1:] if path.exists() else ()
     return {one.splitlines()[0]: one.splitlines()[1:] for one in sections}
 
 
-# -- scenes of the key-value store that several modules use ----------------------------------------
+def check(file: str, cases: dict[str, Scene]) -> Any:
+    """A test of all cases of a file."""
+
+    @pytest.mark.parametrize("name", cases)
+    def test_findings(cloud: Cloud, name: str) -> None:
+        cases[name](cloud)
+        judge(file, name, cloud)
+
+    return test_findings
 
 
-def kv(*commands: Sequence[Any], **settings: Any) -> Scene:
-    """A key-value server that receives some commands."""
+def commands(text: str) -> Scene:
+    """A key-value server that receives the commands of a text, separated by ``|``.
 
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server(**settings)
-        for command in commands:
-            httpx.post(server.url, json=command, headers=server.headers)
-
-    return run
-
-
-def timed(*steps: list[Any] | str) -> Scene:
-    """A key-value server that receives commands; a string is a duration that passes."""
-
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
-        for step in steps:
-            if isinstance(step, str):
-                cloud.clock.advance(step)
-            else:
-                httpx.post(server.url, json=step, headers=server.headers)
-
-    return run
-
-
-def pipelined(path: str, *lines: list[Any]) -> Scene:
-    """A key-value server that receives one pipeline or transaction."""
+    - ``CLIENT: COMMAND`` is sent on that client's own connection. A client ``~NAME`` uses the Redis
+      protocol, ``NAME64`` receives Base64, and ``read-only`` uses the read-only token.
+    - ``pipeline: COMMAND & COMMAND`` and ``multi-exec: …`` are one request.
+    - ``attempts 500 200: COMMAND & COMMAND`` is a message whose handler sends the commands at each
+      attempt and answers with the statuses in turn; ``{n}`` is the number of the attempt.
+    - ``load KEY VALUE`` sets a key without a call, ``fault 503 COMMAND`` makes a command fail, and
+      ``+61s`` advances the clock.
+    - ``m{40}=v`` stands for ``m0 v m1 v …``, and ``1=m{5}`` for ``1 m0 1 m1 …``.
+    """
 
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
-        httpx.post(f"{server.url}/{path}", json=lines, headers=server.headers)
-
-    return run
-
-
-def two_clients(*steps: str) -> Scene:
-    """A wallet of 10 that receives commands of several clients, each with its own connection."""
-
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
-        server.load({"w": "10"})
         with ExitStack() as stack:
-            clients: dict[str, httpx.Client] = {}
-            for step in steps:
-                name, *command = step.split()
+            clients: dict[str, Any] = {}
+            queues: list[Any] = []
+
+            def client(name: str) -> Any:
                 if name not in clients:
-                    clients[name] = stack.enter_context(httpx.Client(headers=server.headers))
-                clients[name].post(server.url, json=command)
+                    headers = {**server.headers}
+                    if name.endswith("64"):
+                        headers["Upstash-Encoding"] = "base64"
+                    if name == "read-only":
+                        headers["Authorization"] = f"Bearer {server.read_only_token}"
+                    clients[name] = stack.enter_context(
+                        redis.Redis.from_url(server.database_url, single_connection_client=True)
+                        if name[:1] == "~"
+                        else httpx.Client(headers=headers)
+                    )
+                return clients[name]
+
+            for step in text.split(" | "):
+                name, _, line = step.rpartition(": ")
+                lines = [_words(one) for one in line.split(" & ")]
+                if name.startswith("attempts "):
+                    queues = queues or [cloud.queue()]
+                    _deliver(queues[0], server, list(map(int, name.split()[1:])), lines)
+                elif name in ("pipeline", "multi-exec"):
+                    client("").post(f"{server.url}/{name}", json=lines)
+                elif name[:1] == "~":
+                    client(name).connection.send_command(*lines[0])
+                    with suppress(redis.ResponseError):
+                        client(name).connection.read_response()
+                elif line[0] == "+":
+                    cloud.clock.advance(line[1:])
+                elif line.startswith("load "):
+                    server.load({lines[0][1]: lines[0][2]})
+                elif line.startswith("fault "):
+                    server.faults.answer(int(lines[0][1]), command=lines[0][2])
+                else:
+                    client(name).post(server.url, json=lines[0])
 
     return run
 
 
-def connected(use: Callable[[redis.Redis, redis.Redis], object]) -> Scene:
-    """Two clients on connections of their own."""
-
-    def run(cloud: Cloud) -> None:
-        url = cloud.kv_server().database_url
-        with (
-            redis.Redis.from_url(url, decode_responses=True) as one,
-            redis.Redis.from_url(url, decode_responses=True) as two,
-        ):
-            use(one, two)
-
-    return run
+def _words(line: str) -> list[str]:
+    words = []
+    for word in shlex.split(line):
+        many = re.search(r"\{(\d+)\}", word)
+        for number in range(int(many[1])) if many else ():
+            words += word.replace(many[0], str(number)).split("=")  # type: ignore[index]
+        words += [] if many else [word]
+    return words
 
 
-def read_only(command: list[str]) -> Scene:
-    """A command that is sent with the read-only token."""
+def _deliver(queue: Any, server: Any, statuses: list[int], lines: list[list[str]]) -> None:
+    left = iter(enumerate(statuses))
 
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
-        headers = {"Authorization": f"Bearer {server.read_only_token}"}
-        httpx.post(server.url, json=command, headers=headers)
+    def take(request: Any) -> int:
+        number, status = next(left)
+        for line in lines:
+            command = [word.replace("{n}", str(number)) for word in line]
+            httpx.post(server.url, json=command, headers=server.headers)
+        return status
 
-    return run
+    queue.destinations.call(HOOK, take)
+    queue.publish(HOOK, retries=len(statuses) - 1)
+    queue.run_until_idle()
 
 
 def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> Scene:
@@ -161,14 +176,3 @@ def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> S
         httpx.post(f"{index.url}/query", json=body, headers=index.headers)
 
     return run
-
-
-def check(file: str, cases: dict[str, Scene]) -> Any:
-    """A test of all cases of a file."""
-
-    @pytest.mark.parametrize("name", cases)
-    def test_findings(cloud: Cloud, name: str) -> None:
-        cases[name](cloud)
-        judge(file, name, cloud)
-
-    return test_findings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,10 +12,7 @@ import requests
 
 from pytest_fakecloud import Cloud
 
-from .cases import (
-    Scene,
-    judge,
-)
+from .cases import Scene, judge
 
 MANUAL = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
 
@@ -184,7 +182,30 @@ def read_in_one_group(shop: Shop, *instances: str) -> None:
         shop.ask(f"commit/g/{instance}")
 
 
+def copies(shop: Shop, *versions: int, command: str = "HSET", field: str = "version") -> None:
+    """A consumer that copies versions and compares them as strings."""
+    server = shop.cloud.kv_server()
+
+    def send(*words: Any) -> Any:
+        return httpx.post(server.url, json=words, headers=server.headers).json().get("result")
+
+    for version in versions:
+        shop.broker.produce("t", json.dumps({field: version}))
+        for record in shop.ask("consume/g/i", {"topic": "t"}, auto_offset_reset="earliest"):
+            version, known = str(json.loads(record["value"])[field]), send("HGET", "p", "version")
+            if known is None or version > known:
+                send(command, "p", "version", version)
+
+
 CASES: dict[str, Scene] = {
+    "versions that are compared as strings": lambda shop: copies(shop, 8, 9, 10, 11),
+    "versions of equal length": lambda shop: copies(shop, 11, 12, 11),
+    "a version that was never written": lambda shop: copies(shop, 9, 10, command="HGET"),
+    "a number under another name": lambda shop: copies(shop, 8, 9, 10, field="stock"),
+    "records of one partition": lambda shop: (
+        shop.produce(4),
+        shop.ask("consume/g/i", {"topic": "t"}, auto_offset_reset="earliest"),
+    ),
     "one group for two services": lambda shop: read_in_one_group(shop, "mail", "billing"),
     "one group for two services, one after the other": lambda shop: [
         (

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
-import redis
 import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings import find
 from pytest_fakecloud.reporting.scene import scene_of
 
-from .cases import HOOK, Scene, connected, found, kinds, kv, query, read_only
+from .cases import HOOK, Scene, commands, found, kinds, query
 
 # -- what was answered 404 or 409 ------------------------------------------------------------------
 
@@ -29,12 +27,17 @@ def gets(cloud: Cloud, *paths: str) -> None:
 
 def test_the_calls_after_a_404_are_counted_and_no_others(cloud: Cloud) -> None:
     gets(cloud, "keys", "messages/msg_none", "keys", "logs")
-    kv(["PING"])(cloud)
+    commands("PING")(cloud)
     (one,) = found(cloud)
     assert one.values == {
         "call": "GET /v2/messages/msg_none", "status": "404", "later": 2,
         "error": "message msg_none not found",
     }  # fmt: skip
+
+
+def test_a_404_at_the_end_is_no_finding(cloud: Cloud) -> None:
+    gets(cloud, "keys", "messages/msg_none")
+    assert found(cloud) == []
 
 
 def test_a_409_counts_as_well(cloud: Cloud) -> None:
@@ -64,7 +67,7 @@ def test_a_404_that_a_fault_made_is_none_of_the_applications(cloud: Cloud) -> No
 
 
 def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) -> None:
-    kv(["PING"])(cloud)
+    commands("PING")(cloud)
     queue = cloud.queue()
     queue.faults.answer(503, route="publish")
     for path in ("keys", "keys", "none-such"):
@@ -124,10 +127,10 @@ def joins(cloud: Cloud) -> None:
 @pytest.mark.parametrize(
     ("scene", "expected"),
     [
-        (kv(["PING"]), True),
+        (commands("PING"), True),
         (joins, True),
         (logs, False),
-        (kv(["NOSUCH"]), False),
+        (commands("NOSUCH"), False),
         (faulty("drop"), False),
         (faulty("lose_answer"), False),
         (faulty("truncate"), False),
@@ -167,20 +170,20 @@ def test_a_fake_nobody_called_is_named_where_all_went_well(
 @pytest.mark.parametrize(
     ("command", "idle_s", "count"),
     [
-        (["PING"], 0.99, 0),
-        (["PING"], 1.0, 1),
-        (["XREAD", "BLOCK", 1, "STREAMS", "s", "$"], 1.0, 0),
-        (["blpop", "k", 1], 1.0, 0),
+        ("PING", 0.99, 0),
+        ("PING", 1.0, 1),
+        ("XREAD BLOCK 1 STREAMS s $", 1.0, 0),
+        ("blpop k 1", 1.0, 0),
     ],
     ids=["a moment", "a second", "a read that blocks", "a pop that blocks"],
 )
 def test_a_second_of_a_clock_that_stood_still_is_said(
-    cloud: Cloud, command: list[Any], idle_s: float, count: int
+    cloud: Cloud, command: str, idle_s: float, count: int
 ) -> None:
-    kv(command)(cloud)
+    commands(command)(cloud)
     assert kinds(cloud, idle_s=idle_s) == ["clock_frozen"] * count
     cloud.clock.advance("1s")
-    kv(["PING"], name="second")(cloud)
+    commands("PING")(cloud)
     assert "clock_frozen" not in kinds(cloud, idle_s=idle_s)
 
 
@@ -222,7 +225,7 @@ def test_a_422_counts_as_well(cloud: Cloud) -> None:
 
 
 def test_a_refusal_of_the_read_only_token_is_said_once(cloud: Cloud) -> None:
-    read_only(["SET", "k", "v"])(cloud)
+    commands("read-only: SET k v")(cloud)
     assert kinds(cloud, raised=AssertionError()) == ["read_only_token"]
 
 
@@ -234,33 +237,13 @@ def test_a_call_without_a_token_is_a_refusal_of_its_own(cloud: Cloud) -> None:
     assert kinds(cloud, raised=AssertionError()) == [REFUSED]
 
 
-def wrong_type(one: redis.Redis, two: redis.Redis) -> None:
-    one.set("a", "x")
-    with suppress(redis.ResponseError):
-        one.incr("a")
-
-
-def failing_transaction(one: redis.Redis, two: redis.Redis) -> None:
-    with one.pipeline() as pipe:
-        pipe.set("a", "x").incr("a")
-        pipe.execute(raise_on_error=False)
-
-
 @pytest.mark.parametrize(
-    ("use", "expected"),
+    ("steps", "expected"),
     [
-        (
-            wrong_type,
-            REFUSED,
-        ),
-        (
-            failing_transaction,
-            "commands_failed",
-        ),
+        ("~a: SET a x | ~a: INCR a", REFUSED),
+        ("~a: MULTI | ~a: SET a x | ~a: INCR a | ~a: EXEC", "commands_failed"),
     ],
 )
-def test_on_a_connection_the_command_is_named_once(
-    cloud: Cloud, use: Callable[[redis.Redis, redis.Redis], None], expected: str
-) -> None:
-    connected(use)(cloud)
+def test_on_a_connection_the_command_is_named_once(cloud: Cloud, steps: str, expected: str) -> None:
+    commands(steps)(cloud)
     assert kinds(cloud, raised=AssertionError()) == [expected]

@@ -1,63 +1,38 @@
-"""Findings about keys, and similar cases without a finding."""
+"""Findings about the key-value store, and similar cases without a finding.
+
+The cases that consist of commands only are in ``expected/commands.txt``.
+"""
 
 from __future__ import annotations
 
+import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
-import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.reporting.applications import Served
+from pytest_fakecloud.reporting.findings import MOST
+from pytest_fakecloud.reporting.text import section
 
-from .cases import (
-    Scene,
-    check,
-    connected,
-    kv,
-    pipelined,
-    read_only,
-    timed,
-    two_clients,
-)
+from .cases import EXPECTED, Scene, check, commands, found, judge, kinds, read
+
+SCENES = list(read(EXPECTED / "commands.txt"))
 
 
-def loaded(data: dict[str, Any], *commands: list[Any]) -> Scene:
-    """A server that has data before its first command."""
-
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
-        server.load(data)
-        for command in commands:
-            httpx.post(server.url, json=command, headers=server.headers)
-
-    return run
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.partition(": ")[0])
+def test_findings_about_commands(cloud: Cloud, scene: str) -> None:
+    commands(scene.partition(": ")[2])(cloud)
+    judge("commands", scene, cloud)
 
 
-def in_base64(*steps: str) -> Scene:
-    """A wallet of 10 that two clients read and write, with values in Base64."""
-
-    def run(cloud: Cloud) -> None:
-        server = cloud.kv_server()
-        server.load({"w": "10"})
-        headers = {**server.headers, "Upstash-Encoding": "base64"}
-        with ExitStack() as stack:
-            clients = {
-                name: stack.enter_context(httpx.Client(headers=headers))
-                for name in dict.fromkeys(step.split()[0] for step in steps)
-            }
-            for step in steps:
-                name, *command = step.split()
-                clients[name].post(server.url, json=command)
-
-    return run
-
-
-def stream_refused(path: str, accept: str | None, *, fault: bool = False) -> Scene:
-    """A request for a stream that is rejected; ``accept`` is its Accept header, or None."""
+def stream(path: str, accept: str | None, *, fault: bool = False) -> Scene:
+    """A request for a stream; ``accept`` is its Accept header, or None."""
 
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()
@@ -66,18 +41,10 @@ def stream_refused(path: str, accept: str | None, *, fault: bool = False) -> Sce
         httpx.post(server.url, json=["PING"], headers=server.headers)
         headers = server.headers | ({"Accept": accept} if accept else {})
         request = urllib.request.Request(f"{server.url}/{path}", method="POST", headers=headers)
-        with pytest.raises(urllib.error.HTTPError):
-            urllib.request.urlopen(request, timeout=5)
+        with suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(request, timeout=5).close()
 
     return run
-
-
-def taken_by(*owners: str) -> list[list[Any] | str]:
-    """Several owners take the lock, each after it has expired."""
-    steps: list[list[Any] | str] = []
-    for owner in owners:
-        steps += ["31s", ["SET", "lock:a", owner, "NX", "EX", 30]]
-    return steps
 
 
 def vector_read_only(cloud: Cloud) -> None:
@@ -92,88 +59,124 @@ def queue_read_only(cloud: Cloud) -> None:
     httpx.delete(f"{queue.url}/v2/messages/msg_none", headers=headers)
 
 
-def long_answer(one: redis.Redis, two: redis.Redis) -> None:
-    one.set("big", "x" * 200_000)
-    one.get("big")
-
-
-def session(times: int) -> Scene:
-    """A key that is not a counter and gets a TTL of a minute at each use."""
-    steps: list[list[Any] | str] = [["SET", "s", 1, "KEEPTTL"], ["EXPIRE", "s", 60], "30s"]
-    return timed(*steps * times)
-
-
-def counts_by(command: list[Any], times: int) -> Scene:
-    steps: list[list[Any] | str] = [command, ["EXPIRE", "hits", 60], "30s"]
-    return timed(*steps * times)
-
-
 CASES: dict[str, Scene] = {
-    "a lock let go and taken at once": pipelined(
-        "pipeline", ["DEL", "lock:a"], ["SET", "lock:a", "me", "NX"]
-    ),
-    "the second key that nobody wrote": kv(
-        ["DEL", "user:ada"],
-        ["HSET", "cart:ada", "tea", 1],
-        ["GET", "user:ada"],
-        ["HGETALL", "carts:ada"],
-    ),
     "a write of vectors": vector_read_only,
     "a write of the queue": queue_read_only,
-    "the first and the last of three owners": timed(
-        *taken_by("one", "two", "three"), ["DEL", "lock:a"]
-    ),
-    "a subscription to a pattern": stream_refused("psubscribe/n*", "application/json"),
-    "a monitor without the header": stream_refused("monitor", None),
-    "milliseconds taken": timed(["SET", "s", "a", "PX", 60_000], "59s", ["SET", "s", "b"]),
-    "a key with the name of an option": timed(["SET", "ex", 1, "EX", 60], "30s", ["SET", "ex", 2]),
-    "a span that came of its own": kv(["SET", "s", "a"], ["EXPIRE", "s", 60], ["SET", "s", "b"]),
-    "an expiry that was kept and then taken": kv(
-        ["SET", "s", "a", "EX", 60], ["SET", "s", "b", "KEEPTTL"], ["SET", "s", "c"]
-    ),
-    "an expiry taken after a SET that was refused": kv(
-        ["SET", "s", "a", "EX", 60], ["SET", "s", "b", "NX"], ["SET", "s", "c"]
-    ),
-    "a counter of more than one": counts_by(["INCRBY", "hits", 5], 3),
-    "None in a key that was read": kv(["GET", "user:None"]),
-    "an update in base64": in_base64("shop GET w", "phone GET w", "phone SET w 7", "shop SET w 6"),
-    "an update after a command without a key": two_clients(
-        "shop PING", "shop GET w", "phone SET w 7", "shop SET w 6"
-    ),
-    "a lock that is unlinked and written": kv(
-        ["SET", "lock:a", 1, "NX"], ["UNLINK", "lock:a"], ["SET", "lock:a", 2]
-    ),
-    "a list with the name of a lock": kv(["RPUSH", "lock:a", "me"]),
-    "a key that was deleted is not written": kv(["DEL", "cart:ada"], ["GET", "carts:ada"]),
-    "a key that was there before": loaded(
-        {"carts:ada": "1"}, ["SET", "cart:ada", 1], ["GET", "carts:ada"]
-    ),
-    "names that are not near": kv(["SET", "cart:ada", 1], ["GET", "basket:ada"]),
-    "a read with the read-only token": read_only(["GET", "k"]),
-    "an owner's own write": kv(
-        ["SET", "lock:a", "one", "NX"], ["SET", "lock:a", "two"], ["DEL", "lock:a"]
-    ),
-    "a stream that a fault refused": stream_refused("subscribe/news", None, fault=True),
-    "an expiry that a command took on purpose": kv(
-        ["SET", "s", "a", "EX", 60], ["APPEND", "s", "b"], ["PERSIST", "s"]
-    ),
-    "an expiry that came at that moment": timed(
-        ["SET", "s", "a", "EX", 60], "60s", ["SET", "s", "b"]
-    ),
-    "a session that is used": session(3),
-    "a counter that is read within its span": timed(["INCR", "hits"], ["GET", "hits"]),
-    "a counter that ends when its next span begins": timed(
-        *[["INCR", "hits"], ["EXPIRE", "hits", 60], "60s"] * 4
-    ),
-    "a text that was set and not used": kv(["SET", "open", "yes"], ["DECR", "left"]),
-    "a number that was set twice": kv(["SET", "open", 2], ["SET", "open", 3], ["DECR", "left"]),
-    "a counter of nothing that was set": kv(
-        ["SET", "left", 0], ["SET", "open", 2], ["DECR", "left"]
-    ),
-    "a counter that was there before": loaded({"left": "5"}, ["SET", "open", 2], ["DECR", "left"]),
-    "another answer of -1": kv(["SET", "open", 2], ["SET", "name", "x"], ["TTL", "name"]),
-    "an answer of which not all was kept": connected(long_answer),
+    "a subscription to a pattern": stream("psubscribe/n*", "application/json"),
+    "a monitor without the header": stream("monitor", None),
+    "a subscription": stream("subscribe/news", "text/event-stream"),
+    "a stream that a fault refused": stream("subscribe/news", None, fault=True),
+    "an answer of which not all was kept": commands(f"~a: SET big {'x' * 200_000} | ~a: GET big"),
 }
-
-
 test_findings = check("kv", CASES)
+
+
+@pytest.mark.parametrize(
+    ("then", "count"),
+    [("", 1), (" | SCRIPT LOAD 'return 1'", 0), (" | EVAL 'return 1' 0", 0), (" | PING", 1)],
+    ids=["nothing", "load", "eval", "other"],
+)
+def test_a_script_that_is_sent_after_its_unknown_hash_is_not_an_error(
+    cloud: Cloud, then: str, count: int
+) -> None:
+    commands(f"EVALSHA {'0' * 40} 0{then}")(cloud)
+    assert kinds(cloud, raised=AssertionError()).count("error_not_seen") == count
+
+
+def test_the_newest_finding_comes_first_and_there_are_ten_at_most(cloud: Cloud) -> None:
+    commands(" | ".join(f"SET lock:{number} me NX" for number in range(15)))(cloud)
+    every = found(cloud)
+    assert len(every) == MOST
+    assert every[0].values["key"] == "lock:14"
+
+
+def test_a_finding_is_a_cause_before_it_is_a_hint(cloud: Cloud) -> None:
+    commands("SET lock:a me NX | SET k 1 EX 9 | +10s | GET k")(cloud)
+    assert kinds(cloud) == ["lock_without_ttl", "read_after_expiry"]
+
+
+def test_equal_findings_are_one_about_several_rows(cloud: Cloud) -> None:
+    commands("SETEX s 9 1 | SET s 2 NX | SET s 2 NX | SET s 2 NX")(cloud)
+    (one,) = found(cloud)
+    assert len(one.rows) == 3
+
+
+def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands("SET lock:a me NX | SET b 1")(cloud)
+
+    def broken(key: str) -> int:
+        raise RuntimeError("no ttl")
+
+    monkeypatch.setattr(cloud.handles[0], "ttl", broken)
+    text = section(cloud)
+    assert "never_expires failed: RuntimeError: no ttl" in text
+    assert "SET b 1 <-- OK" in text
+
+
+@pytest.mark.parametrize("words", ["SET k 1 EXAT", "SET k 1 PXAT", "EXPIREAT k"])
+def test_a_ttl_computed_from_the_wall_clock(cloud: Cloud, words: str) -> None:
+    at = int(time.time()) + 60
+    commands(f"SET k 1 | {words} {at * 1000 if 'PXAT' in words else at}")(cloud)
+    assert "expires_by_wall_clock" in kinds(cloud)
+
+
+def test_calls_before_a_restored_snapshot_are_ignored(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    before = cloud.snapshot()
+    httpx.post(server.url, json=["SET", "lock:a", "me", "NX"], headers=server.headers)
+    assert len(found(cloud)) == 1
+    cloud.restore(before)
+    httpx.post(server.url, json=["GET", "lock:b"], headers=server.headers)
+    assert found(cloud) == []
+
+
+# -- commands during requests to the application ---------------------------------------------------
+
+
+def serve(cloud: Cloud, *requests: tuple[str, dict[str, Any]]) -> list[Served]:
+    """Send a command during each request to the application; return the requests."""
+    server = cloud.kv_server()
+    reserve = recorder_of(cloud.journal).reserve
+    served = []
+    for command, how in requests:
+        began = reserve()
+        httpx.post(server.url, json=command.split(), headers=server.headers)
+        usual: dict[str, Any] = {"target": "POST /pay", "framework": "Flask", "environ": None}
+        usual |= {"thread": 0, "began": began, "at_us": 0, "ended": reserve()}
+        served.append(Served(**{**usual, **how}))
+    return served
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [(["GET /orders", "GET /orders", "POST /export"], ["limit_shared"]), (["GET /orders"] * 3, [])],
+)
+def test_a_limit_that_two_endpoints_share(
+    cloud: Cloud, targets: list[str], expected: list[str]
+) -> None:
+    requests = zip(targets, (200, 200, 429), strict=True)
+    served = serve(cloud, *(("INCR n", {"target": to, "status": one}) for to, one in requests))
+    every = found(cloud, served=served)
+    assert [one.kind for one in every] == expected
+    assert [one.values["own"] for one in every] == [1] * len(expected)
+
+
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [
+        ({"status": 500}, 1),
+        ({"status": 200, "raised": "KeyError"}, 1),
+        ({"status": None}, 1),
+        ({"status": 429}, 0),
+        ({"status": 500, "body": "another"}, 0),
+        ({"status": 500, "headers": (("HTTP_COOKIE", "bob"),)}, 0),
+        ({"status": 500, "alone": False}, 0),
+        ({"status": 500, "ended": 0}, 0),
+        ({"status": 500, "target": "POST /other"}, 0),
+    ],
+)
+def test_a_write_is_repeated_only_by_the_same_request_after_a_failure(
+    cloud: Cloud, first: dict[str, Any], count: int
+) -> None:
+    served = serve(cloud, ("INCR n", first), ("INCR n", {"status": 200}))
+    assert kinds(cloud, served=served) == ["repeated_after_failure"] * count

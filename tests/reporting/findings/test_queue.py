@@ -10,11 +10,7 @@ import httpx
 
 from pytest_fakecloud import Cloud
 
-from .cases import (
-    HOOK,
-    Scene,
-    check,
-)
+from .cases import HOOK, Scene, check
 
 Request = tuple[str, Any, dict[str, str]]
 
@@ -60,14 +56,12 @@ def answered(*answers: int) -> Scene:
     return run
 
 
-def writes(*of_delivery: list[list[Any]], duplicate: bool = True, delay: bool = False) -> Scene:
+def writes(*of_delivery: str, duplicate: bool = True, delay: bool = False) -> Scene:
     """A receiver that runs the given commands at each delivery of a duplicated message."""
 
     def run(cloud: Cloud) -> None:
         server, queue = cloud.kv_server(), cloud.queue()
-        queue.destinations.accept("https://app.example.com/other")
-        queue.publish("https://app.example.com/other", retries=0)
-        queue.run_until_idle()
+        answered(200)(cloud)
         if duplicate:
             queue.faults.duplicate(times=1)
         if delay:
@@ -75,8 +69,8 @@ def writes(*of_delivery: list[list[Any]], duplicate: bool = True, delay: bool = 
         left = iter(of_delivery)
 
         def take(request: Any) -> int:
-            for command in next(left):
-                httpx.post(server.url, json=command, headers=server.headers)
+            for command in filter(None, next(left).split(" & ")):
+                httpx.post(server.url, json=command.split(), headers=server.headers)
             return 200
 
         queue.destinations.call(HOOK, take)
@@ -122,6 +116,18 @@ def retried(*answers: int) -> Scene:
     return run
 
 
+def called_back(*answers: int) -> Scene:
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        queue.destinations.accept("https://app.example.com/callback")
+        callback = "https://app.example.com/callback"
+        queue.publish(HOOK, retries=len(answers) - 1, callback=callback)
+        queue.run_until_idle()
+
+    return run
+
+
 CASES: dict[str, Scene] = {
     "a retry after a later message": retried(500, 200, 200),
     "two messages in order": retried(200, 500, 200),
@@ -144,19 +150,24 @@ CASES: dict[str, Scene] = {
         to("publish"), to("publish", Deduplication_Id="a"), to("publish"), lost=1
     ),
     "the second of two answers": answered(200, 300),
-    "one write twice": writes([["INCR", "n"]], [["INCR", "n"]]),
-    "two writes twice": writes(*[[["INCR", "n"], ["INCR", "m"]]] * 2),
-    "twice and late": writes(*[[["INCR", "n"]]] * 2, delay=True),
+    "one write twice": writes("INCR n", "INCR n"),
+    "two writes twice": writes(*["INCR n & INCR m"] * 2),
+    "twice and late": writes("INCR n", "INCR n", delay=True),
     "an exception that was logged": logs(299),
     "two bodies without an id": publishes(to("publish", "one"), to("publish", "two")),
     "a request with another body": publishes(to("publish", "one"), to("publish", "two"), lost=1),
     "a request with an id that came again": publishes(
         *[to("publish", Deduplication_Id="a")] * 2, lost=2
     ),
-    "other writes of the second delivery": writes([["INCR", "n"]], [["INCR", "m"]]),
-    "no write of the second delivery": writes([["INCR", "n"]], []),
-    "no write at all": writes([], []),
-    "two writes of one delivery": writes([["INCR", "n"]] * 2, duplicate=False),
+    "other writes of the second delivery": writes("INCR n", "INCR m"),
+    "no write of the second delivery": writes("INCR n", ""),
+    "no write at all": writes("", ""),
+    "two writes of one delivery": writes("INCR n & INCR n", duplicate=False),
+    "two publishings": publishes(
+        to("publish", Deduplication_Id="a"), to("publish", Deduplication_Id="b")
+    ),
+    "callbacks of two attempts": called_back(500, 200),
+    "the callback of one attempt": called_back(200),
 }
 
 

@@ -8,18 +8,17 @@ from typing import Any
 import httpx
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.findings import vector
 
-from .cases import (
-    Scene,
-    check,
-)
+from .cases import Scene, check, kinds
 
 
-def asks(*requests: tuple[str, Any], **settings: Any) -> Scene:
+def asks(*requests: tuple[str, Any], index: Any = None, **settings: Any) -> Scene:
     """An index that receives requests, given as path and body."""
+    given = index
 
     def run(cloud: Cloud) -> None:
-        index = cloud.vector_index(**settings)
+        index = given or cloud.vector_index(**settings)
         for path, body in requests:
             httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
 
@@ -59,7 +58,33 @@ def suppressed(cloud: Cloud, name: str) -> None:
         httpx.post(f"{index.url}/upsert", json=body, headers=index.headers)
 
 
+def questions(
+    cloud: Cloud, second: str = "", reads: str = "PING", kind: str = "answer", **more: Any
+) -> None:
+    """An answer is stored under the id of its question; a second question finds the first."""
+    index, server = cloud.vector_index(), cloud.kv_server()
+    asks(record("q1"), index=index)(cloud)
+    steps = ["SET answer:q1 1", reads, *([f"SET {kind}:{second} 2"] if second else [])]
+    for number, step in enumerate(steps):
+        httpx.post(server.url, json=step.split(), headers=server.headers)
+        if number == 0:
+            asks(("query", query(includeMetadata=False) | more), index=index)(cloud)
+
+
 CASES: dict[str, Scene] = {
+    "a hit that was not used": lambda cloud: questions(cloud, "q2"),
+    "a hit that was read": lambda cloud: questions(cloud, "q2", "GET answer:q1"),
+    "a hit that was read with others": lambda cloud: questions(cloud, "q2", "MGET answer:q1 n"),
+    "a hit with its data": lambda cloud: questions(cloud, "q2", includeData=True),
+    "a hit before a key of another kind": lambda cloud: questions(cloud, "q2", kind="count"),
+    "a hit at the end": lambda cloud: questions(cloud),
+    "a filter on what is absent": asks(A, ("query", query("m = 1"))),
+    "a filter that matches": asks(A, ("query", query("n = 1"))),
+    "a record written twice": asks(A, A),
+    "a record that was deleted": asks(A, ("delete", ["a"]), record("a", {"n": 2})),
+    "a decomposed letter": asks(
+        record("a", {"c": "Zu\u0308rich"}), ("query", query("c = 'Z\u00fcrich'"))
+    ),
     "a filter of one of two queries": asks(A, ("query", [query("n = 1"), TEXT])),
     "a filter after a query without one": asks(A, ("query", query()), ("query", TEXT)),
     "a filter of a query in steps": asks(A, ("resumable-query", TEXT)),
@@ -150,3 +175,22 @@ CASES: dict[str, Scene] = {
 
 
 test_findings = check("vector", CASES)
+
+
+def test_the_findings_of_queries_know_every_write(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    httpx.post(index.url + "/info", headers=index.headers)
+    app: Any = index._app
+    assert app.writes == {*vector._WRITES, *vector._FORGETS}
+
+
+def test_later_writes_do_not_explain_an_earlier_query(cloud: Cloud) -> None:
+    index = cloud.vector_index()
+    asks(record("a", {"n": "1"}), ("query", query("n = 1")), index=index)(cloud)
+    assert kinds(cloud) == ["filter_rejected"]
+    asks(("update", {"id": "a", "metadata": {"n": "2"}}), index=index)(cloud)
+    assert kinds(cloud) == []
+    asks(record("b", to="upsert/other"), ("query/none", query()), index=index)(cloud)
+    assert kinds(cloud) == ["empty_namespace"]
+    asks(("delete/other", ["c"]), index=index)(cloud)
+    assert kinds(cloud) == []
