@@ -386,18 +386,23 @@ def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list
         return []
     own, found = sorted(cloud.env), []
     families = tuple({name.partition("_")[0] + "_" for name in own})
+    places = {place[0] for url in cloud.env.values() if (place := _PLACE.search(url))}
     for at, name, default, early in _variables_read():
         address = default if default.partition("://")[0] in _SCHEMES else ""
         if name in cloud.env:
             found += [f"    {at} reads {name} when it is imported"] if early else []
-        elif name.startswith(families) or address:
-            near = difflib.get_close_matches(name, own, 1, 0)
-            state = "is set to another address" if name in os.environ else "is not set"
+            continue
+        value, near = os.environ.get(name), difflib.get_close_matches(name, own, 1, 0)
+        instead = "".join(f"; fakecloud_env sets {one}" for one in near)
+        if value is None and (name.startswith(families) or address):
             used = f" (so its default {Mask().text(address)} is used)" if address else ""
-            found.append(
-                f"    {at} reads {name}, which {state}{used * (name not in os.environ)}"
-                + "".join(f"; fakecloud_env sets {one}" for one in near)
-            )
+            found.append(f"    {at} reads {name}, which is not set{used}{instead}")
+        elif (
+            value
+            and value.partition("://")[0] in _SCHEMES
+            and not any(one in value for one in places)
+        ):
+            found.append(f"    {at} reads {name}, which is set to another address{instead}")
     failed = _UNCONNECTED.search(log)
     log_has = f"; the log has {failed[0]}" if failed else ""
     return [

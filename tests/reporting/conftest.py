@@ -1,4 +1,4 @@
-"""The browser for tests of pages."""
+"""The cloud of tests that need no settings of their own, and the browser for tests of pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud import Cloud
+
 CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.clock.wait_cap = 0.01
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -34,13 +34,6 @@ URL = "https://shop.example.com"
 
 
 @pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        opened.clock.wait_cap = 0.01
-        yield opened
-
-
-@pytest.fixture
 def listener(cloud: Cloud) -> Iterator[Listener]:
     heard = Listener()
     heard.listen(cloud)

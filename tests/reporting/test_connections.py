@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -25,13 +24,6 @@ from pytest_fakecloud.reporting.connections import reply
 from pytest_fakecloud.reporting.text import section
 
 from .shown import shown as rows
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        opened.clock.wait_cap = 0.01
-        yield opened
 
 
 def client(cloud: Cloud, **options: Any) -> redis.Redis:

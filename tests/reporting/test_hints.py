@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -308,10 +311,49 @@ def test_what_those_lines_say_helps(run: Run, pytester: pytest.Pytester) -> None
     run(ONCE).assert_outcomes(passed=4)
 
 
-def test_a_connection_error_in_the_log_is_named() -> None:
+READS: dict[str, tuple[str, list[str]]] = {
+    "another name": (
+        "def connect():\n    return os.environ.get('REDIS_URI', 'redis://:pass@127.0.0.1:6399/0')",
+        ["    shop.py:3 reads REDIS_URI, which is not set (so its default redis://***@127.0.0.1:6399/0 "
+         "is used); fakecloud_env sets REDIS_URL"],
+    ),
+    "another name, without a default": (
+        "def connect():\n    return environ['UPSTASH_REDIS_URL']",
+        ["    shop.py:3 reads UPSTASH_REDIS_URL, which is not set; fakecloud_env sets "
+         "UPSTASH_REDIS_REST_URL"],
+    ),
+    "a name that is set": (
+        "connect = lambda: os.getenv('REDIS_OTHER')",
+        ["    shop.py:2 reads REDIS_OTHER, which is set to another address; fakecloud_env sets "
+         "REDIS_URL"],
+    ),
+    "a name that is set to a fake": ("connect = lambda: os.getenv('REDIS_FAKE')", []),
+    "while it is imported": (
+        "URL = os.getenv('REDIS_URL')", ["    shop.py:2 reads REDIS_URL when it is imported"]
+    ),
+    "when it is called": ("def connect():\n    return os.environ['REDIS_URL']", []),
+    "other variables": ("DEBUG = os.getenv('DEBUG', '1')\nHOME = os.environ.get(name())", []),
+    "other objects": ("def connect(config):\n    return config.get('REDIS_URI', 'redis://a')", []),
+    "invalid source": ("def (", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "expected"), READS.values(), ids=READS)
+def test_variables_that_the_application_reads_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: list[str]
+) -> None:
+    (tmp_path / "shop.py").write_text(f"import os\n{source}\n", encoding="utf-8")
+    shop = ModuleType("shop")
+    shop.__file__ = str(tmp_path / "shop.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "shop", shop)
+    monkeypatch.setenv("REDIS_OTHER", "redis://cache.example.com")
     with Cloud() as cloud:
-        cloud.kv_server()
+        monkeypatch.setenv("REDIS_FAKE", cloud.kv_server().database_url)
         log = "WARNING counting in memory: ConnectionError"
-        first, variables = unread_variables(cloud, ["fakecloud_env"], log)
-    assert "the log has ConnectionError, so the application may have called another" in first
-    assert "KV_REST_API_URL" in variables
+        first, *found = unread_variables(cloud, ["fakecloud_env"], log)
+    assert first.startswith("no fake received a request; the log has ConnectionError")
+    if expected:
+        assert found == expected
+    else:
+        assert "KV_REST_API_URL" in found[0]

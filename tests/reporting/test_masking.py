@@ -27,12 +27,6 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are P
 TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "schlüssel-ungleich"]
 
 
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        yield opened
-
-
 def decodings(text: str) -> Iterator[str]:
     """Yield everything that can be decoded from a part of a text."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -16,13 +16,6 @@ from pytest_fakecloud.reporting.replay.views import VIEWS
 from pytest_fakecloud.reporting.report import report_of
 
 NOON = "2026-03-01T12:00:00Z"
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now=NOON, delivery="driven") as opened:
-        opened.clock.wait_cap = 0.01
-        yield opened
 
 
 def found(cloud: Cloud) -> dict[str, Any]:

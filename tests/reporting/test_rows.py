@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -26,12 +26,6 @@ from .shown import shown as rows
 
 URL = "https://app.example.com/orders?from=shop"
 OTHER_KEY = f"sig_{'x' * 32}"
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        yield opened
 
 
 def order(request: bytes) -> None:

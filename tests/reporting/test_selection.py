@@ -24,12 +24,6 @@ from pytest_fakecloud.reporting.selection import (
 from pytest_fakecloud.reporting.text import section, text
 
 
-@pytest.fixture
-def cloud() -> Any:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        yield opened
-
-
 def row(number: int, same: object = "", **more: Any) -> Row:
     made = Row(number, 0, "call", "client", "kv", "GET", began=number, same=same or number)
     return replace(made, **more)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 import requests
@@ -15,13 +13,6 @@ from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
 URL = "https://app.example.com/hook"
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        opened.clock.wait_cap = 0.01
-        yield opened
 
 
 def waiting(cloud: Cloud) -> list[str]:
@@ -185,7 +176,7 @@ def test_partitions_of_a_group_share_a_line(cloud: Cloud) -> None:
     broker.commit("g", "t", 0, 0)
     broker.commit("g", "t", 1, 0)
     assert told(cloud) == [
-        "group g is 1 record behind in t-0, 2 records behind in t-1 (committed 0)"
+        "group g is 1 record behind in t-0 (committed 0), 2 records behind in t-1 (committed 0)"
     ]
 
 

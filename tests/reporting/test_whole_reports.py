@@ -33,13 +33,6 @@ HOOK = "https://app.example.com/hook?from=shop"
 BACK = "https://app.example.com/back"
 
 
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        opened.clock.wait_cap = 0.01
-        yield opened
-
-
 def publishes(cloud: Cloud) -> None:
     """Attempts that fail in several ways, with bodies, headers, callbacks and logged exceptions."""
     queue, capture = cloud.queue(), cloud.callback_capture()

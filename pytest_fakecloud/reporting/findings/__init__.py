@@ -1,14 +1,15 @@
 """Findings: facts about what happened that may explain a failure, never guesses.
 
-Each detector is a function of a `Look` and yields its findings. If a detector raises, the report has a
-line with the error instead.
+A detector receives a `Look`, and most also one fake, and yields findings. If it raises, the report
+has a line with the error instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import report_failure
 from ..model import SEVERITIES, WEIGHT, Finding
@@ -24,14 +25,13 @@ __all__ = ["MOST", "Finding", "Look", "find"]
 
 MOST = 10
 """The most findings of one report."""
-_DETECTORS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
-    *kv.FINDINGS,
-    *kv_series.FINDINGS,
-    *vector.FINDINGS,
-    *broker.FINDINGS,
-    *queue.FINDINGS,
-    *common.FINDINGS,
-)
+_BY_SERVICE: Mapping[str, tuple[Callable[[Look, Any], Iterator[Finding]], ...]] = {
+    "kv": (*kv.FINDINGS, *kv_series.FINDINGS),
+    "vector": vector.FINDINGS,
+    "broker": broker.FINDINGS,
+}
+"""Detectors that are called for each fake of a service."""
+_OF_ALL: tuple[Callable[[Look], Iterator[Finding]], ...] = (*queue.FINDINGS, *common.FINDINGS)
 
 
 def find(
@@ -48,11 +48,15 @@ def find(
     """
     look = Look(cloud, scene, idle_s, raised, served)
     found: list[Finding] = []
-    for detector in _DETECTORS:
+    calls: list[partial[Iterator[Finding]]] = []
+    for service, detectors in _BY_SERVICE.items():
+        calls += [partial(one, look, fake) for one in detectors for fake in look.handles(service)]
+    calls += [partial(one, look) for one in _OF_ALL]
+    for detector in calls:
         failures: list[str] = []
-        with report_failure(f"{detector.__name__} failed", failures.append):
+        with report_failure(f"{detector.func.__name__} failed", failures.append):
             found += [
-                replace(one, severity=SEVERITIES.get(one.kind, "cause")) for one in detector(look)
+                replace(one, severity=SEVERITIES.get(one.kind, "cause")) for one in detector()
             ]
         found += [Finding("failed", values={"text": text}) for text in failures]
     if any(one.severity == "cause" for one in found):

@@ -35,73 +35,70 @@ def _about(kind: str, handle: Any, call: Call, group: str, **values: Any) -> Fin
     return Finding(kind, handle.name, (call.number,), (subject,), {"group": group, **values})
 
 
-def commits(look: Look) -> Iterator[Finding]:
+def commits(look: Look, handle: Any) -> Iterator[Finding]:
     """A commit of an offset beyond the end, or beyond the last record that was received."""
-    for handle in look.handles("broker"):
-        got: dict[tuple[Any, ...], int] = {}
-        for call in look.calls_of(handle):
-            group = str(call.facts.get("group"))
-            if call.route == "consume" and call.status == 200 and call.reached:
-                for record in parsed(call.answer):
-                    place = group, record["topic"], record["partition"]
-                    got[place] = max(record["offset"], got.get(place, -1))
-            body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
-            for item in body if isinstance(body, list) else [body] if body else ():
-                topic, partition, offset = item["topic"], item["partition"], item["offset"]
-                ends = look.scene.ends.get((handle.name, topic), ())
-                if partition >= len(ends) or not isinstance(offset, int):
-                    continue
-                last = got.get((group, topic, partition))
-                values = {"partition": f"{topic}-{partition}", "offset": offset, "last": last}
-                if offset > ends[partition]:
-                    end = ends[partition]
-                    yield _about("commit_beyond_end", handle, call, group, end=end, **values)
-                elif last is not None and offset > last + 1:
-                    yield _about("commit_beyond_received", handle, call, group, **values)
+    got: dict[tuple[Any, ...], int] = {}
+    for call in look.calls_of(handle):
+        group = str(call.facts.get("group"))
+        if call.route == "consume" and call.status == 200 and call.reached:
+            for record in parsed(call.answer):
+                place = group, record["topic"], record["partition"]
+                got[place] = max(record["offset"], got.get(place, -1))
+        body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
+        for item in body if isinstance(body, list) else [body] if body else ():
+            topic, partition, offset = item["topic"], item["partition"], item["offset"]
+            ends = look.scene.ends.get((handle.name, topic), ())
+            if partition >= len(ends) or not isinstance(offset, int):
+                continue
+            last = got.get((group, topic, partition))
+            values = {"partition": f"{topic}-{partition}", "offset": offset, "last": last}
+            if offset > ends[partition]:
+                end = ends[partition]
+                yield _about("commit_beyond_end", handle, call, group, end=end, **values)
+            elif last is not None and offset > last + 1:
+                yield _about("commit_beyond_received", handle, call, group, **values)
 
 
-def unknown_header(look: Look) -> Iterator[Finding]:
+def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
     """A header that the broker ignored, with a name like one that it reads."""
-    for handle in look.handles("broker"):
-        told: set[str] = set()
-        for call in look.calls_of(handle):
-            for name in call.headers:
-                prefix, _, setting = name.lower().partition("-")
-                if prefix != "kafka" or setting in CONSUMER_HEADERS or name in told:
-                    continue
-                near = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
-                if near:
-                    told.add(name)
-                    known = f"{name[:6]}{near[0].title()}"
-                    values = {"header": name, "known": known, "value": call.headers[name]}
-                    yield Finding("unknown_header", handle.name, (call.number,), (), values)
+    told: set[str] = set()
+    for call in look.calls_of(handle):
+        for name in call.headers:
+            prefix, _, setting = name.lower().partition("-")
+            if prefix != "kafka" or setting in CONSUMER_HEADERS or name in told:
+                continue
+            near = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
+            if near:
+                told.add(name)
+                known = f"{name[:6]}{near[0].title()}"
+                values = {"header": name, "known": known, "value": call.headers[name]}
+                yield Finding("unknown_header", handle.name, (call.number,), (), values)
 
 
-def produced_again(look: Look) -> Iterator[Finding]:
+def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
     """A produce request that failed after it had appended records, and was repeated."""
-    for handle in look.handles("broker"):
-        failed: list[Call] = []
-        for call in look.calls_of(handle):
-            if call.route != "produce":
-                continue
-            if call.status is None or call.status >= 500:
-                failed.append(call)
-                continue
-            first = next((one for one in failed if one.body == call.body), None)
-            if first is None or call.status != 200:
-                continue
-            items = parsed(call.body)
-            values = {one.get("value") for one in (items if isinstance(items, list) else [items])
-                      if isinstance(one, dict)}  # fmt: skip
-            span = range(first.at_us // 1000, call.at_us // 1000 + 1)
-            own = {(one["topic"], one["partition"], one["offset"])
-                   for one in _flat(parsed(call.answer))}  # fmt: skip
-            twice = [record.value for name in handle.topics() for record in handle.records(name)
-                     if record.timestamp in span and record.value in values
-                     and (name, record.partition, record.offset) not in own]  # fmt: skip
-            if twice:
-                found = {"status": first.status, "values": twice}
-                yield Finding("produced_again", handle.name, (call.number, first.number), (), found)
+    failed: list[Call] = []
+    for call in look.calls_of(handle):
+        if call.route != "produce":
+            continue
+        if call.status is None or call.status >= 500:
+            failed.append(call)
+            continue
+        first = next((one for one in failed if one.body == call.body), None)
+        if first is None or call.status != 200:
+            continue
+        items = parsed(call.body)
+        values = {one.get("value") for one in (items if isinstance(items, list) else [items])
+                  if isinstance(one, dict)}  # fmt: skip
+        span = range(first.at_us // 1000, call.at_us // 1000 + 1)
+        own = {(one["topic"], one["partition"], one["offset"])
+               for one in _flat(parsed(call.answer))}  # fmt: skip
+        twice = [record.value for name in handle.topics() for record in handle.records(name)
+                 if record.timestamp in span and record.value in values
+                 and (name, record.partition, record.offset) not in own]  # fmt: skip
+        if twice:
+            found = {"status": first.status, "values": twice}
+            yield Finding("produced_again", handle.name, (call.number, first.number), (), found)
 
 
 def _flat(answer: Any) -> list[dict[str, Any]]:
@@ -109,51 +106,49 @@ def _flat(answer: Any) -> list[dict[str, Any]]:
             if isinstance(one, dict) and "offset" in one]  # fmt: skip
 
 
-def before_failure(look: Look) -> Iterator[Finding]:
+def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
     """Records that a group committed before a call about them failed, and that did not come again."""
-    for handle in look.handles("broker"):
-        committed: dict[str, tuple[Call, int]] = {}
-        received: dict[str, int] = {}
-        for call in look.calls:
-            group = str(call.facts.get("group"))
-            if call.handle == handle.name and call.route == "consume":
-                committed.pop(group, None)
-                ok = call.status == 200 and call.reached
-                received[group] = len(parsed(call.answer)) if ok else 0
-            elif call.handle == handle.name and call.route == "commit" and call.status == 200:
-                if received.get(group):
-                    committed[group] = call, received.pop(group)
-            elif call.handle != handle.name and (call.status is None or call.status >= 500):
-                for name, (commit, count) in committed.items():
-                    yield _about("committed_before_failure", handle, commit, name, records=count)
-                committed.clear()
+    committed: dict[str, tuple[Call, int]] = {}
+    received: dict[str, int] = {}
+    for call in look.calls:
+        group = str(call.facts.get("group"))
+        if call.handle == handle.name and call.route == "consume":
+            committed.pop(group, None)
+            ok = call.status == 200 and call.reached
+            received[group] = len(parsed(call.answer)) if ok else 0
+        elif call.handle == handle.name and call.route == "commit" and call.status == 200:
+            if received.get(group):
+                committed[group] = call, received.pop(group)
+        elif call.handle != handle.name and (call.status is None or call.status >= 500):
+            for name, (commit, count) in committed.items():
+                yield _about("committed_before_failure", handle, commit, name, records=count)
+            committed.clear()
 
 
-def twice(look: Look) -> Iterator[Finding]:
+def twice(look: Look, handle: Any) -> Iterator[Finding]:
     """A record that a group received more than once."""
-    for handle in look.handles("broker"):
-        got: dict[Place, list[Call]] = {}
-        for call, places in _consumed(look, handle):
-            for place in places:
-                got.setdefault(place, []).append(call)
-        alike: dict[tuple[str, tuple[str, ...], Call, Call], list[str]] = {}
-        for (group, topic, partition, offset), calls in got.items():
-            if len(calls) > 1:
-                by = tuple(str(call.facts.get("instance")) for call in calls)
-                record = f"{topic}-{partition}@{offset}"
-                alike.setdefault((group, by, calls[0], calls[-1]), []).append(record)
-        for (group, by, first, call), records in alike.items():
-            repeated = _repeated(look, first, call)
-            if repeated is not None:
-                name, times = repeated
-                yield _about(
-                    "redelivered_and_repeated", handle, call, group,
-                    records=len(records), command=name, times=times,
-                )  # fmt: skip
-            elif group not in _uncommitting(handle):
-                values = {"records": records, "by": list(by)}
-                values["last"] = _committed_last(look, handle, group, records, again=call)
-                yield _about("received_again", handle, call, group, **values)
+    got: dict[Place, list[Call]] = {}
+    for call, places in _consumed(look, handle):
+        for place in places:
+            got.setdefault(place, []).append(call)
+    alike: dict[tuple[str, tuple[str, ...], Call, Call], list[str]] = {}
+    for (group, topic, partition, offset), calls in got.items():
+        if len(calls) > 1:
+            by = tuple(str(call.facts.get("instance")) for call in calls)
+            record = f"{topic}-{partition}@{offset}"
+            alike.setdefault((group, by, calls[0], calls[-1]), []).append(record)
+    for (group, by, first, call), records in alike.items():
+        repeated = _repeated(look, first, call)
+        if repeated is not None:
+            name, times = repeated
+            yield _about(
+                "redelivered_and_repeated", handle, call, group,
+                records=len(records), command=name, times=times,
+            )  # fmt: skip
+        elif group not in _uncommitting(handle):
+            values = {"records": records, "by": list(by)}
+            values["last"] = _committed_last(look, handle, group, records, again=call)
+            yield _about("received_again", handle, call, group, **values)
 
 
 def _committed_last(
@@ -170,36 +165,35 @@ def _committed_last(
     return [one.replace("@", "=") for one in records if one in found]
 
 
-def skipped(look: Look) -> Iterator[Finding]:
+def skipped(look: Look, handle: Any) -> Iterator[Finding]:
     """Records between a committed offset and the next one that the group received."""
-    for handle in look.handles("broker"):
-        committed: dict[tuple[Any, ...], int] = {}
-        seen: dict[tuple[Any, ...], set[int]] = {}
-        for call in look.calls_of(handle):
-            group = str(call.facts.get("group"))
-            if call.status != 200 or not call.reached:
-                continue
-            if call.route == "commit":
-                body = parsed(call.body)
-                for item in body if isinstance(body, list) else [body] if body else ():
-                    if type(item.get("offset")) is int:
-                        committed[group, item["topic"], item["partition"]] = item["offset"]
-            for record in parsed(call.answer) if call.route == "consume" else ():
-                place = group, record["topic"], record["partition"]
-                before, offset = committed.get(place), record["offset"]
-                known = seen.setdefault(place, set())
-                missed = range(before, offset) if before is not None and not known.intersection(
-                    range(before, offset)) else ()  # fmt: skip
-                if missed and (not known or max(known) < missed[0]):
-                    start = handle.topic(record["topic"]).start_offsets[record["partition"]]
-                    values = {
-                        "partition": f"{record['topic']}-{record['partition']}", "committed": before,
-                        "received": offset, "skipped": len(missed), "start": start,
-                        "deleted": max(0, min(start, offset) - before),
-                        "latest": _resets_to_latest(handle, group, str(call.facts.get("instance"))),
-                    }  # fmt: skip
-                    yield _about("records_skipped", handle, call, group, **values)
-                known.add(offset)
+    committed: dict[tuple[Any, ...], int] = {}
+    seen: dict[tuple[Any, ...], set[int]] = {}
+    for call in look.calls_of(handle):
+        group = str(call.facts.get("group"))
+        if call.status != 200 or not call.reached:
+            continue
+        if call.route == "commit":
+            body = parsed(call.body)
+            for item in body if isinstance(body, list) else [body] if body else ():
+                if type(item.get("offset")) is int:
+                    committed[group, item["topic"], item["partition"]] = item["offset"]
+        for record in parsed(call.answer) if call.route == "consume" else ():
+            place = group, record["topic"], record["partition"]
+            before, offset = committed.get(place), record["offset"]
+            known = seen.setdefault(place, set())
+            missed = range(before, offset) if before is not None and not known.intersection(
+                range(before, offset)) else ()  # fmt: skip
+            if missed and (not known or max(known) < missed[0]):
+                start = handle.topic(record["topic"]).start_offsets[record["partition"]]
+                values = {
+                    "partition": f"{record['topic']}-{record['partition']}", "committed": before,
+                    "received": offset, "skipped": len(missed), "start": start,
+                    "deleted": max(0, min(start, offset) - before),
+                    "latest": _resets_to_latest(handle, group, str(call.facts.get("instance"))),
+                }  # fmt: skip
+                yield _about("records_skipped", handle, call, group, **values)
+            known.add(offset)
 
 
 def _resets_to_latest(handle: Any, group: str, instance: str) -> bool:
@@ -226,77 +220,74 @@ def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
     return max(times.items(), key=lambda one: one[1]) if times else None
 
 
-def shared_group(look: Look) -> Iterator[Finding]:
+def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
     """A group whose instances have unlike names, such as those of two services, and share records."""
-    for handle in look.handles("broker"):
-        got: dict[str, dict[str, set[Place]]] = {}
-        last: dict[str, Call] = {}
-        for call, places in _consumed(look, handle):
-            group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
-            got.setdefault(group, {}).setdefault(instance, set()).update(places)
-            last[group] = call
-        together = [(event.data["group"], event.data["assignment"].keys())
-                    for event in look.events("rebalance") if event.handle == handle.name]  # fmt: skip
-        for group, instances in got.items():
-            if not any(name == group and instances.keys() <= at_once for name, at_once in together):
-                continue
-            stems = {re.sub(r"[\W_\d]+", "", name) for name in instances}
-            received = list(instances.values())
-            unlike = len(stems) == len(instances) > 1 and all(len(stem) > 2 for stem in stems)
-            if unlike and any(received) and not set.intersection(*received):
-                values = {"instances": list(instances)}
-                yield _about("shared_group", handle, last[group], group, **values)
+    got: dict[str, dict[str, set[Place]]] = {}
+    last: dict[str, Call] = {}
+    for call, places in _consumed(look, handle):
+        group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
+        got.setdefault(group, {}).setdefault(instance, set()).update(places)
+        last[group] = call
+    together = [(event.data["group"], event.data["assignment"].keys())
+                for event in look.events("rebalance") if event.handle == handle.name]  # fmt: skip
+    for group, instances in got.items():
+        if not any(name == group and instances.keys() <= at_once for name, at_once in together):
+            continue
+        stems = {re.sub(r"[\W_\d]+", "", name) for name in instances}
+        received = list(instances.values())
+        unlike = len(stems) == len(instances) > 1 and all(len(stem) > 2 for stem in stems)
+        if unlike and any(received) and not set.intersection(*received):
+            values = {"instances": list(instances)}
+            yield _about("shared_group", handle, last[group], group, **values)
 
 
-def used_once(look: Look) -> Iterator[Finding]:
+def used_once(look: Look, handle: Any) -> Iterator[Finding]:
     """A group whose instances, named alike, each consumed once and keep partitions with new records."""
-    for handle in look.handles("broker"):
-        calls: dict[str, dict[str, list[Call]]] = {}
-        for call, _ in _consumed(look, handle):
-            group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
-            calls.setdefault(group, {}).setdefault(instance, []).append(call)
-        for group, by in calls.items():
-            once = list(by)[:-1]
-            stems = {re.sub(r"\d+", "", name) for name in by}
-            if len(by) < 3 or len(stems) > 1 or any(len(one) > 1 for one in by.values()):
-                continue
-            waiting = [
-                f"{tp.topic}-{tp.partition}"
-                for member in handle.group(group).members
-                for tp in member.assignment
-                if member.name in once
-                and (position := member.position.get(tp)) is not None
-                and position < handle.topic(tp.topic).end_offsets[tp.partition]
-            ]
-            if waiting:
-                last = by[list(by)[-1]][0]
-                values = {"instances": len(by), "partitions": waiting}
-                yield _about("instances_used_once", handle, last, group, **values)
+    calls: dict[str, dict[str, list[Call]]] = {}
+    for call, _ in _consumed(look, handle):
+        group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
+        calls.setdefault(group, {}).setdefault(instance, []).append(call)
+    for group, by in calls.items():
+        once = list(by)[:-1]
+        stems = {re.sub(r"\d+", "", name) for name in by}
+        if len(by) < 3 or len(stems) > 1 or any(len(one) > 1 for one in by.values()):
+            continue
+        waiting = [
+            f"{tp.topic}-{tp.partition}"
+            for member in handle.group(group).members
+            for tp in member.assignment
+            if member.name in once
+            and (position := member.position.get(tp)) is not None
+            and position < handle.topic(tp.topic).end_offsets[tp.partition]
+        ]
+        if waiting:
+            last = by[list(by)[-1]][0]
+            values = {"instances": len(by), "partitions": waiting}
+            yield _about("instances_used_once", handle, last, group, **values)
 
 
-def began_at_the_end(look: Look) -> Iterator[Finding]:
+def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
     """A group without commits that began behind records it never got (reset to ``latest``)."""
-    for handle in look.handles("broker"):
-        got: dict[tuple[str, str, int], set[int]] = {}
-        first: dict[str, Call] = {}
-        for call, places in _consumed(look, handle):
-            first.setdefault(str(call.facts.get("group")), call)
-            for group, topic, partition, offset in places:
-                got.setdefault((group, topic, partition), set()).add(offset)
-        for name, call in first.items():
-            view = handle.group(name)
-            for member in view.members:
-                if member.config.auto_offset_reset != "latest":
+    got: dict[tuple[str, str, int], set[int]] = {}
+    first: dict[str, Call] = {}
+    for call, places in _consumed(look, handle):
+        first.setdefault(str(call.facts.get("group")), call)
+        for group, topic, partition, offset in places:
+            got.setdefault((group, topic, partition), set()).add(offset)
+    for name, call in first.items():
+        view = handle.group(name)
+        for member in view.members:
+            if member.config.auto_offset_reset != "latest":
+                continue
+            for tp, position in member.position.items():
+                seen = got.get((name, tp.topic, tp.partition), set())
+                start = handle.topic(tp.topic).start_offsets[tp.partition]
+                reached = min(seen, default=position)
+                if tp in view.committed or reached is None or reached <= start:
                     continue
-                for tp, position in member.position.items():
-                    seen = got.get((name, tp.topic, tp.partition), set())
-                    start = handle.topic(tp.topic).start_offsets[tp.partition]
-                    reached = min(seen, default=position)
-                    if tp in view.committed or reached is None or reached <= start:
-                        continue
-                    values = {"partition": f"{tp.topic}-{tp.partition}"}
-                    skipped = reached - start
-                    yield _about("started_at_end", handle, call, name, skipped=skipped, **values)
+                values = {"partition": f"{tp.topic}-{tp.partition}"}
+                skipped = reached - start
+                yield _about("started_at_end", handle, call, name, skipped=skipped, **values)
 
 
 def _uncommitting(handle: Any) -> set[str]:
@@ -311,38 +302,36 @@ def _uncommitting(handle: Any) -> set[str]:
     }
 
 
-def never_committed(look: Look) -> Iterator[Finding]:
+def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
     """A group with automatic commits off that got records and committed nothing."""
-    for handle in look.handles("broker"):
-        got: dict[str, list[Place]] = {}
-        last: dict[str, Call] = {}
-        for call, places in _consumed(look, handle):
-            for place in places:
-                got.setdefault(place[0], []).append(place)
-                last[place[0]] = call
-        for name, places in got.items():
-            if name in _uncommitting(handle):
-                values = {"records": len(set(places)), "deliveries": len(places)}
-                yield _about("never_committed", handle, last[name], name, **values)
+    got: dict[str, list[Place]] = {}
+    last: dict[str, Call] = {}
+    for call, places in _consumed(look, handle):
+        for place in places:
+            got.setdefault(place[0], []).append(place)
+            last[place[0]] = call
+    for name, places in got.items():
+        if name in _uncommitting(handle):
+            values = {"records": len(set(places)), "deliveries": len(places)}
+            yield _about("never_committed", handle, last[name], name, **values)
 
 
-def without_order(look: Look) -> Iterator[Finding]:
+def without_order(look: Look, handle: Any) -> Iterator[Finding]:
     """Records without keys that one call got from several partitions."""
-    for handle in look.handles("broker"):
-        for call, places in _consumed(look, handle):
-            unkeyed: dict[str, set[int]] = {}
-            for record in parsed(call.answer):
-                if not record.get("key"):
-                    unkeyed.setdefault(record["topic"], set()).add(record["partition"])
-            for topic, partitions in unkeyed.items():
-                if len(partitions) > 1 and len(places) > len(partitions):
-                    subject = Subject("topic", topic, handle.name)
-                    values = {"topic": topic, "partitions": len(partitions)}
-                    number = (call.number,)
-                    yield Finding("no_order", handle.name, number, (subject,), values)
+    for call, places in _consumed(look, handle):
+        unkeyed: dict[str, set[int]] = {}
+        for record in parsed(call.answer):
+            if not record.get("key"):
+                unkeyed.setdefault(record["topic"], set()).add(record["partition"])
+        for topic, partitions in unkeyed.items():
+            if len(partitions) > 1 and len(places) > len(partitions):
+                subject = Subject("topic", topic, handle.name)
+                values = {"topic": topic, "partitions": len(partitions)}
+                number = (call.number,)
+                yield Finding("no_order", handle.name, number, (subject,), values)
 
 
-FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (
     commits,
     unknown_header,
     produced_again,

@@ -124,10 +124,25 @@ def _sent_anew(call: Call, look: Look) -> bool:
     )
 
 
+def read_only(look: Look) -> Iterator[Finding]:
+    """A write that was sent with the read-only token."""
+    for service in ("kv", "vector", "queue"):
+        for handle in look.handles(service):
+            for call in look.calls_of(handle):
+                refused = call.status in (400, 401, 403) and call.fault is None
+                token = f"Bearer {handle.read_only_token}"
+                if refused and call.headers.get("Authorization") == token:
+                    names = call.facts.get("command") or call.route
+                    what = names[0] if isinstance(names, list) and names else names
+                    values = {"command": what}
+                    yield Finding("read_only_token", handle.name, (call.number,), values=values)
+
+
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     went_on,
     swallowed,
     unused_fault,
     uncalled,
     clock_stood_still,
+    read_only,
 )

@@ -88,45 +88,41 @@ def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
     )
 
 
-def never_expires(look: Look) -> Iterator[Finding]:
+def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
     """A lock or idempotency key that was set with NX and has no TTL."""
-    for handle in look.handles("kv"):
-        for call, line, result in commands(look, handle):
-            options = {word.upper() for word in line[3:]}
-            if not sets_nx(line) or options & _EXPIRING or len(line) < 3 or result in (None, 0):
-                continue
-            if (
-                HELD.search(line[1])
-                and handle.ttl(line[1]) == -1
-                and not _deleted_after(look, handle, call, line[1])
-            ):
-                yield about_key("lock_without_ttl", handle, call, line[1])
+    for call, line, result in commands(look, handle):
+        options = {word.upper() for word in line[3:]}
+        if not sets_nx(line) or options & _EXPIRING or len(line) < 3 or result in (None, 0):
+            continue
+        if (
+            HELD.search(line[1])
+            and handle.ttl(line[1]) == -1
+            and not _deleted_after(look, handle, call, line[1])
+        ):
+            yield about_key("lock_without_ttl", handle, call, line[1])
 
 
-def other_name(look: Look) -> Iterator[Finding]:
+def other_name(look: Look, handle: Any) -> Iterator[Finding]:
     """A key that was read and never written, and a similar one that was written and never read."""
-    for handle in look.handles("kv"):
-        read: dict[str, Call] = {}
-        written: dict[str, Call] = {}
-        touched: set[str] = set()
-        for call, line, _ in commands(look, handle):
-            if line[0] not in _READS:
-                touched.update(line[1:])
-            names = read if line[0] in _READS else written if line[0] in WRITES else None
-            if names is not None and len(line) > 1:
-                names.setdefault(line[1], call)
-        present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
-        unread = [key for key in written if key not in read]
-        for key, call in read.items():
-            if key in touched or key in present:
-                continue
-            near = difflib.get_close_matches(key, unread, 1, NEAR) or _of_one_kind(
-                key, read, unread
-            )
-            # Names that differ only in a number refer to different things.
-            if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
-                run = _same_run(look, call, written[near[0]])
-                yield about_key("key_mismatch", handle, call, key, other=near[0], run=run)
+    read: dict[str, Call] = {}
+    written: dict[str, Call] = {}
+    touched: set[str] = set()
+    for call, line, _ in commands(look, handle):
+        if line[0] not in _READS:
+            touched.update(line[1:])
+        names = read if line[0] in _READS else written if line[0] in WRITES else None
+        if names is not None and len(line) > 1:
+            names.setdefault(line[1], call)
+    present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
+    unread = [key for key in written if key not in read]
+    for key, call in read.items():
+        if key in touched or key in present:
+            continue
+        near = difflib.get_close_matches(key, unread, 1, NEAR) or _of_one_kind(key, read, unread)
+        # Names that differ only in a number refer to different things.
+        if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
+            run = _same_run(look, call, written[near[0]])
+            yield about_key("key_mismatch", handle, call, key, other=near[0], run=run)
 
 
 def _same_run(look: Look, *calls: Call) -> str:
@@ -151,46 +147,30 @@ def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[s
     return alike if colon and len(alike) == len(others) == 1 else []
 
 
-def read_only(look: Look) -> Iterator[Finding]:
-    """A write that was sent with the read-only token."""
-    for service in ("kv", "vector", "queue"):
-        for handle in look.handles(service):
-            for call in look.calls_of(handle):
-                refused = call.status in (400, 401, 403) and call.fault is None
-                token = f"Bearer {handle.read_only_token}"
-                if refused and call.headers.get("Authorization") == token:
-                    names = call.facts.get("command") or call.route
-                    what = names[0] if isinstance(names, list) and names else names
-                    values = {"command": what}
-                    yield Finding("read_only_token", handle.name, (call.number,), values=values)
-
-
-def held_by_other(look: Look) -> Iterator[Finding]:
+def held_by_other(look: Look, handle: Any) -> Iterator[Finding]:
     """A lock that was deleted while it held a value that another client had set."""
-    for handle in look.handles("kv"):
-        taken: dict[str, list[str]] = {}
-        for call, line, result in commands(look, handle):
-            if line[0] == "SET" and sets_nx(line):
-                if result is not None:
-                    taken.setdefault(line[1], []).append(line[2])
-            elif line[0] == "DEL":
-                for key in line[1:]:
-                    holders = taken.get(key, [])
-                    if len(set(holders)) > 1 and result:
-                        held = {"holder": holders[-1], "earlier": holders[0]}
-                        yield about_key("lock_of_another", handle, call, key, **held)
+    taken: dict[str, list[str]] = {}
+    for call, line, result in commands(look, handle):
+        if line[0] == "SET" and sets_nx(line):
+            if result is not None:
+                taken.setdefault(line[1], []).append(line[2])
+        elif line[0] == "DEL":
+            for key in line[1:]:
+                holders = taken.get(key, [])
+                if len(set(holders)) > 1 and result:
+                    held = {"holder": holders[-1], "earlier": holders[0]}
+                    yield about_key("lock_of_another", handle, call, key, **held)
 
 
-def not_streamed(look: Look) -> Iterator[Finding]:
+def not_streamed(look: Look, handle: Any) -> Iterator[Finding]:
     """A subscription that was refused because its request does not accept a stream."""
-    for handle in look.handles("kv"):
-        for call in look.calls_of(handle):
-            if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
-                continue
-            accepted = call.headers.get("Accept")
-            if call.fault is None and "text/event-stream" not in (accepted or ""):
-                values = {"command": call.route, "accept": accepted or "none"}
-                yield Finding("accept_missing", handle.name, (call.number,), values=values)
+    for call in look.calls_of(handle):
+        if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
+            continue
+        accepted = call.headers.get("Accept")
+        if call.fault is None and "text/event-stream" not in (accepted or ""):
+            values = {"command": call.route, "accept": accepted or "none"}
+            yield Finding("accept_missing", handle.name, (call.number,), values=values)
 
 
 def deadline_of(call: Call, line: list[str]) -> int | None:
@@ -211,113 +191,108 @@ def deadline_of(call: Call, line: list[str]) -> int | None:
     return None
 
 
-def expiry_taken(look: Look) -> Iterator[Finding]:
+def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
     """A SET that removed the TTL of a key, which then got no other."""
-    for handle in look.handles("kv"):
-        until: dict[str, int] = {}
-        for call, line, result in commands(look, handle):
-            if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
-                continue
-            key, deadline = line[1], deadline_of(call, line)
-            if deadline is not None:
-                until[key] = deadline
-            elif "KEEPTTL" in map(str.upper, line[3:]):
-                continue
-            elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
-                yield about_key("ttl_removed", handle, call, key)
+    until: dict[str, int] = {}
+    for call, line, result in commands(look, handle):
+        if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
+            continue
+        key, deadline = line[1], deadline_of(call, line)
+        if deadline is not None:
+            until[key] = deadline
+        elif "KEEPTTL" in map(str.upper, line[3:]):
+            continue
+        elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
+            yield about_key("ttl_removed", handle, call, key)
 
 
-def renewed(look: Look) -> Iterator[Finding]:
+def renewed(look: Look, handle: Any) -> Iterator[Finding]:
     """A counter whose TTL was renewed before it ended, for longer than the TTL."""
-    for handle in look.handles("kv"):
-        counted: set[str] = set()
-        spans: dict[str, list[tuple[int, int]]] = {}
-        last: dict[str, Call] = {}
-        for call, line, _ in commands(look, handle):
-            if line[0] in ("INCR", "INCRBY"):
-                counted.add(line[1])
-            elif line[0] in _SPANS and len(line) == 3 and line[1] in counted:
-                deadline = deadline_of(call, line)
-                before = spans.setdefault(line[1], [])
-                if before and call.at_us >= before[-1][1]:
-                    before.clear()
-                if deadline is not None:
-                    before.append((call.at_us, deadline))
-                    last[line[1]] = call
-        for key, several in spans.items():
-            (began, first_end), (at, _) = several[0], several[-1]
-            if len(several) > 2 and at >= first_end:
-                span = f"{(first_end - began) / 1e6:g}"
-                times = len(several) - 1
-                yield about_key("ttl_renewed", handle, last[key], key, seconds=span, times=times)
-
-
-def python_in_key(look: Look) -> Iterator[Finding]:
-    """A key that contains ``None`` or ``b'...'``, as Python writes missing values and bytes."""
-    for handle in look.handles("kv"):
-        last: dict[str, Call] = {}
-        for call, line, _ in commands(look, handle):
-            if line[0] in _READS | WRITES and len(line) > 1:
+    counted: set[str] = set()
+    spans: dict[str, list[tuple[int, int]]] = {}
+    last: dict[str, Call] = {}
+    for call, line, _ in commands(look, handle):
+        if line[0] in ("INCR", "INCRBY"):
+            counted.add(line[1])
+        elif line[0] in _SPANS and len(line) == 3 and line[1] in counted:
+            deadline = deadline_of(call, line)
+            before = spans.setdefault(line[1], [])
+            if before and call.at_us >= before[-1][1]:
+                before.clear()
+            if deadline is not None:
+                before.append((call.at_us, deadline))
                 last[line[1]] = call
-        for key, call in last.items():
-            if NONE.search(key):
-                yield about_key("none_in_key", handle, call, key)
-            elif found := _BYTES.search(key):
-                yield about_key("bytes_in_key", handle, call, key, text=found[0])
+    for key, several in spans.items():
+        (began, first_end), (at, _) = several[0], several[-1]
+        if len(several) > 2 and at >= first_end:
+            span = f"{(first_end - began) / 1e6:g}"
+            times = len(several) - 1
+            yield about_key("ttl_renewed", handle, last[key], key, seconds=span, times=times)
 
 
-def other_counter(look: Look) -> Iterator[Finding]:
+def python_in_key(look: Look, handle: Any) -> Iterator[Finding]:
+    """A key that contains ``None`` or ``b'...'``, as Python writes missing values and bytes."""
+    last: dict[str, Call] = {}
+    for call, line, _ in commands(look, handle):
+        if line[0] in _READS | WRITES and len(line) > 1:
+            last[line[1]] = call
+    for key, call in last.items():
+        if NONE.search(key):
+            yield about_key("none_in_key", handle, call, key)
+        elif found := _BYTES.search(key):
+            yield about_key("bytes_in_key", handle, call, key, text=found[0])
+
+
+def other_counter(look: Look, handle: Any) -> Iterator[Finding]:
     """A counter that was decremented without a start value, and a number that was set and never used."""
-    for handle in look.handles("kv"):
-        known: set[str] = set()
-        used: set[str] = set()
-        numbers: dict[str, str] = {}
-        down: dict[str, Call] = {}
-        for call, line, result in commands(look, handle):
-            if line[0] == "SET" and len(line) > 2 and line[2].isdigit() and line[1] not in known:
-                numbers[line[1]] = line[2]
-            else:
-                used.update(line[1:])
-            first = len(line) > 1 and line[1] not in known
-            if line[0] == "DECR" and first and result == -1:
-                down[line[1]] = call
-            known.update(line[1:])
-        unused = [key for key in numbers if key not in used]
-        for key, call in down.items():
-            if len(unused) == 1:
-                near = {"other": unused[0], "value": numbers[unused[0]]}
-                yield about_key("counter_mismatch", handle, call, key, **near)
+    known: set[str] = set()
+    used: set[str] = set()
+    numbers: dict[str, str] = {}
+    down: dict[str, Call] = {}
+    for call, line, result in commands(look, handle):
+        if line[0] == "SET" and len(line) > 2 and line[2].isdigit() and line[1] not in known:
+            numbers[line[1]] = line[2]
+        else:
+            used.update(line[1:])
+        first = len(line) > 1 and line[1] not in known
+        if line[0] == "DECR" and first and result == -1:
+            down[line[1]] = call
+        known.update(line[1:])
+    unused = [key for key in numbers if key not in used]
+    for key, call in down.items():
+        if len(unused) == 1:
+            near = {"other": unused[0], "value": numbers[unused[0]]}
+            yield about_key("counter_mismatch", handle, call, key, **near)
 
 
-def lost_update(look: Look) -> Iterator[Finding]:
+def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
     """A SET that replaced a value which another connection wrote after this connection's GET."""
-    for handle in look.handles("kv"):
-        read: dict[tuple[object, str], tuple[int, Any]] = {}
-        watched: dict[tuple[object, str], int] = {}
-        written: dict[str, tuple[int, object, str]] = {}
-        # A fault's function that runs before a call runs before the call's execution.
-        held = sorted(
-            commands(look, handle),
-            key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
-        )
-        for at, (call, line, result) in enumerate(held):
-            if call.client is None or len(line) < 2:
-                continue
-            mine = call.client, line[1]
-            if line[0] == "WATCH":
-                watched.update(((call.client, key), at) for key in line[1:])
-            elif line[0] == "GET":
-                read[mine] = at, result
-            elif line[0] == "SET" and len(line) == 3:
-                since, was = read.pop(mine, (at, None))
-                after, whose, value = written.get(line[1], (-1, None, ""))
-                # `check_then_set` covers keys that did not exist.
-                raced = after > since and whose != call.client and was not in (None, value)
-                if raced:
-                    late = watched.get(mine, -1) > after
-                    values = {"written": line[2], "overwritten": value, "read": was}
-                    yield about_key("lost_update", handle, call, line[1], watch_late=late, **values)
-                written[line[1]] = at, call.client, line[2]
+    read: dict[tuple[object, str], tuple[int, Any]] = {}
+    watched: dict[tuple[object, str], int] = {}
+    written: dict[str, tuple[int, object, str]] = {}
+    # A fault's function that runs before a call runs before the call's execution.
+    held = sorted(
+        commands(look, handle),
+        key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
+    )
+    for at, (call, line, result) in enumerate(held):
+        if call.client is None or len(line) < 2:
+            continue
+        mine = call.client, line[1]
+        if line[0] == "WATCH":
+            watched.update(((call.client, key), at) for key in line[1:])
+        elif line[0] == "GET":
+            read[mine] = at, result
+        elif line[0] == "SET" and len(line) == 3:
+            since, was = read.pop(mine, (at, None))
+            after, whose, value = written.get(line[1], (-1, None, ""))
+            # `check_then_set` covers keys that did not exist.
+            raced = after > since and whose != call.client and was not in (None, value)
+            if raced:
+                late = watched.get(mine, -1) > after
+                values = {"written": line[2], "overwritten": value, "read": was}
+                yield about_key("lost_update", handle, call, line[1], watch_late=late, **values)
+            written[line[1]] = at, call.client, line[2]
 
 
 def held_up(call: Call) -> bool:
@@ -331,74 +306,66 @@ _UNCHECKED = {"SET": 2, "HSET": 3}
 """Commands that write without checking first, with the number of their key arguments."""
 
 
-def check_then_set(look: Look) -> Iterator[Finding]:
+def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
     """Two reads of a missing value, then two writes, all within a second: neither check saw a write."""
-    for handle in look.handles("kv"):
-        seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
-        held = sorted(
-            commands(look, handle),
-            key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
-        )
-        for call, line, result in held:
-            name, options = line[0], set(map(str.upper, line[3:]))
-            words = _CHECKS.get(name) or _UNCHECKED.get(name, 0)
-            steps = seen.setdefault(tuple(line[1:words]), []) if words else []
-            if name in _CHECKS and len(line) == words and not result and len(steps) < 2:
-                steps.append((call, name))
-            elif name in _UNCHECKED and len(steps) > 1 and not options & {"NX", "XX"}:
-                steps.append((call, name))
-                if len(steps) == 4 and call.at_us - steps[0][0].at_us <= 1_000_000:
-                    yield about_key(
-                        "check_then_set", handle, call, line[1], times=2, read=steps[0][1],
-                        write=name, item=" ".join(line[1:words]),
-                    )  # fmt: skip
-            else:
-                for item in [one for one in seen if one and one[0] in line[1:]]:
-                    del seen[item]
+    seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
+    held = sorted(
+        commands(look, handle),
+        key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
+    )
+    for call, line, result in held:
+        name, options = line[0], set(map(str.upper, line[3:]))
+        words = _CHECKS.get(name) or _UNCHECKED.get(name, 0)
+        steps = seen.setdefault(tuple(line[1:words]), []) if words else []
+        if name in _CHECKS and len(line) == words and not result and len(steps) < 2:
+            steps.append((call, name))
+        elif name in _UNCHECKED and len(steps) > 1 and not options & {"NX", "XX"}:
+            steps.append((call, name))
+            if len(steps) == 4 and call.at_us - steps[0][0].at_us <= 1_000_000:
+                yield about_key(
+                    "check_then_set", handle, call, line[1], times=2, read=steps[0][1],
+                    write=name, item=" ".join(line[1:words]),
+                )  # fmt: skip
+        else:
+            for item in [one for one in seen if one and one[0] in line[1:]]:
+                del seen[item]
 
 
-def ttl_not_set(look: Look) -> Iterator[Finding]:
+def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
     """A key without a TTL whose EXPIRE was sent and not executed."""
-    for handle in look.handles("kv"):
-        for call in look.calls_of(handle):
-            for line in () if _executed(call) else call.facts.get("words") or ():
-                name = line[0].upper() if line else ""
-                if name in _SPANS and len(line) > 2 and handle.ttl(line[1]) == -1:
-                    yield about_key("ttl_not_set", handle, call, line[1], command=name)
+    for call in look.calls_of(handle):
+        for line in () if _executed(call) else call.facts.get("words") or ():
+            name = line[0].upper() if line else ""
+            if name in _SPANS and len(line) > 2 and handle.ttl(line[1]) == -1:
+                yield about_key("ttl_not_set", handle, call, line[1], command=name)
 
 
 def _executed(call: Call) -> bool:
     return call.reached and call.status == 200
 
 
-def by_wall_clock(look: Look) -> Iterator[Finding]:
+def by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
     """An absolute expiry computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
-    for handle in look.handles("kv"):
-        for call, line, _ in commands(look, handle):
-            words = [word.upper() for word in line]
-            absolute = words[0] in _INSTANTS or {"EXAT", "PXAT"} & set(words[2:])
-            deadline = deadline_of(call, line) if absolute else None
-            if deadline is None or abs(call.at_us - real_us) < _FAR_US:
-                continue
-            if abs(deadline - real_us) < _FAR_US and abs(deadline - call.at_us) > _FAR_US:
-                option = (
-                    words[0] if words[0] in _INSTANTS else ("EXAT" if "EXAT" in words else "PXAT")
-                )
-                shown = {"at": f"{to_datetime(deadline):%Y-%m-%d %H:%M:%SZ}",
-                         "now": f"{call.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
-                yield about_key(
-                    "expires_by_wall_clock", handle, call, line[1], command=option, **shown
-                )
+    for call, line, _ in commands(look, handle):
+        words = [word.upper() for word in line]
+        absolute = words[0] in _INSTANTS or {"EXAT", "PXAT"} & set(words[2:])
+        deadline = deadline_of(call, line) if absolute else None
+        if deadline is None or abs(call.at_us - real_us) < _FAR_US:
+            continue
+        if abs(deadline - real_us) < _FAR_US and abs(deadline - call.at_us) > _FAR_US:
+            option = words[0] if words[0] in _INSTANTS else ("EXAT" if "EXAT" in words else "PXAT")
+            shown = {"at": f"{to_datetime(deadline):%Y-%m-%d %H:%M:%SZ}",
+                     "now": f"{call.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
+            yield about_key("expires_by_wall_clock", handle, call, line[1], command=option, **shown)
 
 
-FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (
     check_then_set,
     ttl_not_set,
     by_wall_clock,
     never_expires,
     other_name,
-    read_only,
     held_by_other,
     expiry_taken,
     renewed,

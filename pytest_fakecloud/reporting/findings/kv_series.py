@@ -25,92 +25,84 @@ _SCORES_KEPT = {*_RANKED, "ZSCORE", "ZCARD", "ZADD", "ZMSCORE", "ZCOUNT", "ZRANG
 _ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 
 
-def failed_inside(look: Look) -> Iterator[Finding]:
+def failed_inside(look: Look, handle: Any) -> Iterator[Finding]:
     """A pipeline or transaction in which some commands failed and the others were executed."""
-    for handle in look.handles("kv"):
-        done: dict[int, int] = {}
-        for call, _, _ in commands(look, handle):
-            done[call.number] = done.get(call.number, 0) + 1
-        for call in look.calls_of(handle):
-            steps = look.scene.gathered.get(call.number, ())
-            lines = [step.facts["words"][0] for step in steps] or call.facts.get("words") or []
-            several = call.route in ("pipeline", "multi-exec") or bool(steps)
-            well = done.get(call.number, 0)
-            failed = len(lines) - well
-            if several and call.status == 200 and well and failed > 0:
-                what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
-                values = {
-                    "failed": failed, "executed": well, "commands": len(lines), "what": what
-                }  # fmt: skip
-                yield Finding("commands_failed", handle.name, (call.number,), values=values)
+    done: dict[int, int] = {}
+    for call, _, _ in commands(look, handle):
+        done[call.number] = done.get(call.number, 0) + 1
+    for call in look.calls_of(handle):
+        steps = look.scene.gathered.get(call.number, ())
+        lines = [step.facts["words"][0] for step in steps] or call.facts.get("words") or []
+        several = call.route in ("pipeline", "multi-exec") or bool(steps)
+        well = done.get(call.number, 0)
+        failed = len(lines) - well
+        if several and call.status == 200 and well and failed > 0:
+            what = "transaction" if call.route == "multi-exec" or steps else "pipeline"
+            values = {
+                "failed": failed, "executed": well, "commands": len(lines), "what": what
+            }  # fmt: skip
+            yield Finding("commands_failed", handle.name, (call.number,), values=values)
 
 
-def scan_not_ended(look: Look) -> Iterator[Finding]:
+def scan_not_ended(look: Look, handle: Any) -> Iterator[Finding]:
     """A scan that returned a cursor with which no call continued."""
-    for handle in look.handles("kv"):
-        left: dict[tuple[str, ...], tuple[Call, str]] = {}
-        for call, line, result in commands(look, handle):
-            place = _SCANS.get(line[0])
-            if place is None or len(line) <= place or not isinstance(result, list):
-                continue
-            about = (line[0], *line[1:place])
-            cursor = str(result[0])
-            if left.get(about, (call, ""))[1] in ("", line[place]) or line[place] == "0":
-                left[about] = call, cursor
-        for (name, *_), (call, cursor) in left.items():
-            if cursor != "0":
-                values = {"command": name, "cursor": cursor}
-                yield Finding("scan_not_finished", handle.name, (call.number,), values=values)
+    left: dict[tuple[str, ...], tuple[Call, str]] = {}
+    for call, line, result in commands(look, handle):
+        place = _SCANS.get(line[0])
+        if place is None or len(line) <= place or not isinstance(result, list):
+            continue
+        about = (line[0], *line[1:place])
+        cursor = str(result[0])
+        if left.get(about, (call, ""))[1] in ("", line[place]) or line[place] == "0":
+            left[about] = call, cursor
+    for (name, *_), (call, cursor) in left.items():
+        if cursor != "0":
+            values = {"command": name, "cursor": cursor}
+            yield Finding("scan_not_finished", handle.name, (call.number,), values=values)
 
 
-def made_anew(look: Look) -> Iterator[Finding]:
+def made_anew(look: Look, handle: Any) -> Iterator[Finding]:
     """A counter that was recreated without a TTL after it had expired."""
-    for handle in look.handles("kv"):
-        until: dict[str, int] = {}
-        began: dict[str, Call] = {}
-        for call, line, result in commands(look, handle):
-            deadline = deadline_of(call, line)
-            if deadline is not None and result not in (None, 0):
-                until[line[1]] = deadline
-                began.pop(line[1], None)
-            elif line[0] in MAKING and line[1] in until and _first(line, result):
-                # If a function of a fault ran first, the time at which the call was executed is
-                # unknown.
-                ended = call.at_us >= until[line[1]] or held_up(call)
-                began |= {line[1]: call} if ended else {}
-        for key, call in began.items():
-            if handle.ttl(key) == -1:
-                name = call.facts["command"][0]
-                yield about_key("counter_recreated", handle, call, key, command=name)
+    until: dict[str, int] = {}
+    began: dict[str, Call] = {}
+    for call, line, result in commands(look, handle):
+        deadline = deadline_of(call, line)
+        if deadline is not None and result not in (None, 0):
+            until[line[1]] = deadline
+            began.pop(line[1], None)
+        elif line[0] in MAKING and line[1] in until and _first(line, result):
+            # If a function of a fault ran first, the time at which the call was executed is
+            # unknown.
+            ended = call.at_us >= until[line[1]] or held_up(call)
+            began |= {line[1]: call} if ended else {}
+    for key, call in began.items():
+        if handle.ttl(key) == -1:
+            name = call.facts["command"][0]
+            yield about_key("counter_recreated", handle, call, key, command=name)
 
 
 _READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
 
 
-def read_after_expiry(look: Look) -> Iterator[Finding]:
+def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
     """A key that was read after the TTL that a command gave it."""
-    for handle in look.handles("kv"):
-        until: dict[str, int] = {}
-        setter: dict[str, Call] = {}
-        late: dict[str, tuple[Call, Call, int]] = {}
-        for call, line, result in commands(look, handle):
-            deadline = deadline_of(call, line)
-            if deadline is not None and result not in (None, 0):
-                until[line[1]], setter[line[1]] = deadline, call
-            elif (
-                line[0] in _READS
-                and not result
-                and call.at_us >= until.get(line[1], call.at_us + 1)
-            ):
-                late[line[1]] = call, setter[line[1]], until[line[1]]
-            elif line[0] not in _READS:
-                for key in line[1:]:
-                    if call.at_us >= until.get(key, call.at_us + 1):
-                        del until[key]
-        for key, (call, first, end) in late.items():
-            values = {"seconds": (call.at_us - end) / 1e6, "command": _of_key(first, key)}
-            found = about_key("read_after_expiry", handle, call, key, at_us=first.at_us, **values)
-            yield replace(found, rows=(call.number, first.number))
+    until: dict[str, int] = {}
+    setter: dict[str, Call] = {}
+    late: dict[str, tuple[Call, Call, int]] = {}
+    for call, line, result in commands(look, handle):
+        deadline = deadline_of(call, line)
+        if deadline is not None and result not in (None, 0):
+            until[line[1]], setter[line[1]] = deadline, call
+        elif line[0] in _READS and not result and call.at_us >= until.get(line[1], call.at_us + 1):
+            late[line[1]] = call, setter[line[1]], until[line[1]]
+        elif line[0] not in _READS:
+            for key in line[1:]:
+                if call.at_us >= until.get(key, call.at_us + 1):
+                    del until[key]
+    for key, (call, first, end) in late.items():
+        values = {"seconds": (call.at_us - end) / 1e6, "command": _of_key(first, key)}
+        found = about_key("read_after_expiry", handle, call, key, at_us=first.at_us, **values)
+        yield replace(found, rows=(call.number, first.number))
 
 
 def _of_key(call: Call, key: str) -> str:
@@ -122,27 +114,26 @@ def _of_key(call: Call, key: str) -> str:
     )
 
 
-def without_subscriber(look: Look) -> Iterator[Finding]:
+def without_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
     """A message that was published to no subscriber, while a channel with subscribers received none."""
-    for handle in look.handles("kv"):
-        subscribed: dict[str, None] = {}
-        heard: set[str] = set()
-        unheard: dict[str, Call] = {}
-        for call in look.calls_of(handle):
-            for line in call.facts.get("words") or ():
-                if line and line[0].upper() == "SUBSCRIBE":
-                    subscribed.update(dict.fromkeys(line[1:]))
-        for call, line, result in commands(look, handle):
-            if line[0] == "PUBLISH" and result == 0:
-                unheard[line[1]] = call
-            elif line[0] == "PUBLISH":
-                heard.add(line[1])
-        others = [one for one in subscribed if one not in heard and one not in unheard]
-        for channel, call in unheard.items():
-            if others and channel not in heard and channel not in subscribed:
-                values = {"channel": channel, "others": others}
-                subject = Subject("channel", channel, handle.name)
-                yield Finding("no_subscriber", handle.name, (call.number,), (subject,), values)
+    subscribed: dict[str, None] = {}
+    heard: set[str] = set()
+    unheard: dict[str, Call] = {}
+    for call in look.calls_of(handle):
+        for line in call.facts.get("words") or ():
+            if line and line[0].upper() == "SUBSCRIBE":
+                subscribed.update(dict.fromkeys(line[1:]))
+    for call, line, result in commands(look, handle):
+        if line[0] == "PUBLISH" and result == 0:
+            unheard[line[1]] = call
+        elif line[0] == "PUBLISH":
+            heard.add(line[1])
+    others = [one for one in subscribed if one not in heard and one not in unheard]
+    for channel, call in unheard.items():
+        if others and channel not in heard and channel not in subscribed:
+            values = {"channel": channel, "others": others}
+            subject = Subject("channel", channel, handle.name)
+            yield Finding("no_subscriber", handle.name, (call.number,), (subject,), values)
 
 
 def _first(line: list[str], result: Any) -> bool:
@@ -154,64 +145,62 @@ def _first(line: list[str], result: Any) -> bool:
         return False
 
 
-def same_scores(look: Look) -> Iterator[Finding]:
+def same_scores(look: Look, handle: Any) -> Iterator[Finding]:
     """A range of members that all have the same score, so that their names determine the order."""
-    for handle in look.handles("kv"):
-        scores: dict[str, dict[str, str]] = {}
-        unknown: set[str] = set()
-        asked: dict[str, Call] = {}
-        for call, line, result in commands(look, handle):
-            if not line[0].startswith("Z") or len(line) < 3:
-                continue
-            key, options = line[1], {word.upper() for word in line[3:]}
-            if line[0] not in _SCORES_KEPT or "INCR" in options or result is None:
-                unknown.add(key)
-            elif line[0] == "ZADD":
-                rest = line[2:]
-                while rest and rest[0].upper() in _ZADD:
-                    rest = rest[1:]
-                scores.setdefault(key, {}).update(zip(rest[1::2], rest[::2], strict=False))
-            elif line[0] in _RANKED and not options & {"BYLEX", "BYSCORE"}:
-                known = scores.get(key, {}).values()
-                if len(known) > 1 and len(set(map(float, known))) == 1:
-                    asked[key] = call
-        for key, call in asked.items():
-            if key not in unknown:
-                score = next(iter(scores[key].values()))
-                members = len(scores[key])
-                yield about_key("equal_scores", handle, call, key, members=members, score=score)
+    scores: dict[str, dict[str, str]] = {}
+    unknown: set[str] = set()
+    asked: dict[str, Call] = {}
+    for call, line, result in commands(look, handle):
+        if not line[0].startswith("Z") or len(line) < 3:
+            continue
+        key, options = line[1], {word.upper() for word in line[3:]}
+        if line[0] not in _SCORES_KEPT or "INCR" in options or result is None:
+            unknown.add(key)
+        elif line[0] == "ZADD":
+            rest = line[2:]
+            while rest and rest[0].upper() in _ZADD:
+                rest = rest[1:]
+            scores.setdefault(key, {}).update(zip(rest[1::2], rest[::2], strict=False))
+        elif line[0] in _RANKED and not options & {"BYLEX", "BYSCORE"}:
+            known = scores.get(key, {}).values()
+            if len(known) > 1 and len(set(map(float, known))) == 1:
+                asked[key] = call
+    for key, call in asked.items():
+        if key not in unknown:
+            score = next(iter(scores[key].values()))
+            members = len(scores[key])
+            yield about_key("equal_scores", handle, call, key, members=members, score=score)
 
 
-def changed_nothing(look: Look) -> Iterator[Finding]:
+def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
     """A write that NX or XX prevented.
 
     A lock that is held is expected, except for a mark that a failed attempt of the same message left.
     A counter is set with NX to initialize it.
     """
     attempts = [one for one in look.events("attempt") if one.data.get("alone")]
-    for handle in look.handles("kv"):
-        marked: dict[str, Event | None] = {}
-        found: list[tuple[Call, str, dict[str, Any]]] = []
-        counted: set[str] = set()
-        for call, line, result in commands(look, handle):
-            if len(line) > 1 and line[0] in MAKING:
-                counted.add(line[1])
-            if len(line) < 3:
-                continue
-            option, members = _prevented(line, result)
-            values: dict[str, Any] = {"message": "", "attempt": 0}
-            if sets_nx(line):
-                during = _attempt_around(attempts, call)
-                if result not in (None, 0):
-                    marked[line[1]] = during
-                elif left := _left_by(marked.get(line[1]), during):
-                    option, values = option or "NX", left
-            if option and not (HELD.search(line[1]) and not values["message"]):
-                values |= {"command": line[0], "option": option, "members": members}
-                found.append((call, line[1], values))
-        for call, key, values in found:
-            if key not in counted:
-                yield about_key("changed_nothing", handle, call, key, **values)
+    marked: dict[str, Event | None] = {}
+    found: list[tuple[Call, str, dict[str, Any]]] = []
+    counted: set[str] = set()
+    for call, line, result in commands(look, handle):
+        if len(line) > 1 and line[0] in MAKING:
+            counted.add(line[1])
+        if len(line) < 3:
+            continue
+        option, members = _prevented(line, result)
+        values: dict[str, Any] = {"message": "", "attempt": 0}
+        if sets_nx(line):
+            during = _attempt_around(attempts, call)
+            if result not in (None, 0):
+                marked[line[1]] = during
+            elif left := _left_by(marked.get(line[1]), during):
+                option, values = option or "NX", left
+        if option and not (HELD.search(line[1]) and not values["message"]):
+            values |= {"command": line[0], "option": option, "members": members}
+            found.append((call, line[1], values))
+    for call, key, values in found:
+        if key not in counted:
+            yield about_key("changed_nothing", handle, call, key, **values)
 
 
 def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
@@ -246,31 +235,30 @@ def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
     return None
 
 
-def repeated_after_failure(look: Look) -> Iterator[Finding]:
+def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
     """A write that adds something, repeated by a retry after a failure.
 
     Retries are attempts of one message, or identical requests to the application of which an earlier
     one raised or was answered 5xx. After a 4xx, an identical request is a new request.
     """
     tries = [*_requests(look), *_attempts(look)]
-    for handle in look.handles("kv"):
-        done: dict[tuple[object, tuple[str, ...]], _Try] = {}
-        marked: dict[int, str] = {}
-        for call, line, result in commands(look, handle):
-            now = next((one for one in tries if one.began < call.number < one.ended), None)
-            if now is not None and sets_nx(line) and result not in (None, 0):
-                marked[now.began] = line[1]
-            if now is None or line[0] not in ADDING:
-                continue
-            about = now.same, tuple(line)
-            before = done.get(about)
-            if before is not None and before is not now and before.failed:
-                yield about_key(
-                    "repeated_after_failure", handle, call, line[1], command=line[0],
-                    message=before.message, attempt=before.attempt, target=before.target,
-                    marks=_marks(marked, before, now),
-                )  # fmt: skip
-            done[about] = now
+    done: dict[tuple[object, tuple[str, ...]], _Try] = {}
+    marked: dict[int, str] = {}
+    for call, line, result in commands(look, handle):
+        now = next((one for one in tries if one.began < call.number < one.ended), None)
+        if now is not None and sets_nx(line) and result not in (None, 0):
+            marked[now.began] = line[1]
+        if now is None or line[0] not in ADDING:
+            continue
+        about = now.same, tuple(line)
+        before = done.get(about)
+        if before is not None and before is not now and before.failed:
+            yield about_key(
+                "repeated_after_failure", handle, call, line[1], command=line[0],
+                message=before.message, attempt=before.attempt, target=before.target,
+                marks=_marks(marked, before, now),
+            )  # fmt: skip
+        done[about] = now
 
 
 def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
@@ -314,68 +302,65 @@ def _attempts(look: Look) -> Iterator[_Try]:
             yield _Try(about, began, event.number, failed, about, number)
 
 
-def never_acknowledged(look: Look) -> Iterator[Finding]:
+def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
     """Entries of a stream that were claimed again, in a group that has acknowledged none."""
-    for handle in look.handles("kv"):
-        acknowledged: set[tuple[str, str]] = set()
-        again: dict[tuple[str, str], tuple[Call, list[str]]] = {}
-        for call, line, result in commands(look, handle):
-            if line[0] == "XACK" and len(line) > 2:
-                acknowledged.add((line[1], line[2]))
-            elif line[0] in ("XAUTOCLAIM", "XCLAIM") and len(line) > 3:
-                entries = result[1] if line[0] == "XAUTOCLAIM" and result else result
-                ids = [str(one[0]) for one in entries or () if isinstance(one, list) and one]
-                if ids:
-                    again[line[1], line[2]] = call, ids
-        for (key, group), (call, ids) in again.items():
-            if (key, group) not in acknowledged:
-                yield about_key("never_acknowledged", handle, call, key, group=group, entries=ids)
+    acknowledged: set[tuple[str, str]] = set()
+    again: dict[tuple[str, str], tuple[Call, list[str]]] = {}
+    for call, line, result in commands(look, handle):
+        if line[0] == "XACK" and len(line) > 2:
+            acknowledged.add((line[1], line[2]))
+        elif line[0] in ("XAUTOCLAIM", "XCLAIM") and len(line) > 3:
+            entries = result[1] if line[0] == "XAUTOCLAIM" and result else result
+            ids = [str(one[0]) for one in entries or () if isinstance(one, list) and one]
+            if ids:
+                again[line[1], line[2]] = call, ids
+    for (key, group), (call, ids) in again.items():
+        if (key, group) not in acknowledged:
+            yield about_key("never_acknowledged", handle, call, key, group=group, entries=ids)
 
 
-def overlapping_pages(look: Look) -> Iterator[Finding]:
+def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
     """Two ranges of ranks, the second of which starts at the inclusive stop of the first."""
-    for handle in look.handles("kv"):
-        before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
-        told: set[tuple[str, ...]] = set()
-        for call, line, result in commands(look, handle):
-            options = {word.upper() for word in line[4:]}
-            if line[0] not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
-                continue
-            if not all(word.isascii() and word.isdigit() for word in line[2:4]):
-                continue
-            start, stop = int(line[2]), int(line[3])
-            alike = (line[0], line[1], *sorted(options))
-            first, last, members = before.get(alike, (0, 0, []))
-            same_size = stop - start == last - first > 0
-            meets = bool(result) and result[:1] == members[last - first :]
-            if same_size and start == last and meets and alike not in told:
-                told.add(alike)
-                values = {"command": line[0], "start": start, "first": first, "stop": stop}
-                values["member"] = str(result[0])
-                yield about_key("pages_overlap", handle, call, line[1], **values)
-            before[alike] = start, stop, result
+    before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
+    told: set[tuple[str, ...]] = set()
+    for call, line, result in commands(look, handle):
+        options = {word.upper() for word in line[4:]}
+        if line[0] not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
+            continue
+        if not all(word.isascii() and word.isdigit() for word in line[2:4]):
+            continue
+        start, stop = int(line[2]), int(line[3])
+        alike = (line[0], line[1], *sorted(options))
+        first, last, members = before.get(alike, (0, 0, []))
+        same_size = stop - start == last - first > 0
+        meets = bool(result) and result[:1] == members[last - first :]
+        if same_size and start == last and meets and alike not in told:
+            told.add(alike)
+            values = {"command": line[0], "start": start, "first": first, "stop": stop}
+            values["member"] = str(result[0])
+            yield about_key("pages_overlap", handle, call, line[1], **values)
+        before[alike] = start, stop, result
 
 
-def shared_limit(look: Look) -> Iterator[Finding]:
+def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
     """A counter that requests to several endpoints incremented, the last of which returned 429."""
-    for handle in look.handles("kv"):
-        counted: dict[str, list[tuple[str, int]]] = {}
-        steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
-        for one in look.served:
-            if not one.alone or not one.ended:
+    counted: dict[str, list[tuple[str, int]]] = {}
+    steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
+    for one in look.served:
+        if not one.alone or not one.ended:
+            continue
+        target = one.target.partition("?")[0]
+        for call, key, result in steps:
+            if not key or type(result) is not int or not one.began < call.number < one.ended:
                 continue
-            target = one.target.partition("?")[0]
-            for call, key, result in steps:
-                if not key or type(result) is not int or not one.began < call.number < one.ended:
-                    continue
-                known = counted.setdefault(key, [])
-                rises = not known or result == known[-1][1] + 1
-                others = Counter(each for each, _ in known if each != target)
-                if one.status == 429 and rises and others:
-                    own = len(known) - others.total() + 1
-                    values = {"target": target, "count": result, "own": own, "others": dict(others)}
-                    yield about_key("limit_shared", handle, call, key, **values)
-                known.append((target, result))
+            known = counted.setdefault(key, [])
+            rises = not known or result == known[-1][1] + 1
+            others = Counter(each for each, _ in known if each != target)
+            if one.status == 429 and rises and others:
+                own = len(known) - others.total() + 1
+                values = {"target": target, "count": result, "own": own, "others": dict(others)}
+                yield about_key("limit_shared", handle, call, key, **values)
+            known.append((target, result))
 
 
 def _counter(line: list[str]) -> str:
@@ -385,27 +370,26 @@ def _counter(line: list[str]) -> str:
     return line[1] if line[0] in ("INCR", "INCRBY") and len(line) > 1 else ""
 
 
-def stopped_writing(look: Look) -> Iterator[Finding]:
+def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
     """A number that is larger than a stored one but less as a string, and was not written."""
     received = sorted(_received(look), key=lambda one: one[0])
-    for handle in look.handles("kv"):
-        steps = list(commands(look, handle))
-        known: set[str] = set()
-        for at, (call, line, result) in enumerate(steps):
-            came = [one for one in received if one[0] < call.number]
-            if line[0] != "HGET" or len(line) != 3 or not came:
-                continue
-            key, field, after = line[1], line[2], received[len(came) :]
-            until = after[0][0] if after else float("inf")
-            writes = any(key in other[1:] and other[0] not in _READS
-                         for one, other, _ in steps[at + 1 :] if one.number < until)  # fmt: skip
-            new = str(came[-1][1].get(field, ""))
-            if writes:
-                known.add(key)
-            elif key in known and _less_as_string(new, result):
-                values = {"command": "HGET", "field": field, "known": result, "new": new}
-                yield about_key("stopped_writing", handle, call, key, **values)
-                break
+    steps = list(commands(look, handle))
+    known: set[str] = set()
+    for at, (call, line, result) in enumerate(steps):
+        came = [one for one in received if one[0] < call.number]
+        if line[0] != "HGET" or len(line) != 3 or not came:
+            continue
+        key, field, after = line[1], line[2], received[len(came) :]
+        until = after[0][0] if after else float("inf")
+        writes = any(key in other[1:] and other[0] not in _READS
+                     for one, other, _ in steps[at + 1 :] if one.number < until)  # fmt: skip
+        new = str(came[-1][1].get(field, ""))
+        if writes:
+            known.add(key)
+        elif key in known and _less_as_string(new, result):
+            values = {"command": "HGET", "field": field, "known": result, "new": new}
+            yield about_key("stopped_writing", handle, call, key, **values)
+            break
 
 
 def _less_as_string(new: str, known: Any) -> bool:
@@ -426,7 +410,7 @@ def _received(look: Look) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, value
 
 
-FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (
     failed_inside,
     scan_not_ended,
     made_anew,

@@ -56,57 +56,55 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
     return touched
 
 
-def refused_candidates(look: Look) -> Iterator[Finding]:
+def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
     """The records that a filter rejected for one reason, for a query without hits."""
-    for handle in look.handles("vector"):
-        for call, item, hits, namespace in _queries(look, handle):
-            text = item.get("filter")
-            if not text or hits or namespace not in handle.namespaces():
-                continue
-            touched = _touched_after(look, handle, call, namespace)
-            records = handle.vectors(namespace=namespace) if touched is not None else []
-            with suppress(ServiceError):
-                whys = {id: why_not(text, record.get("metadata")) for record in records
-                        if (id := str(record["id"])) not in (touched or ())}  # fmt: skip
-                why = next(iter(whys.values()), None)
-                if why is not None:
-                    ids = [id for id, own in whys.items() if own == why]
-                    yield _found("filter_rejected", handle, call, namespace, ids=ids, why=why)
+    for call, item, hits, namespace in _queries(look, handle):
+        text = item.get("filter")
+        if not text or hits or namespace not in handle.namespaces():
+            continue
+        touched = _touched_after(look, handle, call, namespace)
+        records = handle.vectors(namespace=namespace) if touched is not None else []
+        with suppress(ServiceError):
+            whys = {id: why_not(text, record.get("metadata")) for record in records
+                    if (id := str(record["id"])) not in (touched or ())}  # fmt: skip
+            why = next(iter(whys.values()), None)
+            if why is not None:
+                ids = [id for id, own in whys.items() if own == why]
+                yield _found("filter_rejected", handle, call, namespace, ids=ids, why=why)
 
 
-def no_longer_matches(look: Look) -> Iterator[Finding]:
+def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
     """A record that a filter rejected, and that matched as it was written before an update."""
-    for handle in look.handles("vector"):
-        written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
-        for call in look.calls_of(handle):
-            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
-            for item in body if isinstance(body, list) else [body]:
-                if call.route in _WRITES and call.status == 200 and isinstance(item, dict):
-                    about = namespace, str(item.get("id"))
-                    written.setdefault(about, []).append((call, item.get("metadata")))
-        for call, item, hits, namespace in _queries(look, handle):
-            ids = {str(hit["id"]) for hit in hits}
-            if not item.get("filter") or namespace not in handle.namespaces():
+    written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
+    for call in look.calls_of(handle):
+        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+        for item in body if isinstance(body, list) else [body]:
+            if call.route in _WRITES and call.status == 200 and isinstance(item, dict):
+                about = namespace, str(item.get("id"))
+                written.setdefault(about, []).append((call, item.get("metadata")))
+    for call, item, hits, namespace in _queries(look, handle):
+        ids = {str(hit["id"]) for hit in hits}
+        if not item.get("filter") or namespace not in handle.namespaces():
+            continue
+        if _touched_after(look, handle, call, namespace) != set():
+            continue
+        for record in handle.vectors(namespace=namespace):
+            id = str(record["id"])
+            steps = [one for one in written.get((namespace, id), ()) if one[1] is not None]
+            if id in ids or len(steps) < 2:
                 continue
-            if _touched_after(look, handle, call, namespace) != set():
-                continue
-            for record in handle.vectors(namespace=namespace):
-                id = str(record["id"])
-                steps = [one for one in written.get((namespace, id), ()) if one[1] is not None]
-                if id in ids or len(steps) < 2:
-                    continue
-                with suppress(ServiceError):
-                    why = why_not(item["filter"], record.get("metadata"))
-                    if why is not None and why_not(item["filter"], steps[0][1]) is None:
-                        last = steps[-1][0]
-                        values = {
-                            "id": id,
-                            "why": why,
-                            "route": last.route,
-                            "mode": _mode(last, id),
-                        }
-                        found = _found("no_longer_matches", handle, last, namespace, **values)
-                        yield replace(found, rows=(last.number, call.number))
+            with suppress(ServiceError):
+                why = why_not(item["filter"], record.get("metadata"))
+                if why is not None and why_not(item["filter"], steps[0][1]) is None:
+                    last = steps[-1][0]
+                    values = {
+                        "id": id,
+                        "why": why,
+                        "route": last.route,
+                        "mode": _mode(last, id),
+                    }
+                    found = _found("no_longer_matches", handle, last, namespace, **values)
+                    yield replace(found, rows=(last.number, call.number))
 
 
 def _mode(write: Call, id: str) -> str:
@@ -116,106 +114,100 @@ def _mode(write: Call, id: str) -> str:
     return str(of[-1].get("metadataUpdateMode") or "OVERWRITE") if write.route == "update" else ""
 
 
-def upserted_again(look: Look) -> Iterator[Finding]:
+def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
     """An upsert that was repeated under other ids because the answer of the first was lost."""
-    for handle in look.handles("vector"):
-        lost: list[tuple[Any, list[str]]] = []
-        for call in look.calls_of(handle):
-            body = parsed(call.body) if call.route in ("upsert", "upsert-data") else None
-            items = [one for one in (body if isinstance(body, list) else [body])
-                     if isinstance(one, dict)]  # fmt: skip
-            content = [{name: one[name] for name in one if name != "id"} for one in items]
-            ids = [str(one.get("id")) for one in items]
-            if not items:
-                continue
-            if taken(call):
-                lost.append((content, ids))
-                continue
-            alike = [old for earlier, old in lost if content == earlier and not {*ids} & {*old}]
-            if alike:
-                namespace = str(call.facts.get("namespace") or "")
-                values = {"count": len(items), "ids": ids, "earlier": alike[0]}
-                yield _found("upserted_again", handle, call, namespace, **values)
+    lost: list[tuple[Any, list[str]]] = []
+    for call in look.calls_of(handle):
+        body = parsed(call.body) if call.route in ("upsert", "upsert-data") else None
+        items = [one for one in (body if isinstance(body, list) else [body])
+                 if isinstance(one, dict)]  # fmt: skip
+        content = [{name: one[name] for name in one if name != "id"} for one in items]
+        ids = [str(one.get("id")) for one in items]
+        if not items:
+            continue
+        if taken(call):
+            lost.append((content, ids))
+            continue
+        alike = [old for earlier, old in lost if content == earlier and not {*ids} & {*old}]
+        if alike:
+            namespace = str(call.facts.get("namespace") or "")
+            values = {"count": len(items), "ids": ids, "earlier": alike[0]}
+            yield _found("upserted_again", handle, call, namespace, **values)
 
 
-def deleted_by_prefix(look: Look) -> Iterator[Finding]:
+def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
     """Ids that a deletion by prefix removed although they only begin like the one that was meant."""
-    for handle in look.handles("vector"):
-        known: dict[str, set[str]] = {}
-        for call in look.calls_of(handle):
-            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
-            if call.status != 200:
+    known: dict[str, set[str]] = {}
+    for call in look.calls_of(handle):
+        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+        if call.status != 200:
+            continue
+        if call.route in ("upsert", "upsert-data"):
+            items = body if isinstance(body, list) else [body]
+            ids = {str(one["id"]) for one in items if isinstance(one, dict) and "id" in one}
+            known.setdefault(namespace, set()).update(ids)
+        elif call.route in _FORGETS:
+            present = known.pop(namespace, set())
+            prefix = body.get("prefix") if isinstance(body, dict) else ""
+            if not isinstance(prefix, str) or not prefix[-1:].isalnum():
                 continue
-            if call.route in ("upsert", "upsert-data"):
-                items = body if isinstance(body, list) else [body]
-                ids = {str(one["id"]) for one in items if isinstance(one, dict) and "id" in one}
-                known.setdefault(namespace, set()).update(ids)
-            elif call.route in _FORGETS:
-                present = known.pop(namespace, set())
-                prefix = body.get("prefix") if isinstance(body, dict) else ""
-                if not isinstance(prefix, str) or not prefix[-1:].isalnum():
-                    continue
-                ids = {one for one in present if one.startswith(prefix)}
-                known[namespace] = present - ids
-                beyond = sorted(one for one in ids if one[len(prefix) :][:1].isalnum())
-                meant = sorted(ids.difference(beyond))
-                separators = {one[len(prefix) :][:1] for one in meant}
-                if beyond and len(separators) == 1 and "" not in separators:
-                    narrower = prefix + separators.pop()
-                    values = {
-                        "prefix": prefix,
-                        "ids": beyond,
-                        "narrower": narrower,
-                        "others": meant,
-                    }
-                    yield _found("deleted_by_prefix", handle, call, namespace, **values)
+            ids = {one for one in present if one.startswith(prefix)}
+            known[namespace] = present - ids
+            beyond = sorted(one for one in ids if one[len(prefix) :][:1].isalnum())
+            meant = sorted(ids.difference(beyond))
+            separators = {one[len(prefix) :][:1] for one in meant}
+            if beyond and len(separators) == 1 and "" not in separators:
+                narrower = prefix + separators.pop()
+                values = {
+                    "prefix": prefix,
+                    "ids": beyond,
+                    "narrower": narrower,
+                    "others": meant,
+                }
+                yield _found("deleted_by_prefix", handle, call, namespace, **values)
 
 
-def hit_not_used(look: Look) -> Iterator[Finding]:
+def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
     """A hit whose id is part of a key that was not read, before another key of its kind was written."""
-    for handle in look.handles("vector"):
-        for query, item, hits, namespace in _queries(look, handle):
-            content = ("includeMetadata", "includeData", "includeVectors")
-            later = [call for call in look.calls if call.number > query.number]
-            ids = [str(hit["id"]) for hit in hits]
-            if not ids or any(item.get(name) for name in content):
-                continue
-            if any(id in call.target or id.encode() in call.body for call in later for id in ids):
-                continue
-            for store in look.handles("kv"):
-                writes = [(call, line[1]) for call, line, _ in commands(look, store)
-                          if line[0] in WRITES and len(line) > 1]  # fmt: skip
-                of_hit = [
-                    key for call, key in writes if call.number < query.number and ids[0] in key
-                ]
-                before, _, after = (of_hit or [""])[-1].partition(ids[0])
-                alike = [(call, key) for call, key in writes if call.number > query.number
-                         and of_hit and key.startswith(before) and key.endswith(after)]  # fmt: skip
-                if (before or after) and alike:
-                    write, key = alike[0]
-                    values = {"id": ids[0], "score": hits[0]["score"], "unread": of_hit[-1],
-                              "written": key}  # fmt: skip
-                    found = _found("hit_not_used", handle, query, namespace, **values)
-                    yield replace(found, rows=(query.number, write.number))
+    for query, item, hits, namespace in _queries(look, handle):
+        content = ("includeMetadata", "includeData", "includeVectors")
+        later = [call for call in look.calls if call.number > query.number]
+        ids = [str(hit["id"]) for hit in hits]
+        if not ids or any(item.get(name) for name in content):
+            continue
+        if any(id in call.target or id.encode() in call.body for call in later for id in ids):
+            continue
+        for store in look.handles("kv"):
+            writes = [(call, line[1]) for call, line, _ in commands(look, store)
+                      if line[0] in WRITES and len(line) > 1]  # fmt: skip
+            of_hit = [key for call, key in writes if call.number < query.number and ids[0] in key]
+            before, _, after = (of_hit or [""])[-1].partition(ids[0])
+            alike = [(call, key) for call, key in writes if call.number > query.number
+                     and of_hit and key.startswith(before) and key.endswith(after)]  # fmt: skip
+            if (before or after) and alike:
+                write, key = alike[0]
+                values = {"id": ids[0], "score": hits[0]["score"], "unread": of_hit[-1],
+                          "written": key}  # fmt: skip
+                found = _found("hit_not_used", handle, query, namespace, **values)
+                yield replace(found, rows=(query.number, write.number))
 
 
-def empty_namespace(look: Look) -> Iterator[Finding]:
+def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
     """A query in a namespace without vectors, while another one has some."""
-    for handle in look.handles("vector"):
-        spaces = handle._engine.info().namespaces
-        full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
-        for call, _, hits, namespace in _queries(look, handle):
-            if hits or not full or namespace in full or _pending(spaces, namespace):
-                continue
-            others = {}
-            for name, count in full.items():
-                touched = _touched_after(look, handle, call, name)
-                # All of them may have been written later.
-                if touched is not None and count > len(touched):
-                    others[name] = count
-            if others:
-                values = {"namespace": namespace, "others": others}
-                yield _found("empty_namespace", handle, call, namespace, **values)
+    spaces = handle._engine.info().namespaces
+    full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
+    for call, _, hits, namespace in _queries(look, handle):
+        if hits or not full or namespace in full or _pending(spaces, namespace):
+            continue
+        others = {}
+        for name, count in full.items():
+            touched = _touched_after(look, handle, call, name)
+            # All of them may have been written later.
+            if touched is not None and count > len(touched):
+                others[name] = count
+        if others:
+            values = {"namespace": namespace, "others": others}
+            yield _found("empty_namespace", handle, call, namespace, **values)
 
 
 def _pending(spaces: Any, namespace: str) -> bool:
@@ -227,74 +219,70 @@ def _found(kind: str, handle: Any, call: Call, in_namespace: str, **values: Any)
     return Finding(kind, handle.name, (call.number,), (subject,), values)
 
 
-def without_metadata(look: Look) -> Iterator[Finding]:
+def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
     """A query that found records with metadata and did not ask for it."""
-    for handle in look.handles("vector"):
-        for call, item, hits, namespace in _queries(look, handle):
-            if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
-                continue
-            ids = {str(hit["id"]) for hit in hits}
-            ids -= _touched_after(look, handle, call, namespace) or set()
-            known = handle.vectors(namespace=namespace)
-            if any(str(one["id"]) in ids and one.get("metadata") for one in known):
-                yield _found("metadata_not_included", handle, call, namespace)
+    for call, item, hits, namespace in _queries(look, handle):
+        if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
+            continue
+        ids = {str(hit["id"]) for hit in hits}
+        ids -= _touched_after(look, handle, call, namespace) or set()
+        known = handle.vectors(namespace=namespace)
+        if any(str(one["id"]) in ids and one.get("metadata") for one in known):
+            yield _found("metadata_not_included", handle, call, namespace)
 
 
-def replaced(look: Look) -> Iterator[Finding]:
+def replaced(look: Look, handle: Any) -> Iterator[Finding]:
     """An upsert that replaced records of an earlier one that had other metadata."""
-    for handle in look.handles("vector"):
-        known: dict[tuple[str, str], Any] = {}
-        for call in look.calls_of(handle):
-            if call.route not in ("upsert", "upsert-data") or call.status != 200:
-                if call.route in (*_FORGETS, "update"):
-                    known.clear()
-                continue
-            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
-            found = []
-            for item in body if isinstance(body, list) else [body]:
-                id, metadata = str(item.get("id")), item.get("metadata")
-                before = known.get((namespace, id))
-                if metadata and before and before != metadata:
-                    found.append(id)
-                known[namespace, id] = metadata
-            if found:
-                values = {"count": len(found), "ids": found}
-                yield _found("upsert_replaced", handle, call, namespace, **values)
+    known: dict[tuple[str, str], Any] = {}
+    for call in look.calls_of(handle):
+        if call.route not in ("upsert", "upsert-data") or call.status != 200:
+            if call.route in (*_FORGETS, "update"):
+                known.clear()
+            continue
+        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+        found = []
+        for item in body if isinstance(body, list) else [body]:
+            id, metadata = str(item.get("id")), item.get("metadata")
+            before = known.get((namespace, id))
+            if metadata and before and before != metadata:
+                found.append(id)
+            known[namespace, id] = metadata
+        if found:
+            values = {"count": len(found), "ids": found}
+            yield _found("upsert_replaced", handle, call, namespace, **values)
 
 
-def none_in_id(look: Look) -> Iterator[Finding]:
+def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
     """An upsert of a record whose id has the word ``None`` in it."""
-    for handle in look.handles("vector"):
-        for call in look.calls_of(handle):
-            if call.route not in ("upsert", "upsert-data") or call.status != 200:
-                continue
-            body = parsed(call.body)
-            for item in body if isinstance(body, list) else [body]:
-                if isinstance(item, dict) and NONE.search(str(item.get("id") or "")):
-                    namespace = str(call.facts.get("namespace") or "")
-                    yield _found("none_in_id", handle, call, namespace, id=str(item["id"]))
+    for call in look.calls_of(handle):
+        if call.route not in ("upsert", "upsert-data") or call.status != 200:
+            continue
+        body = parsed(call.body)
+        for item in body if isinstance(body, list) else [body]:
+            if isinstance(item, dict) and NONE.search(str(item.get("id") or "")):
+                namespace = str(call.facts.get("namespace") or "")
+                yield _found("none_in_id", handle, call, namespace, id=str(item["id"]))
 
 
-def deleted_elsewhere(look: Look) -> Iterator[Finding]:
+def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
     """A deletion that deleted nothing, while another namespace has the ids."""
-    for handle in look.handles("vector"):
-        for call in look.calls_of(handle):
-            if call.route != "delete" or call.status != 200 or not call.reached:
-                continue
-            body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
-            given = body if isinstance(body, list) else body.get("ids") or []
-            ids = {str(one) for one in given}
-            if not ids or parsed(call.answer)["result"]["deleted"]:
-                continue
-            for name in handle.namespaces():
-                there = [str(one["id"]) for one in handle.vectors(namespace=name)]
-                found = [one for one in there if one in ids]
-                if found and name != namespace:
-                    values = {"namespace": namespace, "other": name, "ids": found}
-                    yield _found("deleted_elsewhere", handle, call, namespace, **values)
+    for call in look.calls_of(handle):
+        if call.route != "delete" or call.status != 200 or not call.reached:
+            continue
+        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+        given = body if isinstance(body, list) else body.get("ids") or []
+        ids = {str(one) for one in given}
+        if not ids or parsed(call.answer)["result"]["deleted"]:
+            continue
+        for name in handle.namespaces():
+            there = [str(one["id"]) for one in handle.vectors(namespace=name)]
+            found = [one for one in there if one in ids]
+            if found and name != namespace:
+                values = {"namespace": namespace, "other": name, "ids": found}
+                yield _found("deleted_elsewhere", handle, call, namespace, **values)
 
 
-FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
+FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (
     refused_candidates,
     no_longer_matches,
     upserted_again,

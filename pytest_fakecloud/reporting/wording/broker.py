@@ -23,8 +23,8 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     if call.route == "produce":
         items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
         shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
-        several = len(set(topics)) > 1
-        what = f"produce {'' if several else topics[0]}".strip()
+        placed = any(item.get("partition") is not None for item in items)
+        what = "produce" if placed or len(set(topics)) > 1 else f"produce {topics[0]}"
         return Summary(f"{what} {listed(shown)}".strip(), _places(call) if whole else "")
     if call.route == "consume":
         what = f"consume {', '.join(topics)} as {group}"
@@ -54,13 +54,15 @@ def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
 
 
 def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
-    parts = [str(item["topic"])] if len(set(topics)) > 1 else []
+    topic = str(item.get("topic") or topics[0])
+    if item.get("partition") is not None:
+        parts = [f"{topic}-{item['partition']}"]
+    else:
+        parts = [topic] if len(set(topics)) > 1 else []
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
     elif spread:
         parts.append("no key:")
-    if item.get("partition") is not None:
-        parts.append(f"p{item['partition']}")
     return " ".join([*parts, shortened(_value(item.get("value")), 60)])
 
 
@@ -141,7 +143,9 @@ def event(of: Event, scene: Scene) -> str:
     if does is None or "instance" not in data:
         return f"{of.kind}: {of.text}"
     who = f"{data['group']}/{scene.short(data['instance'])}"
-    told = does.format(who=who, offsets=_stored(data))
+    told = does.format(who=who, offsets=_stored(data)) + " because it was idle" * bool(
+        data.get("idle")
+    )
     if data.get("keeps"):
         until = clock_time(data["until_us"], of.at_us)
         told += f"; it keeps {_places_of(data['keeps'])} until {until}"

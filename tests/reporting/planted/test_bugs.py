@@ -39,10 +39,7 @@ def report(output: list[str]) -> str:
     return re.sub(r"1\.\d s of real time", "1.2 s of real time", text)
 
 
-@pytest.mark.parametrize(
-    "name",
-    NAMES,
-)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -66,5 +63,5 @@ def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.Mon
 def test_there_are_at_least_twenty_and_their_reports_are_short() -> None:
     assert len(NAMES) >= 20
     lines = [len((BUGS / f"{name}.txt").read_text("utf-8").splitlines()) for name in NAMES]
-    assert sum(lines) <= 11 * len(NAMES)
+    assert sum(lines) <= 12 * len(NAMES)
     assert max(lines) <= 24

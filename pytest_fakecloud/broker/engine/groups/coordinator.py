@@ -297,10 +297,18 @@ class Coordinator:
             "closed",
             f"{instance.name} of {group.name} was idle and was closed",
             at,
+            idle=True,
         )
 
     def _vanish(
-        self, group: ConsumerGroup, instance: Instance, state: InstanceState, text: str, now: int
+        self,
+        group: ConsumerGroup,
+        instance: Instance,
+        state: InstanceState,
+        text: str,
+        now: int,
+        *,
+        idle: bool = False,
     ) -> None:
         was_member = instance.member
         cancel_timers(instance)
@@ -319,7 +327,7 @@ class Coordinator:
         kept, left = names(instance.assignment), instance.config.session_timeout_ms
         text = f"{text}; it keeps {kept} for {left} ms"
         held = [list(one) for one in sorted(instance.assignment)]
-        self._tell(kind, text, now, group, instance, keeps=held, until_us=until)
+        self._tell(kind, text, now, group, instance, keeps=held, until_us=until, idle=idle)
 
     def _session_over(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         text = f"the session of {instance.name} in {group.name} expired"
