@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
 _MOST = 1000
-"""How many requests are kept, the newest."""
+"""Maximum number of requests that are kept; the oldest are dropped."""
 _BODY = 2_000
-"""The characters of a body that are kept."""
+"""Maximum number of characters of a body that are kept."""
 _NEAR = 20
-"""How many frames above a signal's receiver its sender is looked for."""
+"""Maximum number of stack frames that are searched for the sender of a signal."""
 _Receiver = Callable[..., None]
 
 
@@ -91,7 +91,7 @@ class Listener:
         ):
             if cloud is not None and name in sys.modules and name not in self._heard:
                 self._heard.add(name)
-                # Another version may lack the signals, or another module may have the name.
+                # The module may have another version without these signals.
                 with suppress(AttributeError, TypeError):
                     self._connect(sys.modules[name], receivers)
 
@@ -112,7 +112,7 @@ class Listener:
             self._connected.append((signal, heard))
 
     def close(self) -> None:
-        """Stop recording, and restore what was wrapped."""
+        """Stop recording, and remove the wrappers."""
         for signal, receiver in self._connected:
             signal.disconnect(receiver)
         for owner, name, original in self._wrapped:
@@ -181,7 +181,7 @@ class Listener:
         self._begin("Flask", request.environ)
 
     def _flask_raised(self, exception: BaseException, **_: object) -> None:
-        # If the application propagates exceptions, no signal ends the request.
+        # If the application propagates exceptions, Flask sends no signal at the end of the request.
         self._end(sys.modules["flask"].request.environ, exception=exception)
 
     def _flask_ended(self, response: Any, **_: object) -> None:
@@ -228,7 +228,7 @@ class Listener:
             self.served.append(one)
 
     def _of(self, environ: object) -> Served | None:
-        """The unfinished request with that environment."""
+        """Return the unfinished request with this environment."""
         if environ is None:
             return None
         return next((one for one in reversed(self.served) if one.environ is environ), None)
@@ -254,7 +254,7 @@ class Listener:
 
 
 def _harmless(receiver: _Receiver) -> _Receiver:
-    """Wrap a receiver so that it raises nothing into the application."""
+    """Wrap a signal receiver so that its errors do not reach the application."""
 
     def heard(sender: object, **given: Any) -> None:
         with suppress(Exception):
@@ -265,7 +265,7 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 
 def _in_words(error: BaseException) -> str:
     try:
-        # Few tests need it, and it imports a part of the queue.
+        # Imported here because few tests need it.
         from ..queue.timeline import raised_text
 
         return raised_text(error)
@@ -274,22 +274,24 @@ def _in_words(error: BaseException) -> str:
 
 
 def _target(environ: Any) -> tuple[str, str]:
-    """Method, path and query of a WSGI environment or an ASGI scope, and the path alone."""
+    """Return the method, path and query of a WSGI environment or ASGI scope, and the path alone."""
     if "REQUEST_METHOD" in environ:
-        # WSGI lets a server leave out empty values.
+        # WSGI allows a server to omit empty values.
         method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/"
         query = environ.get("QUERY_STRING", "")
     else:
         method, path, query = environ["method"], environ["path"], environ["query_string"]
-        if isinstance(query, bytes):  # Django's own client has a text here
+        if isinstance(query, bytes):  # Django's test client provides a string here.
             query = query.decode("latin-1")
     return f"{method} {path}{query and f'?{query}'}", path
 
 
 def _body_of(environ: Any) -> tuple[str, str]:
-    """The beginning of a body that a test client sent, without reading the stream, and its type."""
+    """Return the beginning of a body that a test client sent, and its type, without reading a
+    stream.
+    """
     stream = environ.get("wsgi.input")
-    # Django's client wraps its buffer.
+    # Django's test client wraps its buffer.
     stream = getattr(stream, "_FakePayload__content", stream)
     if not isinstance(stream, BytesIO):
         return "", ""
@@ -309,15 +311,15 @@ def _answer_of(response: Any) -> bytes | None:
 
 
 def _environ_of(request: Any) -> object:
-    """The WSGI environment or ASGI scope of a request of Django."""
+    """Return the WSGI environment or ASGI scope of a Django request."""
     return getattr(request, "environ", getattr(request, "scope", None))
 
 
 def _closing_response() -> object:
-    """The response whose ``close()`` has just sent Django's signal.
+    """Return the response whose ``close()`` has just sent Django's signal.
 
-    The signal has no response, but a frame that sends it is the response's. Other listeners, such as
-    a tracer, may add frames in between.
+    The signal does not contain the response, but a frame that sends the signal belongs to it. Other
+    listeners, such as a tracer, may add frames in between.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_NEAR):

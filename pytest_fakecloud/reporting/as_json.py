@@ -25,7 +25,7 @@ from .wording import Scene, describe, sentence, status_line
 from .wording.kv import as_plain, command
 
 LONGEST = 20_000
-"""The most characters of a body."""
+"""Maximum number of characters of a body."""
 _HIDDEN = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
 
@@ -113,7 +113,7 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
 
 
 def _local(file: str) -> str:
-    """A file by its path below the working directory, the whole path of one elsewhere."""
+    """Return a file's path relative to the working directory if it is below it."""
     path = PurePath(file)
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd := Path.cwd()) else file
 
@@ -164,10 +164,10 @@ def _served(served: Served, mask: Mask | None) -> tuple[dict[str, Any], dict[str
 def _delivered(
     event: Event, status: int | None, scene: Scene
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What a queue sent in an attempt, and the answer.
+    """Return the request and the response of a queue's delivery attempt.
 
-    A queue of this process has the last deliveries; of another one, only failed attempts and
-    callbacks are known, by their events.
+    A queue of this process keeps its most recent deliveries. For another queue, only the events of
+    failed attempts and callbacks contain bodies.
     """
     data, mask = event.data, scene.mask or Mask()
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
@@ -195,7 +195,7 @@ def _delivered(
 
 
 def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A command on a database connection, or several that one row shows, and the reply as a value."""
+    """Return the commands of a database connection that one row shows, and the reply as a value."""
     steps = scene.gathered.get(call.number, ())
     lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
     if hides_words(call):
@@ -231,7 +231,7 @@ def _message(
 
 
 def _data(row: Row) -> dict[str, Any]:
-    """The data that the service recorded about the call or the event."""
+    """Return the data that the service recorded about a call or event."""
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
         if hides_words(row.entry):
@@ -251,7 +251,7 @@ def _data(row: Row) -> dict[str, Any]:
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A value as JSON; a thing that JSON does not have is its ``repr``."""
+    """Return a value as JSON, with the ``repr`` of objects that JSON cannot represent."""
     plain: dict[str, Any] = json.loads(json.dumps(value, default=shown, skipkeys=True))
     return plain
 

@@ -22,7 +22,7 @@ CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 _TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
 """A JSON web token, also with its signature masked."""
 _BASE64_LEAST = 16
-"""The length from which a random string is never Base64 of printable ASCII by accident."""
+"""Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
 _END_OF_TIME = 253_402_300_800
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
@@ -30,7 +30,9 @@ _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
 
 def shortened(text: str, most: int = 48) -> str:
-    """Return a text, shortened to ``most`` characters: its two ends and a checksum of the whole."""
+    """Return a text, shortened to ``most`` characters: its two ends and a checksum of the whole
+    text.
+    """
     if len(text) <= most:
         return text
     # The gap and the checksum take eight characters.
@@ -46,9 +48,9 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text with the characters escaped that a reader cannot see or tell apart.
+    """Return a text in which characters are escaped that a reader cannot see or distinguish.
 
-    Those are invisible and bidirectional characters, unusual spaces and decomposed letters.
+    These are invisible and bidirectional characters, unusual spaces and decomposed letters.
     """
     if text.isascii():
         return text
@@ -68,7 +70,7 @@ def compact(value: Any) -> str:
 
 
 def scalar(value: Any) -> str:
-    """Return a value of an answer: a string has quotes only if it looks like another type."""
+    """Return a value of a response; a string has quotes only if it looks like another type."""
     if not isinstance(value, str) or value in _WORDS:
         return compact(value)
     try:
@@ -103,18 +105,18 @@ def readable(body: bytes | str, kind: str = "") -> str:
         if title:
             name = " ".join(html.unescape(title[1]).split())
             if name[:3].isdigit():
-                return name  # the page explains its status in general
-            text = " ".join(text.split()).removeprefix(name)  # pages repeat their title
+                return name
+            text = " ".join(text.split()).removeprefix(name)
             text = f"{name}: {text}" if text.strip() else name
     return " ".join(text.split())
 
 
 def decoded(value: Any) -> Any:
-    """Return a JSON value with the JSON, Base64 and web tokens in its strings decoded.
+    """Return a JSON value in which strings that contain JSON, Base64 or web tokens are decoded.
 
-    A decoded string becomes an object that names its encoding, so that it never looks like JSON that
-    was sent as such. The Base64 fields of a callback or dead letter are replaced directly. A value
-    that is nested too deeply is returned as it is.
+    A decoded string becomes an object that names its encoding, so it cannot be mistaken for JSON
+    that was sent. The Base64 fields of a callback or dead letter are replaced directly. A value
+    that is nested too deeply is returned unchanged.
     """
     try:
         return _decoded(value)
@@ -143,7 +145,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _inside(text: str) -> Any:
-    """The content of a string under the name of its encoding; the string itself without one."""
+    """Return the content of an encoded string under the name of its encoding, or the string itself."""
     if text[:1] in ("{", "["):
         value = parsed(text)
         return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
@@ -166,7 +168,7 @@ def _is_plain(one: str) -> bool:
 
 
 def _padded(text: str) -> str:
-    """URL-safe Base64 in the standard alphabet, with its padding."""
+    """Return URL-safe Base64 in the standard alphabet, with padding."""
     return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
 
 
@@ -189,7 +191,7 @@ def as_plain(value: Any) -> Any:
 
 
 def plain(value: str) -> str:
-    """Return the text that a Base64 string encodes; the string itself if it encodes none."""
+    """Return the text that a Base64 string encodes; the string itself if it is not Base64 of text."""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError, ValueError):

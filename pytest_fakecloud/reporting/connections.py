@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
 _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
-"""A command that redis-py sends to every server; it ignores an error."""
+"""A command that redis-py sends to every server; redis-py ignores the error."""
 _SPREAD = b"*~>"
 
 
 @dataclass(slots=True)
 class Gathered:
-    """Calls that the row of another call shows: ``of`` by that call's number, ``told`` their numbers."""
+    """Calls that are shown in the row of another call.
+
+    ``of`` maps the number of a shown call to the calls in its row; ``told`` contains their numbers.
+    """
 
     of: Mapping[int, list[Call]] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
@@ -38,7 +41,8 @@ def on_connection(call: Call) -> bool:
 
 
 def reply(call: Call) -> Any:
-    """Return the reply of a call in the form of a REST answer: ``{"result": …}`` or ``{"error": text}``.
+    """Return the reply of a call in the form of a REST response: ``{"result": …}`` or ``{"error":
+    text}``.
 
     Errors inside an array have the second form too. Raises ``ValueError`` for an incomplete reply.
     """
@@ -78,7 +82,7 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
         for _ in range(int(text)):
             key, at = _read(data, at)
             found[key if isinstance(key, str) else str(key)], at = _read(data, at)
-        # An attribute precedes the value that it describes.
+        # An attribute precedes the value that it describes, so return the next value.
         return _read(data, at) if kind == b"|" else (found, at)
     if kind and kind in _SPREAD:
         items = []
@@ -86,7 +90,7 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
             item, at = _read(data, at)
             items.append(item)
         return items, at
-    return text, at  # "+" of a status, "(" of a large number
+    return text, at  # status ("+") or large number ("(")
 
 
 def gathered(entries: Iterable[Entry]) -> Gathered:
@@ -125,7 +129,7 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
             told.update(part.number for part in parts)
         elif whose in steps and call.answer == b"+QUEUED\r\n":
             steps[whose] += [call] if call.fault is None and not hides_words(call) else []
-    # With a single connection, its commands already show that it exists.
+    # If there is only one connection, its commands already show that it exists.
     for handle in spoke:
         if len(clients[handle]) == 1:
             told |= silent.get(handle, set())
@@ -133,7 +137,7 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
 
 
 def error_of(call: Call) -> tuple[str, str]:
-    """Return the status and the text of an error answer; empty strings for any other answer."""
+    """Return the status and the text of an error response; empty strings for any other response."""
     if call.status is None or call.status < 400:
         return "", ""
     if on_connection(call) and call.answer.startswith(b"-"):

@@ -141,7 +141,7 @@ _READERS = {"environ", "environ.get", "getenv"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCHEMES = {"redis", "rediss", "http", "https"}
 _MODULES = 300
-"""Maximum number of modules whose source is searched for variables."""
+"""Maximum number of modules whose source is searched for environment variables."""
 _MOST = 8
 """Maximum number of variables that a hint names."""
 _UNCONNECTED = re.compile(r"\b(?:Connect\w*Error|Connection refused)\b")
@@ -216,7 +216,9 @@ def strangers(cloud: AnyCloud) -> list[str]:
 def _unconnected(
     cloud: AnyCloud, names: Iterable[object], error: BaseException | None
 ) -> list[str]:
-    """The addresses of the official clients, if none of them is the address of a fake."""
+    """Explain the official clients of other addresses, unless one of them has the address of a
+    fake.
+    """
     urls = [handle.url for handle in cloud.handles]
     found = []
     for client, address in _outermost(_clients([*names, *_locals(error)])):
@@ -235,7 +237,7 @@ def _unconnected(
 
 
 def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
-    """Yield the official clients among some values and their attributes, with their addresses."""
+    """Yield the official clients among values and their attributes, each with its address."""
     for value in values:
         for one in (value, *_attributes(value).values()):
             if root(type(one)) in _CLIENTS:
@@ -248,7 +250,7 @@ def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
 
 
 def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, str]]:
-    """Yield the first client of each package and address; the others are parts of it."""
+    """Yield one client for each package and address, because the others are parts of it."""
     seen = set()
     for client, address in clients:
         about = root(type(client)), address
@@ -321,7 +323,7 @@ def _is_active(library: _Library) -> bool:
 
 
 def _began(library: _Library, frame: FrameType) -> bool:
-    """Return whether a function in a traceback is the library's decorator, or activates the library."""
+    """Return whether a function in a traceback belongs to the library or activates it."""
     home = frame.f_globals.get("__name__")
     if type(home) is str and home.partition(".")[0] == library.package:
         return True
@@ -351,7 +353,7 @@ def root(value: Any) -> str:
 def _request_of(error: BaseException) -> str:
     """Return the address of the request that an error contains; empty without one."""
     for carrier, name in (("failed_request", "uri"), ("request", "url")):
-        # httpx raises if the error has no request; other libraries may too.
+        # httpx raises an error if the attribute is not set; other libraries may too.
         with suppress(Exception):
             address = getattr(getattr(error, carrier, None), name, None)
             if address:
@@ -381,7 +383,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list[str]:
-    """Return a hint about a test that sets the clients' variables and whose fakes got no request."""
+    """Explain a test that uses ``fakecloud_env`` and whose fakes received no request."""
     if "fakecloud_env" not in fixtures or cloud.journal.entries:
         return []
     own, found = sorted(cloud.env), []
@@ -415,8 +417,9 @@ def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list
 def _variables_read() -> Iterator[tuple[str, str, str, bool]]:
     """Yield the environment variables that modules below the working directory read.
 
-    Each has its place in the source, its default if that is a string, and whether the module reads it
-    while it is imported. Only ``os.environ`` and ``os.getenv()`` with a literal name are recognised.
+    Each is a tuple of the place in the source, the name, the default if it is a string, and whether
+    the module reads the variable while it is imported. Only ``os.environ`` and ``os.getenv()`` with
+    a literal name are recognised.
     """
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from .applications import Served
 
 HIDDEN = "***"
-_SHORTEST = 8  # characters of a secret below which hiding it would tear ordinary words apart
+_SHORTEST = (
+    8  # Minimum length of a secret, in characters: shorter ones also occur in ordinary words.
+)
 _SECRET_HEADER = re.compile(
     r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
 )
@@ -30,16 +32,16 @@ _SECRET_PARAMETERS = (
     r"|pass(?:wd|word|phrase)?|pwd|auth(?:orization)?|credentials?|(?:client[_-]?)?secret"
     r"|sig(?:nature)?|x-(?:amz|goog)-(?:credential|security-token|signature))"
 )
-# Where one pattern for all of these would hide a password that holds "%2F" only up to there, a URL
-# as it is and a URL inside a part of another URL have one each.
+# Plain URLs and URLs inside a part of another URL need separate patterns: a common one would end at
+# the "%2F" of a password.
 _SECRET_SHAPES = re.compile(
-    # Signing keys and signatures, also those that a rotation has replaced since. Nothing of a word
-    # is looked at twice: a text may be one word of megabytes.
+    # Signing keys and signatures, including keys that were rotated. No word is scanned twice,
+    # because a text can be a single word of several megabytes.
     r"\bsig_\w{16,}|(?<![\w-])(?P<claims>eyJ[\w-]+\.eyJ[\w-]+\.)[\w-]+"
-    # A user and a password in front of a host, also where JSON has its slashes escaped.
+    # User and password before a host name, including JSON with escaped slashes.
     r"""|(?<=://)[^/?#\s"'<>\\]+(?=@)|(?<=:\\/\\/)[^/?#\s"'<>\\]+(?=@)"""
     r"""|(?i:(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23)[^/?#\s"'<>\\])+(?=%40))"""
-    # A parameter of a query by its name.
+    # Query parameters, by name.
     rf"""|(?i:(?<=[?&;])(?P<name>{_SECRET_PARAMETERS}=)[^&#\s"'<>\\]+)"""
     rf"""|(?i:(?<=\\u0026)(?P<escaped>{_SECRET_PARAMETERS}=)[^&#\s"'<>\\]+)"""
     rf"""|(?i:(?<=%3F|%26)(?P<coded>{_SECRET_PARAMETERS}%3D)(?:(?!%26|%23)[^&#\s"'<>\\])+)"""
@@ -59,14 +61,16 @@ def hides_words(call: Call) -> bool:
 
 
 def _may_have_lost_a_secret(call: Call) -> bool:
-    """Return whether a call was cut so that a command with a password can no longer be recognised."""
+    """Return whether a call was shortened so that a command with a password may be missing."""
     if "facts" in call.cut:
-        return call.service == "kv"  # its bodies are commands
+        return call.service == "kv"  # the bodies of this service are commands
     return "words" in call.cut and len(call.facts["words"]) >= ITEMS_OF_CUT
 
 
 class Mask:
-    """Masks credentials in texts, however they are encoded: ``secrets`` and those of a cloud's fakes."""
+    """Masks credentials in texts in any encoding: the given ``secrets`` and those of a cloud's
+    fakes.
+    """
 
     def __init__(self, cloud: AnyCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
         known = frozenset(secrets)
@@ -75,22 +79,23 @@ class Mask:
         self._secrets = _pattern(known)
 
     def text(self, text: str) -> str:
-        """Return the text with known credentials masked, and with strings that look like credentials.
+        """Return the text with known credentials masked, and with strings that look like
+        credentials.
 
-        The latter are signing keys, the signatures of web tokens (the claims stay readable), and in URLs
-        the part before ``@`` and parameters with the name of a secret, such as ``access_token``.
+        These are signing keys, the signatures of web tokens (the claims remain readable), and in
+        URLs the part before ``@`` and parameters with a name such as ``access_token``.
         """
         return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
 
     def data(self, body: bytes) -> bytes:
         """Return bytes with credentials masked."""
-        # One character for each byte, and back.
+        # Latin-1 maps each byte to one character and back.
         return self.text(body.decode("latin-1")).encode("latin-1")
 
     def header(self, name: str, value: str) -> str:
-        """Return a header's value, masked if its name is that of a secret.
+        """Return a header's value, masked if the header's name says that it contains a secret.
 
-        Of a web token only the signature is masked.
+        Only the signature of a web token is masked.
         """
         text = self.text(value)
         return HIDDEN if _SECRET_HEADER.search(name) and not _TOKEN.fullmatch(text) else text
@@ -106,7 +111,9 @@ class Mask:
         return Headers([(name, self.header(name, value)) for name, value in headers.pairs])
 
     def call(self, call: Call) -> Call:
-        """Return a masked copy of a call, masked whole: no excerpt of it has part of a secret."""
+        """Return a masked copy of a call. It is masked before it is shortened, so that no part of a
+        secret remains.
+        """
         told = copy.copy(call)
         told.target = self.target(call)
         told.headers = self._headers(call.headers)
@@ -153,12 +160,12 @@ class Mask:
 
 def _hidden(found: re.Match[str]) -> str:
     parameter = next(filter(None, found.groups()), "")
-    # Punctuation after a URL belongs to the sentence, not to its last parameter.
     after = found[0][len(found[0].rstrip(":,.;)]}")) :] if parameter else ""
     return parameter + HIDDEN + after
 
 
-# The console masks thousands of rows one by one, and building the pattern takes a millisecond.
+# Cache the pattern, because building it takes a millisecond and the console masks thousands of rows
+# separately.
 @lru_cache(maxsize=4)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
     """Return a pattern that matches any of these credentials, in every spelling."""
@@ -189,12 +196,14 @@ def _in_any_url(spelling: str) -> str:
 
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
-    yield secret.encode().decode("latin-1")  # as bytes are looked through, one character each
+    yield secret.encode().decode(
+        "latin-1"
+    )  # The text is searched as Latin-1, one character for each byte.
     yield json.dumps(secret)[1:-1]
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(secret.encode()).decode().rstrip("=")
-        # Inside of a longer value (a Basic header, a body) it begins with any of the three bytes of a
-        # group. The characters at its ends depend on its neighbours, those between never do.
+        # Inside a longer value (a Basic header, a body) the secret can begin at any of the three
+        # bytes of a group. Only the characters at its ends depend on the surrounding bytes.
         for before in range(3):
             whole = bytes(before) + secret.encode()
             yield encode(whole).decode()[-(-before * 8 // 6) : len(whole) * 8 // 6]

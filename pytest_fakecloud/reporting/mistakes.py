@@ -34,7 +34,7 @@ VARIABLES = {
 _NO_URL = re.compile(
     r"missing an 'http|No scheme supplied|Invalid type for url|Invalid URL|unknown url type"
 )
-"""How HTTP clients reject a URL that was made from a missing variable."""
+"""Messages of HTTP clients about a URL that contains a missing variable."""
 _OURS = f"{__package__.partition('.')[0]}."
 _INSTEAD = {
     ("KVServer", "get"): "value(key) reads a key; client().get(key) sends the command",
@@ -43,7 +43,7 @@ _INSTEAD = {
     ("Clock", "tick"): "advance(duration) moves the clock",
     ("Clock", "sleep"): "advance(duration) moves the clock",
 }
-"""The replacement for a method that other libraries have."""
+"""Replacements for methods that similar libraries have."""
 _OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
 _PATCHERS = {"patch", "setattr", "object"}
@@ -91,7 +91,7 @@ def _unset(cloud: AnyCloud, errors: Sequence[BaseException]) -> Iterator[str]:
 
 
 def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:
-    """The variables that errors name and that are not set; settings libraries write them small."""
+    """Return the unset variables that errors name, in any case: settings libraries use lower case."""
     texts = [str(one) for one in errors if isinstance(one, LookupError | ValueError | TypeError)]
     words = set(re.findall(r"\w+", " ".join(texts).upper()))
     return [
@@ -107,7 +107,7 @@ def _are_not_set(names: Sequence[str]) -> str:
 
 
 def _outputs(error: BaseException) -> Iterator[str]:
-    """The output of the subprocesses that an error is about."""
+    """Yield the output of the subprocesses that an error is about."""
     values: list[object] = [error]
     if isinstance(error, AssertionError):
         values += [value for frame in frames_of(error) for value in frame.f_locals.values()]
@@ -134,7 +134,7 @@ def _early(names: Sequence[str]) -> list[str]:
 
 
 def _misspelt(error: BaseException) -> Iterator[str]:
-    """The replacement for an attribute or argument that this package does not have."""
+    """Yield the replacement for an attribute or argument that this package does not have."""
     if isinstance(error, AttributeError):
         kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
@@ -154,7 +154,9 @@ def _misspelt(error: BaseException) -> Iterator[str]:
 
 
 def _clocks(error: BaseException) -> Iterator[str]:
-    """Libraries that replace the process's time, or its sleep, and not that of the fakes."""
+    """Yield hints about libraries that replace the process's time or sleep, but not the fakes'
+    clock.
+    """
     frames = list(frames_of(error))
     used = {root(time.time), *(package for frame in frames for package in _packages(frame))}
     machine: Any = sys.modules.get("time_machine")
@@ -177,7 +179,7 @@ def _clocks(error: BaseException) -> Iterator[str]:
 
 
 def _packages(frame: FrameType) -> Iterator[str]:
-    """The packages of a function and of the global names it uses."""
+    """Yield the packages of a function and of the global names that it uses."""
     yield str(frame.f_globals.get("__name__")).partition(".")[0]
     for name in frame.f_code.co_names:
         if name in frame.f_globals:
@@ -185,7 +187,7 @@ def _packages(frame: FrameType) -> Iterator[str]:
 
 
 def _patches_sleep(frame: FrameType) -> bool:
-    """Return whether a function patches ``time.sleep``, in a block or by a decorator of its own."""
+    """Return whether a function patches ``time.sleep``, in a block or by a decorator."""
     if frame.f_globals.get("__name__") == "unittest.mock":
         patches = getattr(frame.f_locals.get("patched"), "patchings", ())
         return any(getattr(one, "attribute", None) == "sleep" for one in patches)

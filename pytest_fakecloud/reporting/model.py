@@ -21,7 +21,9 @@ APPLICATION = "application"
 CLIENT = "client"
 TEST = "test"
 VERSION = 1
-"""The version of the JSON form. It changes when a field is removed, renamed or given another meaning."""
+"""The version of the JSON form. It changes when a field is removed, renamed, or changes its
+meaning.
+"""
 
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
@@ -30,7 +32,10 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 application. ``event``: something that a fake did. ``action``: something that the test did on a fake.
 """
 Severity: TypeAlias = Literal["cause", "hint", "context"]
-"""``cause`` explains a wrong result, ``hint`` often does, ``context`` is expected in many tests."""
+"""Relevance of a finding.
+
+``cause`` explains a wrong result, ``hint`` often does, ``context`` is expected in many tests.
+"""
 WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
 """The order in which findings are shown."""
 SEVERITIES: Mapping[str, Severity] = {
@@ -49,7 +54,7 @@ SEVERITIES: Mapping[str, Severity] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that a row or a finding is about, by which rows can be followed.
+    """The subject of a row or a finding; the page filters rows by it.
 
     ``kind`` is ``key``, ``channel``, ``message``, ``schedule``, ``queue``, ``topic``, ``group``,
     ``record``, ``namespace`` or ``vector``.
@@ -71,7 +76,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class AppliedFault:
-    """An injected fault that fired.
+    """An injected fault that was applied.
 
     ``function`` and ``moment`` (``before`` or ``after``) are set for ``call`` faults.
     """
@@ -84,15 +89,15 @@ class AppliedFault:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that happened.
+    """A call, delivery, request, event or action.
 
-    ``number`` identifies it, ``began`` and ``ended`` delimit the journal numbers of what it
-    caused (``ended`` is 0 where that is unknown). ``actor`` did it and ``peer`` received it; they
-    are equal for an event inside a fake. ``cause`` is the number of the row it is nested in (0:
-    none) and ``depth`` how deep. ``follows`` is the number of the call that an event resulted
-    from. ``attempt`` counts the attempts of the message (0: not a delivery). ``same`` is equal for
-    rows that differ only in time and attempt. ``entry`` is the masked journal entry, ``delivery``
-    the queue's event of an attempt.
+    ``number`` identifies the row. ``began`` and ``ended`` delimit the journal numbers of what it
+    caused (``ended`` is 0 if that is unknown). ``actor`` acted on ``peer``; they are equal for an
+    event inside a fake. ``cause`` is the number of the row in which it is nested (0: none) and
+    ``depth`` the nesting depth. ``follows`` is the number of the call that caused an event.
+    ``attempt`` is the number of the delivery attempt (0: not a delivery). Rows that differ only in
+    time and attempt have the same ``same``. ``entry`` is the masked journal entry, ``delivery`` the
+    queue's event of an attempt.
     """
 
     number: int
@@ -124,8 +129,8 @@ class Row:
 class Finding:
     """A fact about what happened that may explain the failure.
 
-    ``kind`` names it (each has its wording), ``rows`` are the numbers of the rows it is about,
-    the decisive one first, ``values`` what its sentence contains, as JSON.
+    ``kind`` identifies its sentence, ``rows`` are the numbers of the rows it is about, the decisive
+    one first, ``values`` are the JSON values in its sentence.
     """
 
     kind: str
@@ -148,12 +153,12 @@ class Fake:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that a renderer needs.
+    """The input of the renderers.
 
-    ``findings``, ``unfinished`` (what still waits) and ``problems`` (strict-mode violations and
-    rejected credentials) are findings. ``hints`` are sentences about requests that did not reach
-    their fake, ``log`` is what the test logged. ``failures`` are descriptions of parts of the
-    report that could not be made, ``scene`` is what the wording looks up.
+    ``findings``, ``unfinished`` (work that is still waiting) and ``problems`` (strict-mode
+    violations and rejected credentials) are findings. ``hints`` are sentences about requests that
+    did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
+    report that could not be made, ``scene`` contains the lookups of the wording.
     """
 
     now_us: int

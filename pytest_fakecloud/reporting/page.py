@@ -26,7 +26,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 Picture: TypeAlias = "Callable[[AnyCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
-"""Returns the data of a page, given the cloud, its report and the states of its data."""
+"""Returns the data of a page, given the cloud, its report and the states of the fakes."""
 
 
 def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str:
@@ -101,6 +101,6 @@ def file_name(name: str) -> str:
     cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), kept)))
     if kept == parameters and len(cleaned) <= 150:
         return cleaned
-    # The characters that were replaced may be all that distinguishes two tests.
+    # Two tests may differ only in characters that were replaced.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{cleaned[:130]}-{digest}"

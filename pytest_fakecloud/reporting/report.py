@@ -1,4 +1,4 @@
-"""Everything that the renderers need of one test, as data."""
+"""The assembly of a test's report from its parts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def report_of(
     hints: Sequence[str] = (),
     log: str = "",
 ) -> Report:
-    """Return the report of a test about one cloud, credentials masked.
+    """Return the report of a test about one cloud, with credentials masked.
 
-    ``failure`` is what pytest prints of the failure, ``served`` are the requests to the
-    application, ``idle_s`` is how many wall-clock seconds the test waited, ``raised`` its
-    exception, ``hints`` are sentences about requests that did not arrive, ``log`` is what pytest
-    captured of the test's log. A part that cannot be made is replaced by a line in ``failures``.
+    ``failure`` is pytest's description of the failure, ``served`` are the requests to the
+    application, ``idle_s`` is the wall-clock time in seconds that the test slept, ``raised`` its
+    exception, ``hints`` are sentences about requests that did not arrive, ``log`` is the captured
+    log. A part that cannot be made is replaced by a line in ``failures``.
     """
     mask = Mask(cloud)
     failures: list[str] = []
@@ -84,7 +84,7 @@ def report_of(
 
 
 def problems(cloud: AnyCloud) -> list[Finding]:
-    """Return the strict-mode violations, alike ones once with their count, and rejected credentials."""
+    """Return the strict-mode violations and rejected credentials; equal violations are counted."""
     found: dict[object, list[Finding]] = {}
     for problem in cloud.problems:
         values = {"problem": problem.kind, "text": problem.text, "times": 1}
@@ -105,7 +105,8 @@ def rejected(
 ) -> Iterator[Finding]:
     """Yield the fakes that answered 401, each with the reasons.
 
-    ``every_call`` yields only those that answered nothing else; ``meant`` calls are left out.
+    ``every_call`` yields only fakes that answered every call with 401. Calls for which ``meant``
+    returns true are ignored.
     """
     for handle in cloud.handles:
         calls = handle.journal.calls()
@@ -138,8 +139,8 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
 def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
     """Return the unfinished work, the most important first.
 
-    Waiting messages explain nothing if two writers overwrote each other, and schedules nothing if a
-    finding names them.
+    Messages that wait are left out if two writers overwrote each other, and schedules if a finding
+    names them.
     """
     left_out = {_EXPLAINED[one.kind] for one in found if one.kind in _EXPLAINED}
     shown = [one for one in left if one.kind not in left_out]
@@ -154,7 +155,7 @@ def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
 
 
 def _numbers(every: Sequence[Row]) -> dict[int, int]:
-    """The number of the row that shows each journal number: a delivery has two."""
+    """Return the number of the row that shows each journal number; a delivery has two numbers."""
     found = {row.number: row.number for row in every}
     for row in every:
         if row.delivery is not None:

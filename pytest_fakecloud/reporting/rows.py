@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .applications import Served
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
-"""Details of an event that differ between two events that are alike."""
+"""Details in which two otherwise equal events differ."""
 
 
 def rows(
@@ -32,12 +32,12 @@ def rows(
     served: Iterable[Served] = (),
     told: Iterable[int] = (),
 ) -> list[Row]:
-    """Return the journal of a cloud as rows, credentials masked.
+    """Return the journal of a cloud as rows, with credentials masked.
 
-    A delivery that reached one of the cloud's own fakes is one row: the receiver's call, made by
-    the queue. A row is placed where it began, below the row that caused it. ``served`` are the
-    requests to the application: those that succeeded and called no fake are left out. ``told`` are
-    the numbers of calls that another call's row shows.
+    A delivery to one of the cloud's own fakes is one row: the receiver's call, made by the queue. A
+    row follows the row that caused it. ``served`` are the requests to the application; successful
+    requests that called no fake are left out. ``told`` are the numbers of calls that are shown in
+    another call's row.
     """
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
@@ -74,12 +74,12 @@ def rows(
 
 
 def _recorder_of(cloud: AnyCloud) -> Recorder | None:
-    """The recorder of a cloud; None for one of a server elsewhere."""
+    """Return the recorder of a cloud; None for the cloud of a stand-alone server."""
     return getattr(cloud.journal, "_recorder", None)
 
 
 def parts_of(url: str) -> SplitResult:
-    """Return the parts of a URL; all of it is the path when it is malformed."""
+    """Return the parts of a URL; if it is malformed, the whole URL is the path."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -90,9 +90,10 @@ def parts_of(url: str) -> SplitResult:
 
 
 def _nested(found: list[Row]) -> list[Row]:
-    """The rows in order, each with its cause, its depth and the caller it is nested in.
+    """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
-    An event that resulted from a call comes directly after it, whatever was recorded in between.
+    An event directly follows the call that caused it, even if other entries were recorded in
+    between.
     """
     found.sort(key=lambda row: row.began)
     callers = _callers(found)
@@ -109,7 +110,8 @@ def _nested(found: list[Row]) -> list[Row]:
             depth, cause = depths[caller.number] + 1, caller
             row = replace(row, follows=caller.number)
         if cause is not None:
-            # The function of a fault is the test's code; anything else was made by the receiver.
+            # A call by the function of a fault is made by the test; any other nested call by the
+            # receiver.
             nested = row.actor == CLIENT and cause.kind in ("request", "attempt")
             row = replace(
                 row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
@@ -126,14 +128,14 @@ _FOLLOWING = {
     "commit": (("commit", ""),),
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
-"""The events that a broker records because of a call, a rebalance with its cause."""
+"""The events that each call to a broker causes; a rebalance with its cause."""
 
 
 def _callers(found: Iterable[Row]) -> dict[int, Row]:
-    """The call that each event of a consumer group resulted from, by the event's number.
+    """Return the call that caused each event of a consumer group, by the event's number.
 
-    That is the instance's last call of the kind that causes the event. A rebalance that waits for
-    other members to join results from none.
+    It is the instance's last call of a kind that causes the event. A rebalance that waits for other
+    members to join has no such call.
     """
     latest: dict[tuple[object, ...], Row] = {}
     callers = {}
@@ -154,7 +156,9 @@ def _callers(found: Iterable[Row]) -> dict[int, Row]:
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
-    """The attempt behind each call that a queue of this cloud made, by the call's identity."""
+    """Return the delivery attempt behind each call that a queue of this cloud made, by the call's
+    identity.
+    """
     waiting: dict[tuple[str | None, str], list[Call]] = {}
     found = {}
     for entry in entries:
@@ -182,7 +186,7 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
     if attempt is not None:
         ended = ended or _ended(attempt)
         faults = faults or _faults_of_attempt(attempt)
-    # An error of a fault's own function is a problem of the test, with a text of its own.
+    # An error in a fault's own function is reported separately, as a problem of the test.
     note = "" if call.problem == "bug" else told.note
     return Row(
         call.number,
@@ -261,7 +265,7 @@ def _served_rows(
     in_faults = [(row.began, row.ended) for row in found if row.kind == "call" and row.ended]
     made = []
     for one in served:
-        # A delivery already has a row.
+        # The row of a delivery already shows this request.
         if any(row.attempt and row.began < one.began < row.ended and _same(row, one)
                for row in found):  # fmt: skip
             continue
@@ -293,7 +297,7 @@ def _served_rows(
 
 
 def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a fault's function in one of two overlapping requests made the other."""
+    """Return whether a fault's function in one of two overlapping requests made the other one."""
     outer, inner = (one, other) if one.began < other.began else (other, one)
     return any(
         outer.began < began < inner.began and 0 < inner.ended <= ended for began, ended in spans
@@ -301,7 +305,7 @@ def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> boo
 
 
 def _same(delivery: Row, one: Served) -> bool:
-    """Return whether a request to the application is a queue's delivery."""
+    """Return whether a request to the application is the delivery of a row."""
     assert delivery.delivery is not None
     path = parts_of(str(delivery.delivery.data.get("url", ""))).path or "/"
     return path.endswith(one.path)
@@ -317,7 +321,7 @@ def began(entry: Entry) -> int:
 
 
 def _ended(event: Event) -> int:
-    """The number at which everything that an event caused had ended; 0 when that is unknown."""
+    """Return the number at which everything that an event caused had ended; 0 if that is unknown."""
     return event.number if event.data.get("alone") is True else 0
 
 
@@ -376,7 +380,7 @@ def _messages(call: Call, fake: str) -> Iterator[Subject]:
 
 
 def _keys(line: Sequence[str]) -> list[str]:
-    """The keys in a command line."""
+    """Return the keys in a command."""
     from ..kv.table.registry import COMMANDS
 
     spec = COMMANDS.get(line[0].upper()) if line else None
@@ -387,7 +391,7 @@ def _keys(line: Sequence[str]) -> list[str]:
     try:
         places = spec.key_positions([word.encode("utf-8", "surrogatepass") for word in line])
         return [line[at] for at, _ in places]
-    except (LookupError, ValueError):  # a malformed command
+    except (LookupError, ValueError):
         return []
 
 

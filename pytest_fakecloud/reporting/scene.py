@@ -1,4 +1,4 @@
-"""What rows, findings and wording look up beyond a single journal entry."""
+"""Lookups for rows, findings and wording that need more than one journal entry."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..queue.model import Delivery, Outcome
 
 _SENT = 2_000
-"""The characters of a body that an attempt's event keeps."""
+"""Maximum number of characters of a body that an attempt's event keeps."""
 _LONG = 16
-"""Maximum length of a consumer's name that is shown whole."""
+"""Maximum length of a consumer's name that is shown in full."""
 _SINGLE = ("publish", "enqueue", "batch")
 
 
@@ -58,9 +58,9 @@ class Scene:
 
 
 def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
-    """Return the lookups of a cloud and its journal; without a cloud, those of the entries.
+    """Return the lookups of a cloud and its journal; without a cloud, only those from the entries.
 
-    A fake that raises has nothing to look up. Credentials in ``gathered`` calls are masked.
+    A fake that raises contributes nothing. Credentials in ``gathered`` calls are masked.
     """
     scene = Scene()
     ids: set[str] = set()
@@ -107,12 +107,12 @@ def hash_of(script: str) -> str:
 
 
 def worked(call: Call) -> bool:
-    """Return whether a call has a whole answer that is not an error."""
+    """Return whether a call received a complete response that is not an error."""
     return call.status is not None and call.status < 400 and call.outcome == "answered"
 
 
 def taken(call: Call) -> bool:
-    """Return whether a call was carried out although its answer was lost."""
+    """Return whether a call was executed although its response was lost."""
     return call.reached and call.status in (200, 201, 202) and call.outcome == "lost"
 
 
@@ -127,9 +127,10 @@ def _published(call: Call, scene: Scene) -> None:
 
 
 def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
-    """The message of each publish request whose answer was lost, by the request's number.
+    """Return the message of each publish request whose response was lost, by the request's number.
 
-    It is the only message of that URL and time that no answer names; with several, none is named.
+    It is the only message with that URL and time that no response names. If there are several, the
+    request is left out.
     """
     calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
     lost = [call for call in calls if taken(call)]
@@ -155,7 +156,7 @@ def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _short(ids: Iterable[str]) -> dict[str, str]:
-    """Each id by its beginning, as long as all of them need to differ."""
+    """Return the ids shortened to a common length at which they all differ."""
     whole = set(ids)
     length = 8
     while len({one[:length] for one in whole}) < len(whole):
@@ -164,7 +165,7 @@ def _short(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _short_ends(names: Iterable[str]) -> dict[str, str]:
-    """Each long name by its two ends, the last as long as all of them need to differ."""
+    """Return long names shortened to their two ends, long enough that they all differ."""
     whole = {one for one in names if len(one) > _LONG}
     length = 6
     while len({one[-length:] for one in whole}) < len(whole):

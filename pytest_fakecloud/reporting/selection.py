@@ -1,6 +1,7 @@
-"""Which rows a report shows: repetitions are folded, events are merged, unimportant rows are cut.
+"""The selection of rows for the text: repetitions are folded, events merged, unimportant rows left
+out.
 
-Everything is decided on the data of rows, never on their wording.
+The selection uses only the data of rows, never their wording.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from ..core.calls import Event
 from .model import Row
 
 KEPT = 60
-"""How many rows are shown at most."""
+"""Maximum number of rows that are shown."""
 NEWEST = 30
-"""How many of the last rows are always shown."""
+"""Number of the last rows that are always shown."""
 _LEAVING = ("join", "leave", "expire")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Rows that one entry of the timeline shows.
+    """One entry of the timeline.
 
-    ``rows`` are alike, the first is shown; ``effects`` are events that resulted from it.
+    Its ``rows`` are alike, and the first one is shown; ``effects`` are events that it caused.
     """
 
     rows: tuple[Row, ...]
@@ -30,7 +31,6 @@ class Line:
 
     @property
     def row(self) -> Row:
-        """The row that is shown."""
         return self.rows[0]
 
     def __len__(self) -> int:
@@ -38,9 +38,9 @@ class Line:
 
 
 def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
-    """Return the rows without those of `every_failure` runs that passed, and how many runs passed.
+    """Return the rows without the `every_failure` runs that passed, and the number of these runs.
 
-    When no run failed, all rows are returned.
+    If no run failed, all rows are returned.
     """
     runs = [(row, row.entry.data.get("held", False)) for row in every
             if row.operation == "run" and isinstance(row.entry, Event)]  # fmt: skip
@@ -52,9 +52,10 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
 
 
 def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
-    """Return one line for each row; events that resulted from a call are part of the call's line.
+    """Return one line for each row; an event becomes part of the line of the call that caused it.
 
-    So is the rebalance that a join or a leave caused. Marked rows get lines of their own.
+    A rebalance is part of the line of the join or leave that caused it. Marked rows have their own
+    lines.
     """
     found: list[Line] = []
     place: dict[int, int] = {}
@@ -84,9 +85,9 @@ def _results_from(row: Row, before: Row) -> bool:
 
 
 def folded(every: Sequence[Line]) -> list[Line]:
-    """Return the lines with repetitions folded: each row together with the rows nested in it.
+    """Return the lines with repetitions folded: each row together with its nested rows.
 
-    Attempts of one message may differ in their number.
+    Folded attempts of one message may have different numbers.
     """
     blocks: list[list[Line]] = []
     for line in every:
@@ -120,9 +121,9 @@ def _key(block: Sequence[Line]) -> tuple[object, ...]:
 
 
 def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
-    """Yield the lines that are shown, and how many rows are left out before each.
+    """Yield the lines that are shown, and the number of rows that are left out before each.
 
-    Shown are the newest, and of the others those with findings, errors, faults or notes, and the
+    The newest lines are shown, and of the others those with findings, errors or faults, and the
     first and last of their kind.
     """
     shown = _shown([line.row for line in every], marked)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 WIDEST = 140
-"""The longest line, however wide the terminal is: longer ones are hard to read."""
+"""Maximum width in columns, also in wider terminals, because long lines are hard to read."""
 LONG = 60
-"""Lines below a row that are longer are printed once, and then only as ``as above``."""
+"""Maximum length of an explanation below a row that is repeated in full; longer ones become ``as
+above``.
+"""
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
 _STAMP = len("12:00:00.000 ")
@@ -37,7 +39,7 @@ def section(cloud: AnyCloud, *, width: int = WIDTH) -> str:
 def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
     """Return a report as text, newest row last.
 
-    ``link`` is the path of the page, ``width`` that of the terminal in columns.
+    ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
     width = max(40, min(width, WIDEST))
     now = to_datetime(report.now_us)
@@ -73,7 +75,7 @@ def problem(one: Finding, scene: Scene) -> str:
 
 
 def _homes(report: Report) -> Iterator[str]:
-    """The address of each fake; only the port when the host is that of the previous one."""
+    """Yield the address of each fake; only the port if the host is that of the previous fake."""
     host = ""
     for fake in report.fakes:
         here, _, port = fake.url.rpartition(":")
@@ -103,7 +105,7 @@ def _block(
 
 
 def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
-    """The mark of each row that a finding is about, in the order of the rows, by its number."""
+    """Return the mark of each row that a finding is about, by the row's number."""
     wanted = {number for one in findings for number in one.rows[:1]}
     return {
         number: mark
@@ -115,7 +117,7 @@ def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
 
 
 def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date) -> Iterator[str]:
-    """The rows as lines; dates are printed unless all rows are of the clock's day."""
+    """Yield the rows as lines; dates are printed unless all rows are on the clock's current day."""
     every, held = without_held_runs(list(report.rows))
     day, known = None, set[str]()
     if all(to_datetime(row.at_us).date() == today for row in every):
@@ -139,7 +141,9 @@ def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date)
         note: list[str] = []
         yield from _lines(line, marks, known, width, report.scene, note, nests=nests)
         if nests:
-            held_back.append((line.row.depth, note))  # printed after the rows that it results from
+            held_back.append(
+                (line.row.depth, note)
+            )  # The note follows the nested rows that it results from.
         else:
             yield from note
     for _, note in reversed(held_back):
@@ -156,7 +160,7 @@ def _lines(
     *,
     nests: bool,
 ) -> Iterator[str]:
-    """The lines of one entry, except for its note: it is added to ``note``."""
+    """Yield the lines of one entry. Its note is added to ``note`` instead."""
     row, last = line.row, line.rows[-1]
     words = describe(row, scene, last)
     call = row.entry if isinstance(row.entry, Call) else None
@@ -210,7 +214,7 @@ def _faults(row: Row, nests: bool) -> Iterator[str]:
 
 
 def _times(line: Line) -> str:
-    """How often a folded row happened, unless the number of the attempt shows it."""
+    """Return how often a folded row happened, unless the number of the attempt shows it."""
     row, last = line.row, line.rows[-1]
     if len(line.rows) == 1:
         return ""
@@ -223,7 +227,7 @@ def _times(line: Line) -> str:
 
 
 def _packed(texts: Sequence[str], room: int) -> Iterator[str]:
-    """The texts, as many in a line as fit."""
+    """Yield the texts, as many per line as fit."""
     line = ""
     for each in texts:
         if line and len(line) + 2 + len(each) <= room:
@@ -273,7 +277,7 @@ def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> lis
         subsequent_indent=indent,
         max_lines=most,
         placeholder=" ...",
-        # Text to be copied stays in one piece.
+        # Do not break words that users copy.
         break_long_words=most is not None,
         break_on_hyphens=False,
     )

@@ -33,7 +33,7 @@ def hide_ours(item: Any, call: Any) -> None:
 
 def _hidden(info: Any) -> Any:
     error: BaseException = info.value
-    # pytest shows the source line of its own outcomes too, such as pytest.fail().
+    # pytest also shows the source line of its own outcomes, such as pytest.fail().
     shows_line = AssertionError | ContractError
     if not isinstance(error, shows_line) and ends_the_test(error) is not error:
         return info

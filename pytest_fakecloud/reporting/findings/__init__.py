@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST", "Finding", "Look", "find"]
 
 MOST = 10
-"""The most findings of one report."""
+"""Maximum number of findings in one report."""
 _BY_SERVICE: Mapping[str, tuple[Callable[[Look, Any], Iterator[Finding]], ...]] = {
     "kv": (*kv.FINDINGS, *kv_series.FINDINGS),
     "vector": vector.FINDINGS,
@@ -60,7 +60,7 @@ def find(
             ]
         found += [Finding("failed", values={"text": text}) for text in failures]
     if any(one.severity == "cause" for one in found):
-        # A fake without calls explains nothing when there is a cause.
+        # If a cause is known, a fake that received no calls explains nothing.
         found = [one for one in found if one.kind != "never_called"]
     found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
     merged: list[Finding] = []
@@ -75,5 +75,4 @@ def find(
 
 
 def _alike(one: Finding, other: Finding) -> bool:
-    """Return whether two findings differ only in their rows."""
     return replace(one, rows=()) == replace(other, rows=())

@@ -76,7 +76,7 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
-    """A produce request that failed after it had appended records, and was repeated."""
+    """A produce request that failed after appending records, and was then repeated."""
     failed: list[Call] = []
     for call in look.calls_of(handle):
         if call.route != "produce":
@@ -107,7 +107,9 @@ def _flat(answer: Any) -> list[dict[str, Any]]:
 
 
 def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
-    """Records that a group committed before a call about them failed, and that did not come again."""
+    """Records that a group committed before a call to another fake failed, and that were not
+    redelivered.
+    """
     committed: dict[str, tuple[Call, int]] = {}
     received: dict[str, int] = {}
     for call in look.calls:
@@ -154,7 +156,7 @@ def twice(look: Look, handle: Any) -> Iterator[Finding]:
 def _committed_last(
     look: Look, handle: Any, group: str, records: list[str], again: Call
 ) -> list[str]:
-    """The commits of a redelivered record's own offset, instead of the one after it."""
+    """Return the commits of a redelivered record's own offset instead of the next one."""
     found = []
     for call in look.calls_of(handle):
         body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
@@ -197,7 +199,6 @@ def skipped(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _resets_to_latest(handle: Any, group: str, instance: str) -> bool:
-    """Whether an instance that is still a member starts at the end without a valid offset."""
     return any(
         member.name == instance and member.config.auto_offset_reset == "latest"
         for member in handle.group(group).members
@@ -205,7 +206,9 @@ def _resets_to_latest(handle: Any, group: str, instance: str) -> bool:
 
 
 def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
-    """The command that adds something, and how often it was repeated after a redelivery."""
+    """Return the command that was repeated most often after a redelivery, with its number of
+    repetitions.
+    """
     before: list[list[str]] = []
     times: dict[str, int] = {}
     for handle in look.handles("kv"):
@@ -221,7 +224,7 @@ def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
 
 
 def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group whose instances have unlike names, such as those of two services, and share records."""
+    """A group shared by instances with unlike names, for example the instances of two services."""
     got: dict[str, dict[str, set[Place]]] = {}
     last: dict[str, Call] = {}
     for call, places in _consumed(look, handle):
@@ -242,7 +245,9 @@ def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def used_once(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group whose instances, named alike, each consumed once and keep partitions with new records."""
+    """A group whose similarly named instances each consumed once, with new records in their
+    partitions.
+    """
     calls: dict[str, dict[str, list[Call]]] = {}
     for call, _ in _consumed(look, handle):
         group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
@@ -267,7 +272,7 @@ def used_once(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group without commits that began behind records it never got (reset to ``latest``)."""
+    """A group without commits that started after existing records because its reset is ``latest``."""
     got: dict[tuple[str, str, int], set[int]] = {}
     first: dict[str, Call] = {}
     for call, places in _consumed(look, handle):
@@ -291,7 +296,7 @@ def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _uncommitting(handle: Any) -> set[str]:
-    """The groups with automatic commits off that have committed nothing."""
+    """Return the groups that disabled automatic commits and have committed nothing."""
     views = {name: handle.group(name) for name in handle.groups()}
     return {
         name
@@ -317,7 +322,7 @@ def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def without_order(look: Look, handle: Any) -> Iterator[Finding]:
-    """Records without keys that one call got from several partitions."""
+    """Records without keys that one call received from several partitions."""
     for call, places in _consumed(look, handle):
         unkeyed: dict[str, set[int]] = {}
         for record in parsed(call.answer):

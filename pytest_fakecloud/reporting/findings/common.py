@@ -10,7 +10,7 @@ from ..model import Finding
 from .look import Look
 
 SLEPT_S = 1.0
-"""How many wall-clock seconds a test waits before a frozen clock is a finding."""
+"""Minimum wall-clock time, in seconds, that a test sleeps before a frozen clock is reported."""
 _INCOMPLETE = {"broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
 _LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
@@ -61,7 +61,6 @@ def uncalled(look: Look) -> Iterator[Finding]:
 
 
 def _went_wrong(entry: Entry) -> bool:
-    """Return whether an entry is a failure that may have stopped the application."""
     if isinstance(entry, Call):
         return entry.status is None or entry.status >= 400 or entry.outcome in _INCOMPLETE
     if entry.kind != "attempt":
@@ -89,7 +88,9 @@ def _blocks(call: Call) -> bool:
 
 
 def swallowed(look: Look) -> Iterator[Finding]:
-    """A rejected request in a test that failed with an assertion only: the error was not noticed."""
+    """A rejected request whose error did not cause the failure of the test: the test only failed an
+    assertion.
+    """
     error, asserted = look.raised, False
     for _ in range(20):
         if error is None:
@@ -101,7 +102,7 @@ def swallowed(look: Look) -> Iterator[Finding]:
     tokens = {f"Bearer {getattr(one, 'read_only_token', '')}" for one in look.cloud.handles}
     for call in look.calls if asserted else ():
         refused = call.status in (400, 422) and call.fault is None and call.problem is None
-        # A read-only token has a finding of its own.
+        # The detector `read_only` reports these.
         if (
             refused
             and call.headers.get("Authorization") not in tokens
@@ -116,7 +117,6 @@ def swallowed(look: Look) -> Iterator[Finding]:
 
 
 def _sent_anew(call: Call, look: Look) -> bool:
-    """Return whether a client sent a script after its hash was unknown, as every client does."""
     return b"NOSCRIPT" in call.answer and any(
         set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
         for later in look.calls

@@ -36,10 +36,10 @@ _FAR_US = 24 * 3600 * 1_000_000
 """Maximum difference, in microseconds, of two times that were read from different clocks."""
 MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
-"""Commands that change something each time they are repeated."""
+"""Commands that have an additional effect each time they are repeated."""
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
 NEAR = 0.8
-"""The similarity, from 0 to 1, from which a read and a written key are compared."""
+"""Minimum similarity, from 0 to 1, of two keys that are reported as a mismatch."""
 
 
 def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
@@ -63,7 +63,7 @@ def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
 
 
 def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """The commands that a call on a connection executed, and their envelopes."""
+    """Return the commands that a call on a database connection executed, and their results."""
     if call.number in look.scene.told or "answer" in call.cut or not call.answer:
         return [], []
     steps, envelope = look.scene.gathered.get(call.number), reply(call)
@@ -126,7 +126,7 @@ def other_name(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _same_run(look: Look, *calls: Call) -> str:
-    """The workflow run in whose deliveries all calls were made; empty for none."""
+    """Return the id of the workflow run during which all calls were made; empty without one."""
     runs = set()
     for call in calls:
         around = [event.data["began"] for event in look.events("attempt") if event.data.get("alone")
@@ -138,9 +138,7 @@ def _same_run(look: Look, *calls: Call) -> str:
 
 
 def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[str]:
-    """If only one key with a prefix was read and only one was not, assume that their ids were
-    generated.
-    """
+    """Return the only unread key with the same prefix, if only one key with the prefix was read."""
     prefix, colon, _ = key.rpartition(":")
     alike = [one for one in unread if one.rpartition(":")[:2] == (prefix, colon)]
     others = [one for one in read if one.rpartition(":")[:2] == (prefix, colon)]
@@ -174,7 +172,7 @@ def not_streamed(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def deadline_of(call: Call, line: list[str]) -> int | None:
-    """Return when a key expires that a command gives a TTL, in microseconds; None for other commands."""
+    """Return when a command lets its key expire, in microseconds; None if it sets no TTL."""
     words = [word.upper() for word in line]
     try:
         if words[0] in _SPANS and len(words) > 2:
@@ -192,7 +190,7 @@ def deadline_of(call: Call, line: list[str]) -> int | None:
 
 
 def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
-    """A SET that removed the TTL of a key, which then got no other."""
+    """A SET that removed the TTL of a key that later received no other."""
     until: dict[str, int] = {}
     for call, line, result in commands(look, handle):
         if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
@@ -207,7 +205,7 @@ def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def renewed(look: Look, handle: Any) -> Iterator[Finding]:
-    """A counter whose TTL was renewed before it ended, for longer than the TTL."""
+    """A counter whose TTL was renewed repeatedly before it ended."""
     counted: set[str] = set()
     spans: dict[str, list[tuple[int, int]]] = {}
     last: dict[str, Call] = {}
@@ -270,7 +268,7 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
     read: dict[tuple[object, str], tuple[int, Any]] = {}
     watched: dict[tuple[object, str], int] = {}
     written: dict[str, tuple[int, object, str]] = {}
-    # A fault's function that runs before a call runs before the call's execution.
+    # A function of a fault may run before the call is executed.
     held = sorted(
         commands(look, handle),
         key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
@@ -301,13 +299,13 @@ def held_up(call: Call) -> bool:
 
 
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
-"""Commands that a check reads with, and how many words name what they read."""
+"""Commands that a check reads with, with the number of words that name the item."""
 _UNCHECKED = {"SET": 2, "HSET": 3}
-"""Commands that write without checking first, with the number of their key arguments."""
+"""Unconditional writes, with the number of words that name the item."""
 
 
 def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
-    """Two reads of a missing value, then two writes, all within a second: neither check saw a write."""
+    """Two clients that both found a value missing within a second, and then both wrote it."""
     seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
     held = sorted(
         commands(look, handle),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...core.calls import Call, Event
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
-"""Commands that return pages, with the position of the cursor argument."""
+"""Commands that return one page, with the index of their cursor argument."""
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
 _PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
 _NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
@@ -71,8 +71,7 @@ def made_anew(look: Look, handle: Any) -> Iterator[Finding]:
             until[line[1]] = deadline
             began.pop(line[1], None)
         elif line[0] in MAKING and line[1] in until and _first(line, result):
-            # If a function of a fault ran first, the time at which the call was executed is
-            # unknown.
+            # If a function of a fault ran first, the time of the execution is unknown.
             ended = call.at_us >= until[line[1]] or held_up(call)
             began |= {line[1]: call} if ended else {}
     for key, call in began.items():
@@ -85,7 +84,7 @@ _READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
 
 
 def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
-    """A key that was read after the TTL that a command gave it."""
+    """A key that was read after its TTL had ended."""
     until: dict[str, int] = {}
     setter: dict[str, Call] = {}
     late: dict[str, tuple[Call, Call, int]] = {}
@@ -106,7 +105,7 @@ def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _of_key(call: Call, key: str) -> str:
-    """The command of a call, possibly one of several, that gave a key its TTL."""
+    """Return the command of a call, possibly one of several, that gave a key its TTL."""
     lines = [line for line in call.facts["words"] if line[1:2] == [key]]
     named = [line for line in lines if deadline_of(call, line) is not None]
     return (
@@ -137,7 +136,6 @@ def without_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _first(line: list[str], result: Any) -> bool:
-    """Return whether a counter has the value of its first step."""
     step = line[2] if len(line) > 2 else "1"
     try:
         return abs(float(result)) == abs(float(step))
@@ -175,8 +173,8 @@ def same_scores(look: Look, handle: Any) -> Iterator[Finding]:
 def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
     """A write that NX or XX prevented.
 
-    A lock that is held is expected, except for a mark that a failed attempt of the same message left.
-    A counter is set with NX to initialize it.
+    Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
+    same message set it, and a counter that NX initializes.
     """
     attempts = [one for one in look.events("attempt") if one.data.get("alone")]
     marked: dict[str, Event | None] = {}
@@ -204,7 +202,9 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
-    """The option that prevented a write, and its members or fields; empty if nothing prevented it."""
+    """Return the option that prevented a write, and the affected members or fields; empty without
+    one.
+    """
     words = [word.upper() for word in line]
     if words[0] == "SET" and result is None and "GET" not in words[3:]:
         return next((one for one in ("NX", "XX") if one in words[3:]), ""), []
@@ -218,7 +218,7 @@ def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
 
 
 def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
-    """The failed attempt of the same message that left a mark; empty for none."""
+    """Return the failed attempt of the same message that set a key; empty without one."""
     if first is None or during is None or first is during:
         return {}
     about, status = first.data.get("message_id"), first.data.get("status")
@@ -228,7 +228,7 @@ def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
 
 
 def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
-    """The attempt during which a call was made; None for a call of the test itself."""
+    """Return the attempt during which a call was made; None outside of attempts."""
     for one in attempts:
         if isinstance(began := one.data.get("began"), int) and began < call.number < one.number:
             return one
@@ -262,7 +262,7 @@ def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
-    """The keys that two tries set with NX, if they differ only in what follows a common part."""
+    """Return the keys that two attempts set with NX, if both begin alike and end differently."""
     keys = [marked.get(one.began, "") for one in (before, now)]
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
     return keys if keys[0] != keys[1] and common > max(map(len, keys)) // 2 else []
@@ -270,9 +270,9 @@ def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A request to the application or an attempt: its span of journal numbers, and its end.
+    """An attempt of a message, or a request to the application, with its span of journal numbers.
 
-    Retries of one thing have the same ``same``.
+    Repetitions of the same message or request have the same ``same``.
     """
 
     same: object
@@ -320,7 +320,9 @@ def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
-    """Two ranges of ranks, the second of which starts at the inclusive stop of the first."""
+    """Two ranges by rank of which the second starts at the stop index of the first, which is
+    inclusive.
+    """
     before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
     told: set[tuple[str, ...]] = set()
     for call, line, result in commands(look, handle):
@@ -343,7 +345,7 @@ def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
-    """A counter that requests to several endpoints incremented, the last of which returned 429."""
+    """A counter that requests to several endpoints incremented before one of them returned 429."""
     counted: dict[str, list[tuple[str, int]]] = {}
     steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
     for one in look.served:
@@ -364,14 +366,18 @@ def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _counter(line: list[str]) -> str:
-    """The key of a command that counts, or of a script with one key; empty for others."""
+    """Return the key of a command that counts, or of a script with one key; empty for other
+    commands.
+    """
     if line[0] in ("EVAL", "EVALSHA"):
         return line[3] if line[2:3] == ["1"] and len(line) > 3 else ""
     return line[1] if line[0] in ("INCR", "INCRBY") and len(line) > 1 else ""
 
 
 def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
-    """A number that is larger than a stored one but less as a string, and was not written."""
+    """A received number that was not written although it is larger than the stored one, but less as
+    a string.
+    """
     received = sorted(_received(look), key=lambda one: one[0])
     steps = list(commands(look, handle))
     known: set[str] = set()
@@ -393,7 +399,6 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _less_as_string(new: str, known: Any) -> bool:
-    """Return whether a number is larger than another, but less when both are strings."""
     numbers = isinstance(known, str) and new.isdecimal() and known.isdecimal()
     return numbers and int(new) > int(known) and new < known
 

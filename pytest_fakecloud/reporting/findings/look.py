@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from ..applications import Served
 
 NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
-"""The word that Python writes for a missing value."""
+"""Python's text of a missing value, as a word of its own."""
 
 
 def about_key(kind: str, handle: Any, call: Call, key: str, **values: Any) -> Finding:
-    """Return a finding about a key and the call that decided."""
+    """Return a finding about a key and the decisive call."""
     subject = Subject("key", key, handle.name)
     return Finding(kind, handle.name, (call.number,), (subject,), {"key": key, **values})
 
 
 class Look:
-    """A cloud's open fakes and its journal by service."""
+    """The input of the detectors: a cloud's open fakes, its journal by service, and the test's
+    exception.
+    """
 
     def __init__(
         self,
@@ -50,17 +52,13 @@ class Look:
 
     @cached_property
     def calls(self) -> list[Call]:
-        """All calls, oldest first."""
         return [entry for entry in self.entries if isinstance(entry, Call)]
 
     def handles(self, service: str) -> list[Any]:
-        """The open handles of one service."""
         return [handle for handle in self.cloud.handles if handle.service == service]
 
     def calls_of(self, handle: Any) -> list[Call]:
-        """The calls that one handle got, oldest first."""
         return [call for call in self.calls if call.handle == handle.name]
 
     def events(self, kind: str) -> list[Event]:
-        """The events of one kind, oldest first."""
         return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]

@@ -21,7 +21,7 @@ def _about(kind: str, fake: str, number: int, message: object, **values: Any) ->
 
 
 def deduplicated(look: Look) -> Iterator[Finding]:
-    """A publish request that was answered with an earlier message."""
+    """A publish request that was answered with the id of an earlier message."""
     for handle in look.handles("queue"):
         bodies: dict[str, bytes] = {}
         for call in look.calls_of(handle):
@@ -55,11 +55,11 @@ def redirected(look: Look) -> Iterator[Finding]:
 
 
 def wrong_signature(look: Look) -> Iterator[Finding]:
-    """A delivery that was rejected with 401 or 403, and what of its signature differed."""
+    """A delivery that was rejected with 401 or 403, with the part of its signature that differs."""
     told: set[tuple[object, ...]] = set()
     for event in look.events("attempt"):
         signature = event.data.get("signature")
-        # The row of the attempt shows a fault that changed the signature.
+        # The row of the attempt already shows a fault that changed the signature.
         if not isinstance(signature, dict) or event.data.get("faults"):
             continue
         kind, reason = "wrong_signature", _reason(signature)
@@ -77,7 +77,7 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
-    """The difference that made a check fail; None if it is unknown."""
+    """Return why a signature check failed; None if that is unknown."""
     if signature["missing"]:
         return {"reason": "unsigned"}
     if signature["invalid"]:
@@ -100,7 +100,7 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def several_callbacks(look: Look) -> Iterator[Finding]:
-    """More than one callback about one message: one is sent for each attempt."""
+    """Several callbacks about one message, because one is sent for each attempt."""
     counts: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], int] = {}
     for event in look.events("attempt"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
 
 MOST = 8
-"""The most findings; the rest is counted."""
+"""Maximum number of findings; the others are counted."""
 
 
 def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
@@ -67,7 +67,7 @@ def _consumers(broker: Any, scene: Scene) -> Iterator[Finding]:
 
 
 def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
-    """The partitions whose consumer has received all records and commits them automatically."""
+    """Return the partitions whose consumer has received all records and commits them automatically."""
     found = set()
     for member in group.members:
         for tp, position in member.position.items() if member.config.auto_commit else ():

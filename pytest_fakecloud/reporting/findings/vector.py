@@ -40,9 +40,10 @@ _WRITES = ("upsert", "upsert-data", "update")
 
 
 def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[str] | None:
-    """The ids written to a namespace after a query.
+    """Return the ids that were written to a namespace after a query.
 
-    None if anything was deleted or renamed: the data at the time of the query is then unknown.
+    The result is None if data was deleted or renamed, because the data at the time of the query is
+    then unknown.
     """
     touched: set[str] = set()
     for call in look.calls_of(handle):
@@ -57,7 +58,7 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
 
 
 def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
-    """The records that a filter rejected for one reason, for a query without hits."""
+    """Records that a filter rejected for the same reason in a query without hits."""
     for call, item, hits, namespace in _queries(look, handle):
         text = item.get("filter")
         if not text or hits or namespace not in handle.namespaces():
@@ -74,7 +75,7 @@ def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
-    """A record that a filter rejected, and that matched as it was written before an update."""
+    """A record that a filter rejects, and that matched the filter before an update."""
     written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
     for call in look.calls_of(handle):
         body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
@@ -108,7 +109,7 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _mode(write: Call, id: str) -> str:
-    """The metadata mode of an update; empty for an upsert."""
+    """Return the metadata mode of an update; empty for an upsert."""
     body = parsed(write.body)
     of = [one for one in (body if isinstance(body, list) else [body]) if str(one.get("id")) == id]
     return str(of[-1].get("metadataUpdateMode") or "OVERWRITE") if write.route == "update" else ""
@@ -136,7 +137,9 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
-    """Ids that a deletion by prefix removed although they only begin like the one that was meant."""
+    """Ids that a deletion by prefix removed although another id was meant, such as ``doc-12`` by
+    ``doc-1``.
+    """
     known: dict[str, set[str]] = {}
     for call in look.calls_of(handle):
         body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
@@ -168,7 +171,7 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
-    """A hit whose id is part of a key that was not read, before another key of its kind was written."""
+    """A hit that was not used: the key with its id was not read, and a similar key was written."""
     for query, item, hits, namespace in _queries(look, handle):
         content = ("includeMetadata", "includeData", "includeVectors")
         later = [call for call in look.calls if call.number > query.number]
@@ -202,7 +205,7 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
         others = {}
         for name, count in full.items():
             touched = _touched_after(look, handle, call, name)
-            # All of them may have been written later.
+            # All vectors may have been written after the query.
             if touched is not None and count > len(touched):
                 others[name] = count
         if others:
@@ -265,7 +268,7 @@ def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
-    """A deletion that deleted nothing, while another namespace has the ids."""
+    """A deletion without effect in one namespace, while another namespace contains the ids."""
     for call in look.calls_of(handle):
         if call.route != "delete" or call.status != 200 or not call.reached:
             continue

@@ -1,9 +1,8 @@
-"""Replay a journal on fresh fakes, and keep what each entry changed.
+"""Replay a journal on fresh fakes, and record what each entry changed.
 
-Engines are deterministic, so the same requests, deliveries and actions at the same fake times lead
-to the same data. A fake whose replayed data differs from its real data in the end is left out: what
-a replay cannot repeat (a call that waited for another, a callback between two commands) would
-otherwise be shown as if it were exact.
+Engines are deterministic, so the same requests, deliveries and actions at the same fake times
+produce the same data. A fake is left out if its replayed data differs from its real data at the
+end, for example because a call waited for another one or a callback ran between two commands.
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ if TYPE_CHECKING:
     from ..model import Report
 
 LONGEST = 2_000
-"""The most characters of a value in a state."""
+"""Maximum number of characters of a value."""
 MOST_ITEMS = 1_000
-"""The most items of a fake whose data is followed."""
+"""Maximum number of items in a fake; the data of larger fakes is not replayed."""
 MOST_LOOKS = 300_000
-"""The most items that are compared for one report, so that a long test costs seconds, not minutes."""
+"""Maximum number of items that are compared for one report, so that a long test takes seconds."""
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "reset_password")
-"""Actions that change credentials only; a replay keeps its own."""
+"""Actions that change only credentials. A replay has its own credentials."""
 _ABOUT_CONNECTIONS = (
     b"AUTH", b"CLIENT", b"COMMAND", b"HELLO", b"INFO", b"MONITOR", b"PSUBSCRIBE", b"PUBLISH",
     b"PUNSUBSCRIBE", b"QUIT", b"SLOWLOG", b"SPUBLISH", b"SSUBSCRIBE", b"SUBSCRIBE", b"SUNSUBSCRIBE",
     b"UNSUBSCRIBE",
 )  # fmt: skip
-"""Commands whose replies depend on connections or the process, not on data."""
+"""Commands whose replies depend on connections or the process instead of data."""
 _MOST_READS = 500_000
 
 Change = list[Any]
-"""Fake, section, item, and the fields after the change (None: removed)."""
+"""Fake, section, item, and the item's fields after the change (None if it was removed)."""
 
 
 def record_times(cloud: AnyCloud) -> None:
-    """Record from now on when each call and action read the cloud's clock, for a replay.
+    """Record when each call and action reads the cloud's clock, for a later replay.
 
-    Without it, the data of a test with a running clock can be replayed only where no result depends
-    on a fraction of a millisecond.
+    Without these times, the data of a test with a running clock can be replayed only if no result
+    depends on fractions of a millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
     timekeeper_of(cloud.clock).reads = recorder_of(cloud.journal).reads = reads
@@ -95,7 +94,7 @@ def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
 
 
 def _obstacle(handle: Handle) -> str:
-    """Return why a fake cannot be replayed, empty when it can be tried."""
+    """Return why a fake cannot be replayed; empty if a replay can be tried."""
     settings = handle._given_settings
     if settings is None:
         return "it runs in another process"
@@ -107,7 +106,7 @@ def _obstacle(handle: Handle) -> str:
 
 
 class _Time(Timekeeper):
-    """A frozen clock that shows the recorded times of one call, one after the other."""
+    """A frozen clock that returns the recorded times of one call, one after the other."""
 
     def __init__(self, start: Instant) -> None:
         self.recorded = deque[int]()
@@ -121,7 +120,7 @@ class _Time(Timekeeper):
 
 
 def _times(cloud: AnyCloud) -> dict[int, list[int]]:
-    """Return the times that were read for each number of the journal."""
+    """Return the times that were read during each journal entry, by its number."""
     found: dict[int, list[int]] = {}
     current: dict[int, list[int]] = {}
     for thread, value in tuple(recorder_of(cloud.journal).reads or ()):
@@ -152,7 +151,8 @@ class _Replay:
         self.times = _times(cloud)
         recorder = Recorder(self.time.now_us)
         self.context = Context(self.time, Ids(cloud.seed), Journal(recorder))
-        # Nothing waits: what a call waited for is not there when it is replayed.
+        # A replayed call does not wait, because the call that it waited for may come later in the
+        # replay.
         self.context.clock.wait_cap = 0.0
         self.fresh: dict[str, Handle] = {}
         self.sessions: dict[Any, Any] = {}
@@ -163,8 +163,8 @@ class _Replay:
             for fault in row.faults
             if fault.function
         }
-        # A delivery to a fake of this cloud and the call that it causes share a row, which has the
-        # call's number.
+        # A delivery to a fake of this cloud shares a row with the call that it causes; the row has
+        # the call's number.
         self.numbers = {
             row.delivery.number: row.number for row in report.rows if row.delivery is not None
         }
@@ -215,7 +215,8 @@ class _Replay:
             fresh.restore(handle._baseline)
             fresh._baseline = handle._baseline
         if fresh.fixture == "queue":
-            # Its deliveries have happened: their outcomes are replayed, and nobody is told of them.
+            # The deliveries have happened, so their recorded outcomes are used and no request is
+            # sent.
             fresh._engine.on_attempt = fresh._engine.on_outcome = None
         self.fresh[handle.name] = fresh
 
@@ -255,10 +256,11 @@ class _Replay:
             number, at_us, name = entry.number, entry.at_us, entry.handle
             read = self.times.get(number)
             if isinstance(entry, Action) and read:
-                # An action is recorded when it has ended.
+                # An action is recorded when it ends.
                 at_us = min(at_us, read[0])
             if isinstance(entry, Call):
-                # What a fault's function did before the call reached the engine came earlier.
+                # Calls by a fault's function reached the engine before the call that the fault
+                # applies to.
                 after = self.moments.get(number) == "before" and faults_ended(entry)
                 found.append((after or number, at_us, number, name, partial(self._call, entry)))
             elif entry.kind == "attempt":
@@ -273,7 +275,7 @@ class _Replay:
             yield order, at_us, self.numbers.get(number, number), name, work
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
-        """Move the clock; what that changes belongs to no row."""
+        """Move the clock. Changes that this causes belong to no row."""
         self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
         yield from self._step(number - 0.5, list(self.fresh))
 
@@ -307,11 +309,11 @@ class _Replay:
         headers = [(name, value) for name, value in call.headers.pairs if name.lower() not in own]
         headers += allowed.items()
         request = Request(call.method, _open_target(call.target), headers, call.body, call.client)
-        # The app reads the clock once before it records the call.
+        # The server reads the clock once before it records the call.
         self.time.recorded = deque([call.at_us, *self.times.get(call.number, ())])
         answer = fresh._app.answer(request)
         if call.fault is not None:
-            return  # A fault may have changed the answer.
+            return
         same = getattr(answer, "status", None) == call.status
         if same and "answer" not in call.cut:
             same = getattr(answer, "body", None) == call.answer
@@ -333,9 +335,9 @@ class _Replay:
         words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
         name = words[0].upper()
         if name == b"HELLO":
-            words = words[:2]  # the journal has no credentials
+            words = words[:2]
         self.time.recorded = deque(self.times.get(call.number, ()))
-        self.time.settle()  # The port settles the clock between recording and running a command.
+        self.time.settle()  # the port does this between recording and running a command
         try:
             reply = fresh._engine.execute(session, words)
         except CommandError as error:
@@ -346,7 +348,7 @@ class _Replay:
             self._compare(call, reply, session)
 
     def _end_waits(self) -> None:
-        """End each wait of a blocking command that got an element or reached its deadline."""
+        """End each wait of a blocking command that received an element or reached its deadline."""
         for call, waiter in list(self.waiting):
             if waiter.done or waiter.deadline_us <= self.time.now_us():
                 self.waiting.remove((call, waiter))
@@ -415,7 +417,7 @@ def _is_of(message: Any, event: Event) -> bool:
 
 
 def _open_target(target: str) -> str:
-    """Return a request target without a token; the headers have one."""
+    """Return a request target without its token, because the headers contain one."""
     path, mark, query = target.partition("?")
     kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
     return f"{path}?{kept}" if mark and kept else path
@@ -444,7 +446,7 @@ def _shortened(state: State) -> State:
 
 
 def _short(fields: Mapping[str, Any]) -> Item:
-    """Return the fields of an item, long values cut, with their true length."""
+    """Return the fields of an item, with long values shortened and their length added."""
     found = dict(fields)
     for name, value in fields.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -63,7 +63,7 @@ def _broker(handle: Any) -> State:
             for member, assigned in group.assignment.items()
             for one in assigned
         }
-        # A TopicPartition equals the plain tuple.
+        # A TopicPartition is a tuple.
         known = dict.fromkeys([*map(tuple, group.lag), *map(tuple, group.committed), *owners])
         found[f"group {name}"] = {
             f"{topic}-{number}": {
@@ -116,7 +116,7 @@ def _time(at_us: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with bytes as text and containers as JSON has them."""
+    """Return a value as JSON, with bytes as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, Mapping):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Scene", "Summary", "describe", "effect", "sentence", "summarise"]
 
 EXCERPT = 400
-"""The longest body, in characters, that a row contains."""
+"""Maximum length of a body in a row, in characters."""
 _BY_SERVICE: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
     "kv": kv.summary,
     "vector": vector.summary,
@@ -43,7 +43,9 @@ _SENTENCES: Sentences = {
 
 
 def summarise(call: Call, scene: Scene) -> Summary | None:
-    """Return a call in words; None when its service has none for it, or its body is malformed."""
+    """Return a call in words; None if its service has no wording for the call, or the body is
+    malformed.
+    """
     summary = _BY_SERVICE.get(call.service)
     if summary is None:
         return None
@@ -54,7 +56,7 @@ def summarise(call: Call, scene: Scene) -> Summary | None:
 
 
 def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
-    """Return a row in words; ``last`` is the last of several attempts that went alike."""
+    """Return a row in words; ``last`` is the last of several attempts with the same result."""
     words = _described(row, last or row, scene)
 
     def mask(text: str) -> str:
@@ -98,7 +100,7 @@ def _call(row: Row, last: Row, call: Call, scene: Scene) -> Summary:
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
         what = f"{queue.named(row, last, scene)} {what}"
-        # A fake that took the delivery has a row that shows the body.
+        # If a fake received the delivery, the fake's own row shows the body.
         if "answer" in row.delivery.data:
             remarks += queue.exchange(row.delivery.data, scene)
     note = "" if call.problem == "bug" else call.note
@@ -121,12 +123,12 @@ def _answer(call: Call, summary: Summary) -> str:
 
 
 def effect(event: Event, call: Call | None, scene: Scene) -> str:
-    """Return what an event says in the row of the call that it resulted from; empty for nothing."""
+    """Return the text that an event adds to the row of the call that caused it; may be empty."""
     return broker.effect(event, call, scene)
 
 
 def status_line(call: Call) -> str:
-    """Return the status line of an answer, or what became of the call."""
+    """Return the status line of a response, or the outcome of a call without a response."""
     if call.status is None:
         return call.outcome
     phrase = HTTPStatus(call.status).phrase if call.status in set(HTTPStatus) else ""
@@ -138,6 +140,6 @@ def sentence(finding: Finding, scene: Scene) -> str:
     """Return a finding in words, with the name of its fake."""
     says = _SENTENCES[finding.kind]
     text = filled(says, finding.values) if isinstance(says, str) else says(finding, scene)
-    # The text of a violation names its fake.
+    # A violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)

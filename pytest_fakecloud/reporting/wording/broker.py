@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """A call of the broker's API."""
+    """Return a call of the broker's API in words."""
     body = parsed(call.body) if call.body.strip() else None
     group = f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
     topics = [str(topic) for topic in call.facts.get("topic") or ()]
@@ -48,7 +48,9 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
-    """Return whether only a key would keep a record and others like it in one partition."""
+    """Return whether the broker chooses the partition of a record: it has no partition, and the
+    topic several.
+    """
     topic = str(item.get("topic") or call.facts["topic"][0])
     return item.get("partition") is None and len(scene.ends.get((call.handle, topic), ())) > 1
 
@@ -67,7 +69,7 @@ def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value: JSON as it is, any other string in quotes."""
+    """Return a record's value: JSON unchanged, any other string in quotes."""
     inner = parsed(value) if isinstance(value, str) else None
     if isinstance(inner, dict | list):
         return compact(inner)
@@ -153,11 +155,13 @@ def event(of: Event, scene: Scene) -> str:
 
 
 def effect(of: Event, call: Call | None, scene: Scene) -> str:
-    """Describe an event in the row of the call that caused it; empty if it only repeats the call."""
+    """Return the text of an event in the row of the call that caused it; empty if it only repeats
+    the call.
+    """
     if of.kind == "rebalance":
         return _generation(of.data, scene)
     body = parsed(call.body) if call is not None and call.body.strip() else None
-    # A commit with offsets has them in its own row.
+    # The row of a commit with offsets already shows the offsets.
     return f"committed {_stored(of.data)}" if of.kind == "commit" and not body else ""
 
 

@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from ..scene import Scene
 
 SHOWN = 6
-"""How many items of a list are named."""
+"""Maximum number of items of a list that are shown."""
 
 Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
-"""The sentence of each kind of finding: a template of its values, or a function."""
+"""The sentence of each kind of finding: a template filled with its values, or a function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A row in words.
 
-    ``what`` is the request or event, ``answer`` its answer. ``below`` are lines of explanation,
-    ``remarks`` short ones that may share a line. ``script`` is the name and source of a Lua script.
+    ``what`` describes the request or event, ``answer`` the response. ``below`` are lines of
+    explanation, ``remarks`` short ones that may share a line. ``script`` is the name and source of
+    a Lua script.
     """
 
     what: str
@@ -40,10 +41,11 @@ class Summary:
 
 
 class _Template(string.Formatter):
-    """Fills in a sentence.
+    """Fills the values of a finding into its sentence.
 
-    ``{name}`` is a string, shortened; ``{name:json}`` is JSON; ``{name:list}`` is a list of strings;
-    ``{name:raw}`` is not shortened; ``{name:record}`` is a count with its noun (``2 records``).
+    ``{name}`` is a string, shortened; ``{name:json}`` is JSON; ``{name:list}`` is a list of
+    strings; ``{name:raw}`` is not shortened; ``{name:record}`` is a count with its noun (``2
+    records``).
     """
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -59,7 +61,6 @@ class _Template(string.Formatter):
 
 
 def filled(template: str, values: Mapping[str, Any]) -> str:
-    """Return a sentence with its values filled in."""
     return _Template().vformat(template, (), values)
 
 
@@ -69,13 +70,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(items: Sequence[str], most: int = SHOWN) -> str:
-    """Return the first items, and how many more there are."""
+    """Return the first items, and the number of the others."""
     more = len(items) - most
     return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def pairs(values: Mapping[str, Any]) -> str:
-    """Return names and values, each in JSON so that strings and numbers differ."""
+    """Return names with values in JSON, which distinguishes strings from numbers."""
     return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
 
 
@@ -87,8 +88,8 @@ def clock_time(at_us: int) -> str:
 
 
 def envelope(call: Call) -> Any:
-    """Return the ``result`` of an answer.
+    """Return the ``result`` of a response.
 
-    Raises ``LookupError``, ``TypeError`` or ``ValueError`` when it has none.
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
     """
     return (reply(call) if on_connection(call) else parsed(call.answer))["result"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def action(event: Event, scene: Scene) -> str:
-    """Something that the test did on a fake."""
+    """Return an action of the test in words."""
     given = ", ".join(event.data.get("arguments") or ())
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..model import Finding
 
 PIPELINED = 12
-"""How many commands of a pipeline are shown; of those that failed, all."""
+"""Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
 ROOM = 240
-"""How many characters the arguments of a command take."""
+"""Maximum length of a command's arguments, in characters."""
 _END_OF_TIME_US = 253_402_300_800_000_000
 _SEVERAL = ("pipeline", "multi-exec")
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """A command, or several."""
+    """Return one or several commands in words."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
         return None
@@ -57,7 +57,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _gathered(call: Call, name: str, parts: Sequence[Call]) -> Summary:
-    """A greeting with all its commands, or a transaction with its steps."""
+    """Return the greeting of a client with all its commands, or a transaction with its steps."""
     if name not in ("EXEC", "DISCARD"):
         words = [part.facts["words"][0] for part in parts]
         named = [line[3] for line in words if line[1:3] and line[1].upper() == "SETINFO"]
@@ -112,10 +112,10 @@ def _decodes(call: Call) -> bool:
 def command(
     line: Sequence[str], scripts: Mapping[str, str] = {}
 ) -> tuple[str, tuple[str, str] | None]:
-    """A command in one line, and the script in it by its short hash.
+    """Return a command in one line, and the script in it by its short hash.
 
-    ``scripts`` are the sources of scripts by their hash. The arguments of a script are shown under
-    the names of the local variables that it assigns them to.
+    ``scripts`` are the sources of scripts by their hash. A script's arguments are shown under the
+    names of the local variables that the script assigns them to.
     """
     # Capitals make command names easy to see; REST clients may send any case.
     name = line[0].upper()
@@ -136,7 +136,8 @@ def command(
 
 
 def _parameters(source: str, kind: str) -> dict[int, str]:
-    """The local variables to which a script assigns its keys or arguments, each by its position.
+    """Return the local variables to which a script assigns its keys or arguments, each by its
+    position.
 
     A position that is assigned to several variables is left out.
     """
@@ -148,7 +149,7 @@ def _parameters(source: str, kind: str) -> dict[int, str]:
 
 
 def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
-    """The absolute expiry of a command as a date."""
+    """Yield the absolute expiry of a command as a date."""
     places = [2] if name in ("EXPIREAT", "PEXPIREAT") else []
     places += [
         at + 1 for at, word in enumerate(line) if at > 2 and word.upper() in ("EXAT", "PXAT")
@@ -161,7 +162,7 @@ def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
-    """The first arguments, and how many there are in all when they would fill several lines."""
+    """Return the first arguments, and the number of all arguments if they need several lines."""
     found: list[str] = []
     room = ROOM
     for number, each in enumerate(map(word, arguments)):
@@ -173,7 +174,7 @@ def _fitting(arguments: Sequence[str]) -> list[str]:
 
 
 def word(text: str) -> str:
-    """An argument: in quotes where it is empty or has white space and is no JSON."""
+    """Return an argument, in quotes if it is empty or contains white space, unless it is JSON."""
     if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
         return shortened(" ".join(text.split()), 80)
     if not text or text != "".join(text.split()):

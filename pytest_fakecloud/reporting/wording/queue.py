@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..model import Finding, Row
 
 EXCERPT = 400
-"""The longest body, in characters, that a row contains."""
+"""Maximum length of a body in a row, in characters."""
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
     "retry-delay": "retry delay", "timeout": "timeout", "deduplication-id": "dedup",
@@ -25,11 +25,11 @@ _SETTINGS = {
     "flow-control-key": "flow key", "flow-control-value": "flow", "label": "label",
     "queue-name": "queue",
 }  # fmt: skip
-"""The settings of a publish request, by header."""
+"""Headers of a publish request that are shown, without their prefix, each with its word."""
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """A publish request, alone or in a batch; None for all else."""
+    """Return a publish request or a batch in words; None for any other request."""
     if call.route == "batch":
         items = parsed(call.body)
         shown = [
@@ -54,7 +54,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
     settings = ", ".join(_settings(call.headers.pairs, forwarded=True))
-    # The settings decide what happens, so a long body makes room for them.
+    # Shorten the body rather than the settings, because the settings decide what happens.
     most = max(40, 160 - len(settings))
     body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), most)
     method = _method(call.headers)
@@ -63,7 +63,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _step(body: object) -> str:
-    """A step of a workflow run; empty for any other body."""
+    """Return a step of a workflow run in words; empty for any other body."""
     step = parsed(body) if isinstance(body, str) else None
     if not isinstance(step, dict) or not {"stepId", "stepName", "stepType"} <= step.keys():
         return ""
@@ -76,18 +76,21 @@ def _step(body: object) -> str:
 
 
 def _method(headers: Mapping[str, Any]) -> str:
-    """The method of the delivery; empty for the usual one."""
+    """Return the method of the delivery; empty for POST."""
     lower = {name.lower(): value for name, value in headers.items()}
     method = str(lower.get("upstash-method", "POST"))
     return "" if method == "POST" else method
 
 
 def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> Iterable[str]:
-    """The settings; with the ``forwarded`` headers only where their secrets are hidden already."""
+    """Yield the settings of a publish request.
+
+    ``forwarded`` includes the headers that are forwarded; their secrets must already be masked.
+    """
     for name, value in headers:
         setting = name.lower().removeprefix("upstash-")
         if name.lower().startswith("upstash-") and setting in _SETTINGS:
-            # A flag needs no value.
+            # A flag is shown without its value.
             shown = clock_time(int(value) * 1_000_000) if _is_time(setting, value) else value
             told = _SETTINGS[setting] + f" {shown}" * (str(value).lower() != "true")
             in_utc = setting == "cron" and "TZ=" not in str(value)
@@ -97,7 +100,7 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
 
 
 def _is_time(setting: str, value: object) -> bool:
-    """Return whether a value looks like a Unix time in seconds (1973 to 2286)."""
+    """Return whether a value looks like Unix time in seconds, from 1973 to 2286."""
     text = str(value)
     return setting == "not-before" and text.isascii() and text.isdigit() and len(text) in (9, 10)
 
@@ -123,13 +126,13 @@ def _accepted(call: Call, scene: Scene) -> str:
 
 
 def _flat(answer: Any) -> Iterator[dict[str, Any]]:
-    """Each message of an answer; in a batch, those of a URL group are a list of their own."""
+    """Yield each message of a response; in a batch, the messages of a URL group are a nested list."""
     for one in answer if isinstance(answer, list) else [answer]:
         yield from one if isinstance(one, list) else [one]
 
 
 def callback(call: Call, scene: Scene) -> Summary | None:
-    """A callback, with the answer and the body it is about."""
+    """Return a callback in words, with the response and the body of its message."""
     body = parsed(call.body)
     if not isinstance(body, dict) or "sourceMessageId" not in body:
         return None
@@ -150,7 +153,7 @@ def callback(call: Call, scene: Scene) -> Summary | None:
 
 
 def attempt(row: Row, last: Row, scene: Scene) -> Summary:
-    """An attempt, or several of one message that went alike, as the queue recorded them."""
+    """Return an attempt in words, or several attempts of one message with the same result."""
     assert row.delivery is not None
     data = row.delivery.data
     answer = ""
@@ -161,12 +164,12 @@ def attempt(row: Row, last: Row, scene: Scene) -> Summary:
     what = f"{named(row, last, scene)} {data.get('method', '')} {data.get('url', '')}"
     note = str(data.get("note") or "")
     if note and data.get("status") is None:
-        answer, note = note, ""  # without a status, the note is the error
+        answer, note = note, ""
     return Summary(" ".join(what.split()), answer, remarks=tuple(exchange(data, scene)), note=note)
 
 
 def named(row: Row, last: Row, scene: Scene) -> str:
-    """The name of an attempt: ``attempt 1 to 3 of msg_1234``."""
+    """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data
     kind = str(data.get("message_kind", "message"))
@@ -185,23 +188,23 @@ def named(row: Row, last: Row, scene: Scene) -> str:
         else f"{row.attempt} to {last.attempt}"
     )
     if kind != "message" and number == "1":
-        # The number would read like a count of the callbacks.
+        # Here, the number of the attempt would be mistaken for a number of callbacks.
         number, of = "", about
     name = "attempt" if kind == "message" else kind.replace("_", " ")
     return " ".join(filter(None, [name, number, of, source]))
 
 
 def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
-    """Yield what a failed attempt was sent, and the exceptions logged during it.
+    """Yield the body and headers of a failed attempt, and the exceptions logged during it.
 
-    A body is left out if the row of its publish request shows it.
+    A body that the row of the publish request shows is left out.
     """
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
     with_headers = f"with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
     signature = data.get("signature")
     whole = str(data.get("sent") or "")
     if signature:
-        # Every character of the signed body counts.
+        # The body is shown unchanged, because every character of it is signed.
         sent = whole if "\n" in whole else shortened(whole, EXCERPT)
     else:
         sent = _callback(data) or _body(data, "sent")
@@ -217,18 +220,18 @@ def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
 
 
 def _answered(data: Mapping[str, Any]) -> str:
-    """The answer of a failed attempt; empty if it only repeats its status."""
+    """Return the response to a failed attempt; empty if it only repeats the status."""
     if data.get("location"):
         return f"to {data['location']}"
     told = _body(data, "answer") if "answer" in data else ""
     status = data.get("status") or 0
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
-    # Error pages of applications repeat their status.
+    # Error pages of applications often only repeat the status.
     return "" if told in (phrase, f"{status} {phrase}") else told.removeprefix(f"{status} ")
 
 
 def _callback(data: Mapping[str, Any]) -> str:
-    """A callback that was sent; ``Base64 of`` marks the fields that are encoded."""
+    """Return the body of a callback in words; ``Base64 of`` marks fields that are encoded."""
     raw = parsed(str(data.get("sent") or ""))
     if not isinstance(raw, dict) or "sourceMessageId" not in raw:
         return ""
@@ -250,7 +253,7 @@ def _body(data: Mapping[str, Any], name: str) -> str:
 
 
 def _signature(of: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what was signed, and what the application compared it with."""
+    """Yield what was signed, and what the application compared the signature with."""
     if of["missing"]:
         yield "the delivery was sent without a signature"
         return

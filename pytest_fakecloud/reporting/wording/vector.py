@@ -17,7 +17,7 @@ _UPSERTS = ("upsert", "upsert-data")
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """A command of the index."""
+    """Return a command of the index in words."""
     if not call.route:
         return None
     body = parsed(call.body) if call.body.strip() else {}
@@ -63,7 +63,7 @@ def _record(item: dict[str, Any]) -> str:
 
 
 def _named(body: dict[str, Any]) -> str:
-    # The ids come first: they say what the request is about.
+    # The ids come first, because they identify the records.
     parts = []
     for name, value in sorted(body.items(), key=lambda one: one[0] != "ids"):
         if name in ("vector", "sparseVector") or value in (None, False):
@@ -95,7 +95,7 @@ def _answer(call: Call) -> str:
 
 
 def _info(result: dict[str, Any]) -> str:
-    """The counts first, by namespace: they are what tests look at."""
+    """Return the counts first, by namespace: tests mostly check these."""
     spaces = result.get("namespaces") or {}
     counts = [
         f"{name or 'default'} {one['vectorCount']}+{one['pendingVectorCount']}"
@@ -144,7 +144,7 @@ def _empty_namespace(of: Finding, scene: Scene) -> str:
 
 
 def _score(score: float) -> str:
-    """A score, with enough digits that one close to 1 is not shown as 1."""
+    """Return a score with enough digits that a score close to 1 is not shown as 1."""
     texts = (f"{score:.{digits}g}" for digits in range(3, 12))
     return next((text for text in texts if text != "1" or score == 1), "1")
 
