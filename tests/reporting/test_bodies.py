@@ -94,6 +94,7 @@ def test_what_is_no_json_or_too_deep_is_none() -> None:
         ("  <!DOCTYPE html><p>a</p>", "", "a"),
         ("<HTML><p>a<br>b</p>", "", "a b"),
         ("<html><head><title>Not &amp; found</title></head><p>sorry", "", "Not & found: sorry"),
+        ("<html><title>500 Oh</title><h1>Oh</h1>It may be overloaded", "", "500 Oh"),
         ("<html><style>b {}\n</style><!-- no\n -->a<script>no()</script >b", "", "a b"),
     ],
 )

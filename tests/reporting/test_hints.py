@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,120 +13,51 @@ from pytest_fakecloud.reporting.hints import unread_variables
 
 from ..harness import Run, apart, quiet_but
 
-
-def needs(module: str) -> pytest.MarkDecorator:
-    missing = importlib.util.find_spec(module) is None
-    return pytest.mark.skipif(missing, reason=f"{module} is not installed")
-
-
-CASES = [
-    pytest.param(
-        """
-        import requests
-        import responses
-
-        @responses.activate
-        def test_it(kv_server):
-            requests.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
-        """,
-        "responses intercepted a request to kv_server: let it through with "
-        "responses.add_passthru(kv_server.url)",
-        marks=needs("responses"),
-        id="responses",
-    ),
-    pytest.param(
-        """
-        import httpx
-
-        def test_it(kv_server, respx_mock):
-            httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
-        """,
-        'respx intercepted a request to kv_server: let it through with respx.route(host="127.0.0.1")'
-        ".pass_through()",
-        marks=needs("respx"),
-        id="respx",
-    ),
-    pytest.param(
-        """
-        import httpx
-
-        def test_it(kv_server, httpx_mock):
-            httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
-        """,
-        "pytest-httpx intercepted a request to kv_server: let it through with @pytest.mark.httpx_mock("
-        'should_mock=lambda request: request.url.host != "127.0.0.1")',
-        marks=needs("pytest_httpx"),
-        id="pytest_httpx",
-    ),
-    pytest.param(
-        """
-        import requests
-        import requests_mock
-
-        def test_it(kv_server):
-            with requests_mock.Mocker():
-                requests.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
-        """,
-        "requests-mock intercepted a request to kv_server: let it through with "
-        "requests_mock.Mocker(real_http=True)",
-        marks=needs("requests_mock"),
-        id="requests_mock",
-    ),
-    pytest.param(
-        """
-        import pook
-        import requests
-
-        def test_it(kv_server):
-            with pook.use():
-                requests.post(kv_server.url, json=["PING"])
-        """,
-        "pook intercepted a request to kv_server: let it through with pook.use(network=True), or "
-        "pook.enable_network()",
-        marks=needs("pook"),
-        id="pook",
-    ),
-    pytest.param(
-        """
-        import requests
-        import vcr
-
-        def test_it(kv_server, tmp_path):
-            with vcr.use_cassette(str(tmp_path / "tape.yaml"), record_mode="none"):
-                requests.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
-        """,
-        "VCR.py intercepted a request to kv_server: let it through with vcr.VCR(ignore_localhost=True)",
-        marks=needs("vcr"),
-        id="vcr",
-    ),
-]
+CASES: list[tuple[str, str, str, str]] = [
+    ("responses", "", "responses.RequestsMock()",
+     "responses intercepted a request to kv_server: let it through with "
+     "responses.add_passthru(kv_server.url)"),
+    ("respx", ", respx_mock", "",
+     'respx intercepted a request to kv_server: let it through with respx.route(host="127.0.0.1")'
+     ".pass_through()"),
+    ("pytest_httpx", ", httpx_mock", "",
+     "pytest-httpx intercepted a request to kv_server: let it through with @pytest.mark.httpx_mock("
+     'should_mock=lambda request: request.url.host != "127.0.0.1")'),
+    ("requests_mock", "", "requests_mock.Mocker()",
+     "requests-mock intercepted a request to kv_server: let it through with "
+     "requests_mock.Mocker(real_http=True)"),
+    ("pook", "", "pook.use()",
+     "pook intercepted a request to kv_server: let it through with pook.use(network=True), or "
+     "pook.enable_network()"),
+    ("vcr", "", "vcr.use_cassette('tape.yaml', record_mode='none')",
+     "VCR.py intercepted a request to kv_server: let it through with vcr.VCR(ignore_localhost=True)"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "hint"), CASES)
-def test_the_library_is_named(run: Run, source: str, hint: str) -> None:
+@pytest.mark.parametrize(("module", "fixture", "block", "hint"), CASES)
+def test_the_library_is_named(run: Run, module: str, fixture: str, block: str, hint: str) -> None:
+    pytest.importorskip(module)
+    client = "requests" if block else "httpx"
+    source = f"""
+        import {module}, {client}
+        from contextlib import nullcontext
+
+        def test_it(kv_server{fixture}):
+            with {block or "nullcontext()"}:
+                {client}.get(f"{{kv_server.url}}/get/k", headers=kv_server.headers)
+    """
     result = run(source, *quiet_but("respx", "pytest_httpx"), quiet=False)
     assert result.parseoutcomes()["failed"] == 1
     assert hint in result.stdout.lines
 
 
-@needs("pytest_socket")
 @pytest.mark.parametrize(
-    ("option", "hint"),
-    [
-        (
-            "--disable-socket",
-            "*pytest-socket blocked the connection to the fakes: allow loopback with @pyt*",
-        ),
-        (
-            "--allow-hosts=10.0.0.1",
-            "*pytest-socket blocked the connection to the fakes: allow loopback with --allow-hosts=127*",
-        ),
-    ],
+    ("option", "remedy"),
+    [("--disable-socket", "@pytest"), ("--allow-hosts=10.0.0.1", "--allow-hosts=127")],
 )
 @pytest.mark.slow
-def test_pytest_socket_is_named(
-    run: Run, pytester: pytest.Pytester, option: str, hint: str
-) -> None:
+def test_pytest_socket_is_named(pytester: pytest.Pytester, option: str, remedy: str) -> None:
+    pytest.importorskip("pytest_socket")
     pytester.makepyfile(
         """
         import httpx
@@ -137,7 +67,8 @@ def test_pytest_socket_is_named(
         """
     )
     result = apart(pytester, option, plugins=("socket",))
-    result.stdout.fnmatch_lines([hint])
+    hint = "pytest-socket blocked the connection to the fakes: allow loopback with"
+    result.stdout.fnmatch_lines([f"*{hint} {remedy}*"])
 
 
 def test_a_refusal_the_application_swallowed_is_suspected(run: Run) -> None:
@@ -159,26 +90,22 @@ def test_a_refusal_the_application_swallowed_is_suspected(run: Run) -> None:
         """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "kv_server received no request; responses was active in this test and may have "
-            "intercepted it: *"
-        ]
+    hint = (
+        "kv_server received no request; responses was active in this test and may have intercepted"
     )
+    result.stdout.fnmatch_lines([f"{hint} it: *"])
 
 
 ACTIVE = [
-    pytest.param("responses", "@responses.activate", "pass", id="responses, a decorator"),
-    pytest.param(
-        "responses", "", "with responses.RequestsMock(): fails()", id="responses, a block"
-    ),
-    pytest.param("responses", "", "responses.start(); fails()", id="responses, from then on"),
-    pytest.param("respx", "@respx.mock", "pass", id="respx, a decorator"),
-    pytest.param("respx", "", "with respx.mock: fails()", id="respx, a block"),
-    pytest.param("requests_mock", "@requests_mock.mock()", "pass", id="requests_mock, a decorator"),
-    pytest.param("requests_mock", "", "with requests_mock.Mocker(): fails()", id="requests_mock"),
-    pytest.param("vcr", "", "with vcr.use_cassette('tape.yaml'): fails()", id="vcr"),
-    pytest.param("pook", "@pook.on", "pass", id="pook, a decorator"),
+    ("responses", "@responses.activate", "pass"),
+    ("responses", "", "with responses.RequestsMock(): fails()"),
+    ("responses", "", "responses.start(); fails()"),
+    ("respx", "@respx.mock", "pass"),
+    ("respx", "", "with respx.mock: fails()"),
+    ("requests_mock", "@requests_mock.mock()", "pass"),
+    ("requests_mock", "", "with requests_mock.Mocker(): fails()"),
+    ("vcr", "", "with vcr.use_cassette('tape.yaml'): fails()"),
+    ("pook", "@pook.on", "pass"),
 ]
 
 
@@ -210,14 +137,10 @@ def test_a_library_that_was_active_is_suspected(
     )
 
 
-FIXTURES = [
-    pytest.param("respx", "respx_mock", id="respx"),
-    pytest.param("pytest_httpx", "httpx_mock", id="pytest_httpx"),
-    pytest.param("requests_mock", "requests_mock", id="requests_mock"),
-]
-
-
-@pytest.mark.parametrize(("module", "fixture"), FIXTURES)
+@pytest.mark.parametrize(
+    ("module", "fixture"),
+    [("respx", "respx_mock"), ("pytest_httpx", "httpx_mock"), ("requests_mock", "requests_mock")],
+)
 def test_a_library_that_a_fixture_makes_active_is_suspected(
     run: Run, module: str, fixture: str
 ) -> None:

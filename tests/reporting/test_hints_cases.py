@@ -374,17 +374,6 @@ def function_of(module: str) -> Any:
         (ModuleType("shop"), False),
         (None, False),
     ],
-    ids=[
-        "function",
-        "function of a part",
-        "object",
-        "class",
-        "module",
-        "another's like it",
-        "its own",
-        "another's module",
-        "nothing",
-    ],
 )
 def test_a_library_in_anothers_place_is_suspected(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, value: Any, expected: bool

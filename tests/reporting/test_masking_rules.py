@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 import httpx
@@ -12,12 +11,6 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, shorten
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask, hides_words
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed=1, now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        yield opened
 
 
 def sent(cloud: Cloud, *commands: list[str]) -> Call:
@@ -192,19 +185,6 @@ def test_a_secret_that_tears_no_words_apart_only(cloud: Cloud) -> None:
     cloud.kv_server(token="seven77")
     cloud.kv_server(token="eight888")
     assert Mask(cloud).text("seven77 eight888") == f"seven77 {HIDDEN}"
-
-
-@pytest.mark.parametrize("token", ["sch/ü?&=l +x", 'quo"ted\\and/more'])
-def test_spellings_of_a_secret(cloud: Cloud, token: str) -> None:
-    cloud.kv_server(token=token)
-    mask = Mask(cloud)
-    for spelled in (
-        token,
-        quote(token, safe=""),
-        json.dumps(token),
-        token.encode().decode("latin-1"),
-    ):
-        assert HIDDEN in mask.text(f"<{spelled}>"), spelled
 
 
 @pytest.mark.parametrize("token", ["team/abc+def==ghi", "a b/c?d&e=f%g", "schlüssel/zwei"])

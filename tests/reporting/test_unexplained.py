@@ -82,39 +82,8 @@ def test_a_lazy_object_among_the_arguments_of_an_error_is_not_evaluated(run: Run
     assert "could not be made" not in text
 
 
-RAISING = {
-    "str of an error": """
-    import requests
-
-    class Wordless(requests.exceptions.ConnectionError):
-        def __str__(self):
-            raise RuntimeError("no words")
-
-    def test_it(kv_server):
-        raise Wordless()
-    """,
-    "outcome of pytest in the str of an error": """
+WORDLESS = """
     import pytest, requests
-
-    class Wordless(requests.exceptions.ConnectionError):
-        def __str__(self):
-            pytest.skip("no words")
-
-    def test_it(kv_server):
-        raise Wordless()
-    """,
-    "exit in the str of an error": """
-    import requests
-
-    class Wordless(requests.exceptions.ConnectionError):
-        def __str__(self):
-            raise SystemExit(3)
-
-    def test_it(kv_server):
-        raise Wordless()
-    """,
-    "an error whose own text raises": """
-    import requests
 
     class Silent(Exception):
         def __str__(self):
@@ -122,11 +91,16 @@ RAISING = {
 
     class Wordless(requests.exceptions.ConnectionError):
         def __str__(self):
-            raise Silent()
+            {}
 
     def test_it(kv_server):
         raise Wordless()
-    """,
+    """
+RAISING = {
+    "str of an error": WORDLESS.format('raise RuntimeError("no words")'),
+    "outcome of pytest in the str of an error": WORDLESS.format('pytest.skip("no words")'),
+    "exit in the str of an error": WORDLESS.format("raise SystemExit(3)"),
+    "an error whose own text raises": WORDLESS.format("raise Silent()"),
     "predicate of allow": """
     import requests
 

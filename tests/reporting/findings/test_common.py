@@ -140,20 +140,6 @@ def joins(cloud: Cloud) -> None:
         (delivers(500), False),
         (delivers(ConnectionError("down")), False),
     ],
-    ids=[
-        "well",
-        "a group",
-        "logged",
-        "400",
-        "dropped",
-        "lost",
-        "truncated",
-        "200",
-        "299",
-        "300",
-        "500",
-        "unreachable",
-    ],
 )
 def test_a_fake_nobody_called_is_named_where_all_went_well(
     cloud: Cloud, scene: Scene, expected: bool
