@@ -96,13 +96,8 @@ def test_a_script_is_shown_once(cloud: Cloud) -> None:
 
 VECTORS: list[tuple[str, Any]] = [
     ("upsert", {"id": "b", "vector": [0, 1]}),
-    (
-        "upsert",
-        [
-            {"id": "b", "vector": [0, 1], "metadata": {"n": "1", "m": 1}},
-            {"id": 7, "vector": [1, 1]},
-        ],
-    ),
+    ("upsert", [{"id": "b", "vector": [0, 1], "metadata": {"n": "1", "m": 1}},
+                {"id": 7, "vector": [1, 1]}]),
     ("query", {"vector": [1, 0], "topK": 1}),
     ("query/space", {"vector": [1, 0], "filter": "n = 1"}),
     ("query", {"vector": [1, 0], "includeMetadata": True}),
@@ -112,25 +107,21 @@ VECTORS: list[tuple[str, Any]] = [
     ("reset", None),
     ("upsert", None),
     ("upsert", {"id": "", "vector": [0, 1]}),
-    (
-        "upsert",
-        {"id": "b", "vector": [0, 1], "data": "two words", "metadata": {"a": None, "b": [1]}},
-    ),
+    ("upsert", {"id": "b", "vector": [0, 1], "data": "two words",
+                "metadata": {"a": None, "b": [1]}}),
     ("update", {"id": "a", "metadata": {"n": "y"}}),
     ("delete", {"prefix": "a"}),
     ("delete", {"filter": "n = 1"}),
     ("fetch", {"ids": []}),
     ("fetch", {"ids": ["z"]}),
-    (
-        "fetch",
-        {"ids": ["a"], "includeVectors": True, "includeData": False, "includeMetadata": True},
-    ),
+    ("fetch", {"ids": ["a"], "includeVectors": True, "includeData": False,
+               "includeMetadata": True}),
     ("range", {"cursor": "0", "limit": 10}),
     ("query", [{"vector": [1, 0], "topK": 1}, {"vector": [1, 0], "filter": "n = 1"}]),
     ("resumable-query", {"vector": [1, 0], "topK": 1}),
     ("query", {"vector": [1, 0, 0]}),
     ("query", {"data": "two words", "queryMode": "DENSE"}),
-]
+]  # fmt: skip
 
 
 def test_vectors(cloud: Cloud) -> None:

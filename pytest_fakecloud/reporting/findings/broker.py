@@ -11,7 +11,7 @@ from ...broker.model import CONSUMER_HEADERS
 from ..bodies import parsed
 from ..model import Finding, Subject
 from .kv import ADDING, commands
-from .look import Look
+from .look import Look, items_of
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -35,6 +35,11 @@ def _about(kind: str, handle: Any, call: Call, group: str, **values: Any) -> Fin
     return Finding(kind, handle.name, (call.number,), (subject,), {"group": group, **values})
 
 
+def _committed(call: Call) -> list[dict[str, Any]]:
+    """Return the positions that a successful commit names."""
+    return items_of(call.body) if call.route == "commit" and call.status == 200 else []
+
+
 def commits(look: Look, handle: Any) -> Iterator[Finding]:
     """A commit of an offset beyond the end, or beyond the last record that was received."""
     got: dict[tuple[Any, ...], int] = {}
@@ -44,8 +49,7 @@ def commits(look: Look, handle: Any) -> Iterator[Finding]:
             for record in parsed(call.answer):
                 place = group, record["topic"], record["partition"]
                 got[place] = max(record["offset"], got.get(place, -1))
-        body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
-        for item in body if isinstance(body, list) else [body] if body else ():
+        for item in _committed(call):
             topic, partition, offset = item["topic"], item["partition"], item["offset"]
             ends = look.scene.ends.get((handle.name, topic), ())
             if partition >= len(ends) or not isinstance(offset, int):
@@ -87,23 +91,16 @@ def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
         first = next((one for one in failed if one.body == call.body), None)
         if first is None or call.status != 200:
             continue
-        items = parsed(call.body)
-        values = {one.get("value") for one in (items if isinstance(items, list) else [items])
-                  if isinstance(one, dict)}  # fmt: skip
+        values = {one.get("value") for one in items_of(call.body)}
         span = range(first.at_us // 1000, call.at_us // 1000 + 1)
         own = {(one["topic"], one["partition"], one["offset"])
-               for one in _flat(parsed(call.answer))}  # fmt: skip
+               for one in items_of(call.answer) if "offset" in one}  # fmt: skip
         twice = [record.value for name in handle.topics() for record in handle.records(name)
                  if record.timestamp in span and record.value in values
                  and (name, record.partition, record.offset) not in own]  # fmt: skip
         if twice:
             found = {"status": first.status, "values": twice}
             yield Finding("produced_again", handle.name, (call.number, first.number), (), found)
-
-
-def _flat(answer: Any) -> list[dict[str, Any]]:
-    return [one for one in (answer if isinstance(answer, list) else [answer])
-            if isinstance(one, dict) and "offset" in one]  # fmt: skip
 
 
 def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
@@ -159,10 +156,9 @@ def _committed_last(
     """Return the commits of a redelivered record's own offset instead of the next one."""
     found = []
     for call in look.calls_of(handle):
-        body = parsed(call.body) if call.route == "commit" and call.status == 200 else None
         if call.number > again.number or str(call.facts.get("group")) != group:
             continue
-        for item in body if isinstance(body, list) else [body] if body else ():
+        for item in _committed(call):
             found.append(f"{item['topic']}-{item['partition']}@{item['offset']}")
     return [one.replace("@", "=") for one in records if one in found]
 
@@ -175,11 +171,9 @@ def skipped(look: Look, handle: Any) -> Iterator[Finding]:
         group = str(call.facts.get("group"))
         if call.status != 200 or not call.reached:
             continue
-        if call.route == "commit":
-            body = parsed(call.body)
-            for item in body if isinstance(body, list) else [body] if body else ():
-                if type(item.get("offset")) is int:
-                    committed[group, item["topic"], item["partition"]] = item["offset"]
+        for item in _committed(call):
+            if type(item.get("offset")) is int:
+                committed[group, item["topic"], item["partition"]] = item["offset"]
         for record in parsed(call.answer) if call.route == "consume" else ():
             place = group, record["topic"], record["partition"]
             before, offset = committed.get(place), record["offset"]

@@ -268,12 +268,7 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
     read: dict[tuple[object, str], tuple[int, Any]] = {}
     watched: dict[tuple[object, str], int] = {}
     written: dict[str, tuple[int, object, str]] = {}
-    # A function of a fault may run before the call is executed.
-    held = sorted(
-        commands(look, handle),
-        key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
-    )
-    for at, (call, line, result) in enumerate(held):
+    for at, (call, line, result) in enumerate(_by_execution(look, handle)):
         if call.client is None or len(line) < 2:
             continue
         mine = call.client, line[1]
@@ -293,6 +288,14 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
             written[line[1]] = at, call.client, line[2]
 
 
+def _by_execution(look: Look, handle: Any) -> list[tuple[Call, list[str], Any]]:
+    """Return the commands in the order of their execution: a fault's function may run before."""
+    return sorted(
+        commands(look, handle),
+        key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
+    )
+
+
 def held_up(call: Call) -> bool:
     """Return whether a fault ran a function before the call was executed."""
     return any(one.get("moment") == "before" for one in call.faults)
@@ -307,11 +310,7 @@ _UNCHECKED = {"SET": 2, "HSET": 3}
 def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
     """Two clients that both found a value missing within a second, and then both wrote it."""
     seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
-    held = sorted(
-        commands(look, handle),
-        key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
-    )
-    for call, line, result in held:
+    for call, line, result in _by_execution(look, handle):
         name, options = line[0], set(map(str.upper, line[3:]))
         words = _CHECKS.get(name) or _UNCHECKED.get(name, 0)
         steps = seen.setdefault(tuple(line[1:words]), []) if words else []

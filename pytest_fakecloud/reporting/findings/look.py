@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Call, Event
+from ..bodies import parsed
 from ..model import Finding, Subject
 from ..scene import Scene
 
@@ -24,6 +25,12 @@ def about_key(kind: str, handle: Any, call: Call, key: str, **values: Any) -> Fi
     """Return a finding about a key and the decisive call."""
     subject = Subject("key", key, handle.name)
     return Finding(kind, handle.name, (call.number,), (subject,), {"key": key, **values})
+
+
+def items_of(body: bytes) -> list[dict[str, Any]]:
+    """Return the objects of a body that is one JSON object or a list of them."""
+    value = parsed(body)
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
 
 class Look:

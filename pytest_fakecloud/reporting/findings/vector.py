@@ -13,12 +13,16 @@ from ..bodies import parsed
 from ..model import Finding, Subject
 from ..scene import taken
 from .kv import WRITES, commands
-from .look import NONE, Look
+from .look import NONE, Look, items_of
 
 if TYPE_CHECKING:
     from ...core.calls import Call
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
+
+
+def _namespace(call: Call) -> str:
+    return str(call.facts.get("namespace") or "")
 
 
 def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
@@ -32,10 +36,11 @@ def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], li
         found = found.get("scores", []) if isinstance(found, dict) else found
         lists = found if len(items) > 1 else [found]
         for item, hits in zip(items, lists, strict=False):
-            yield call, item, hits, str(call.facts.get("namespace") or "")
+            yield call, item, hits, _namespace(call)
 
 
 _FORGETS = ("delete", "reset", "delete-namespace", "rename-namespace")
+_UPSERTS = ("upsert", "upsert-data")
 _WRITES = ("upsert", "upsert-data", "update")
 
 
@@ -49,11 +54,9 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
     for call in look.calls_of(handle):
         if call.number > query.number and call.route in _FORGETS:
             return None
-        written = call.route in _WRITES and str(call.facts.get("namespace") or "") == namespace
+        written = call.route in _WRITES and _namespace(call) == namespace
         if call.number > query.number and written:
-            body = parsed(call.body)
-            items = body if isinstance(body, list) else [body]
-            touched.update(str(item.get("id")) for item in items if isinstance(item, dict))
+            touched.update(str(item.get("id")) for item in items_of(call.body))
     return touched
 
 
@@ -78,10 +81,9 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
     """A record that a filter rejects, and that matched the filter before an update."""
     written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
     for call in look.calls_of(handle):
-        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
-        for item in body if isinstance(body, list) else [body]:
-            if call.route in _WRITES and call.status == 200 and isinstance(item, dict):
-                about = namespace, str(item.get("id"))
+        if call.route in _WRITES and call.status == 200:
+            for item in items_of(call.body):
+                about = _namespace(call), str(item.get("id"))
                 written.setdefault(about, []).append((call, item.get("metadata")))
     for call, item, hits, namespace in _queries(look, handle):
         ids = {str(hit["id"]) for hit in hits}
@@ -110,8 +112,7 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
 
 def _mode(write: Call, id: str) -> str:
     """Return the metadata mode of an update; empty for an upsert."""
-    body = parsed(write.body)
-    of = [one for one in (body if isinstance(body, list) else [body]) if str(one.get("id")) == id]
+    of = [one for one in items_of(write.body) if str(one.get("id")) == id]
     return str(of[-1].get("metadataUpdateMode") or "OVERWRITE") if write.route == "update" else ""
 
 
@@ -119,9 +120,7 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
     """An upsert that was repeated under other ids because the answer of the first was lost."""
     lost: list[tuple[Any, list[str]]] = []
     for call in look.calls_of(handle):
-        body = parsed(call.body) if call.route in ("upsert", "upsert-data") else None
-        items = [one for one in (body if isinstance(body, list) else [body])
-                 if isinstance(one, dict)]  # fmt: skip
+        items = items_of(call.body) if call.route in _UPSERTS else []
         content = [{name: one[name] for name in one if name != "id"} for one in items]
         ids = [str(one.get("id")) for one in items]
         if not items:
@@ -131,7 +130,7 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         alike = [old for earlier, old in lost if content == earlier and not {*ids} & {*old}]
         if alike:
-            namespace = str(call.facts.get("namespace") or "")
+            namespace = _namespace(call)
             values = {"count": len(items), "ids": ids, "earlier": alike[0]}
             yield _found("upserted_again", handle, call, namespace, **values)
 
@@ -142,12 +141,11 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
     """
     known: dict[str, set[str]] = {}
     for call in look.calls_of(handle):
-        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+        body, namespace = parsed(call.body), _namespace(call)
         if call.status != 200:
             continue
-        if call.route in ("upsert", "upsert-data"):
-            items = body if isinstance(body, list) else [body]
-            ids = {str(one["id"]) for one in items if isinstance(one, dict) and "id" in one}
+        if call.route in _UPSERTS:
+            ids = {str(one["id"]) for one in items_of(call.body) if "id" in one}
             known.setdefault(namespace, set()).update(ids)
         elif call.route in _FORGETS:
             present = known.pop(namespace, set())
@@ -238,13 +236,12 @@ def replaced(look: Look, handle: Any) -> Iterator[Finding]:
     """An upsert that replaced records of an earlier one that had other metadata."""
     known: dict[tuple[str, str], Any] = {}
     for call in look.calls_of(handle):
-        if call.route not in ("upsert", "upsert-data") or call.status != 200:
+        if call.route not in _UPSERTS or call.status != 200:
             if call.route in (*_FORGETS, "update"):
                 known.clear()
             continue
-        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
-        found = []
-        for item in body if isinstance(body, list) else [body]:
+        namespace, found = _namespace(call), []
+        for item in items_of(call.body):
             id, metadata = str(item.get("id")), item.get("metadata")
             before = known.get((namespace, id))
             if metadata and before and before != metadata:
@@ -258,13 +255,11 @@ def replaced(look: Look, handle: Any) -> Iterator[Finding]:
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
     """An upsert of a record whose id has the word ``None`` in it."""
     for call in look.calls_of(handle):
-        if call.route not in ("upsert", "upsert-data") or call.status != 200:
+        if call.route not in _UPSERTS or call.status != 200:
             continue
-        body = parsed(call.body)
-        for item in body if isinstance(body, list) else [body]:
-            if isinstance(item, dict) and NONE.search(str(item.get("id") or "")):
-                namespace = str(call.facts.get("namespace") or "")
-                yield _found("none_in_id", handle, call, namespace, id=str(item["id"]))
+        for item in items_of(call.body):
+            if NONE.search(str(item.get("id") or "")):
+                yield _found("none_in_id", handle, call, _namespace(call), id=str(item["id"]))
 
 
 def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
@@ -272,7 +267,7 @@ def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
     for call in look.calls_of(handle):
         if call.route != "delete" or call.status != 200 or not call.reached:
             continue
-        body, namespace = parsed(call.body), str(call.facts.get("namespace") or "")
+        body, namespace = parsed(call.body), _namespace(call)
         given = body if isinstance(body, list) else body.get("ids") or []
         ids = {str(one) for one in given}
         if not ids or parsed(call.answer)["result"]["deleted"]:
