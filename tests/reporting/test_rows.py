@@ -358,10 +358,6 @@ def test_a_key_that_is_missing_is_told_with_what_was_there(cloud: Cloud) -> None
 # -- order -----------------------------------------------------------------------------------------
 
 
-def outline(found: Iterable[Any]) -> list[str]:
-    return ["  " * row.depth + " ".join(row.what.partition(" of ")[0].split()[:3]) for row in found]
-
-
 def test_in_the_background_nothing_is_said_to_be_caused(cloud: Cloud) -> None:
     with Cloud(delivery="background") as background:
         queue, kv = background.queue(), background.kv_server()

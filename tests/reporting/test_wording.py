@@ -37,7 +37,6 @@ def judge(name: str, found: list[str]) -> None:
 
 # -- key-value server ------------------------------------------------------------------------------
 
-NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 COMMANDS: list[list[Any]] = [
     ["set", "k", "v"],
     ["GET", "k"],

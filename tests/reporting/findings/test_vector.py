@@ -48,7 +48,11 @@ def query(filter: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 A = record("a", {"n": 1})
-TEXT = query('n = "1"')
+A2 = record("a", {"n": 2})
+A_FULL, B_FULL = (record(id, to="upsert/full") for id in "ab")
+TEXT = ("query", query('n = "1"'))
+ALL = ("query", query())
+BARE = ("query", query(includeMetadata=False))
 
 
 def suppressed(cloud: Cloud, name: str) -> None:
@@ -81,53 +85,47 @@ CASES: dict[str, Scene] = {
     "a filter on what is absent": asks(A, ("query", query("m = 1"))),
     "a filter that matches": asks(A, ("query", query("n = 1"))),
     "a record written twice": asks(A, A),
-    "a record that was deleted": asks(A, ("delete", ["a"]), record("a", {"n": 2})),
+    "a record that was deleted": asks(A, ("delete", ["a"]), A2),
     "a decomposed letter": asks(
         record("a", {"c": "Zu\u0308rich"}), ("query", query("c = 'Z\u00fcrich'"))
     ),
-    "a filter of one of two queries": asks(A, ("query", [query("n = 1"), TEXT])),
-    "a filter after a query without one": asks(A, ("query", query()), ("query", TEXT)),
-    "a filter of a query in steps": asks(A, ("resumable-query", TEXT)),
-    "a filter after a query where nothing is": asks(A, ("query/none", TEXT), ("query", TEXT)),
+    "a filter of one of two queries": asks(A, ("query", [query("n = 1"), TEXT[1]])),
+    "a filter after a query without one": asks(A, ALL, TEXT),
+    "a filter of a query in steps": asks(A, ("resumable-query", TEXT[1])),
+    "a filter after a query where nothing is": asks(A, ("query/none", TEXT[1]), TEXT),
     "two records that a filter rejected for one reason": asks(
-        A, record("b", {"n": 1}), record("c", {"n": 2}), ("query", TEXT)
+        A, record("b", {"n": 1}), record("c", {"n": 2}), TEXT
     ),
     "an array": asks(record("a", {"n": ["x"]}), ("query", query("n = 'x'"))),
-    "the default namespace": asks(record("a", to="upsert/full"), ("query", query())),
-    "the others by their counts": asks(A, record("b", to="upsert/full"), ("query/none", query())),
-    "an empty namespace after a full one": asks(
-        record("a", to="upsert/full"), ("query/full", query()), ("query", query())
-    ),
+    "the default namespace": asks(A_FULL, ALL),
+    "the others by their counts": asks(A, B_FULL, ("query/none", query())),
+    "an empty namespace after a full one": asks(A_FULL, ("query/full", query()), ALL),
     "a namespace that was full before the query": asks(
-        records(2), ("query/none", query()), record("b", to="upsert/full"), A
+        records(2), ("query/none", query()), B_FULL, A
     ),
     "a filter before the same id of another namespace": asks(
-        A, ("query", TEXT), record("a", {"n": "1"}, to="upsert/other")
+        A, TEXT, record("a", {"n": "1"}, to="upsert/other")
     ),
     "no metadata before the same id of another namespace": asks(
-        A, ("query", query(includeMetadata=False)), record("a", to="upsert/other")
+        A, BARE, record("a", to="upsert/other")
     ),
     "metadata of one of two queries": asks(A, ("query", [query(), query(includeMetadata=False)])),
     "metadata of records in steps": asks(A, ("resumable-query", query(includeMetadata=False))),
     "a record of a batch and its own namespace": asks(
         record("a", {"n": 2}, to="upsert/other"),
         ("upsert", [A[1], record("b", {"n": 1})[1]]),
-        ("upsert", [record("a", {"n": 2})[1], record("b", {"n": 2})[1]]),
+        ("upsert", [A2[1], record("b", {"n": 2})[1]]),
     ),
     "more than four": asks(records(6), records(6, n=2)),
-    "replaced after other calls": asks(A, ("query", query()), record("a", {"n": 2})),
+    "replaced after other calls": asks(A, ALL, A2),
     "records by their data": asks(
         by_data("a", {"n": 1}), by_data("a", {"n": 2}), by_data("doc-None"), embedding=measured
     ),
-    "None in one of a batch": asks(("query", query()), ("upsert", [A[1], record("doc-None")[1]])),
-    "a deletion elsewhere": asks(
-        record("a", to="upsert/full"), ("delete", ["b"]), ("delete", ["a"])
-    ),
-    "a deletion of one id": asks(A, record("b", to="upsert/full"), ("delete/full", {"ids": ["a"]})),
+    "None in one of a batch": asks(ALL, ("upsert", [A[1], record("doc-None")[1]])),
+    "a deletion elsewhere": asks(A_FULL, ("delete", ["b"]), ("delete", ["a"])),
+    "a deletion of one id": asks(A, B_FULL, ("delete/full", {"ids": ["a"]})),
     "a deletion of many": asks(
-        records(6),
-        record("b", to="upsert/full"),
-        ("delete/full", [f"r{number}" for number in range(6)]),
+        records(6), B_FULL, ("delete/full", [f"r{number}" for number in range(6)])
     ),
     "a record that matched before an update": asks(
         record("a", {"n": 1, "m": 2}),
@@ -147,30 +145,26 @@ CASES: dict[str, Scene] = {
     ),
     "a filter that is none": asks(A, ("query", query("n =="))),
     "a filter of what came after it": asks(
-        record("b", {"n": "1"}), ("query", TEXT | {"topK": 1}), ("upsert", [A[1]])
+        record("b", {"n": "1"}), ("query", TEXT[1] | {"topK": 1}), ("upsert", [A[1]])
     ),
-    "no metadata of records without": asks(record("a"), ("query", query(includeMetadata=False))),
+    "no metadata of records without": asks(record("a"), BARE),
     "metadata that came later": asks(
-        record("a"),
-        ("query", query(includeMetadata=False)),
-        ("update", {"id": "a", "metadata": {"n": 1}}),
+        record("a"), BARE, ("update", {"id": "a", "metadata": {"n": 1}})
     ),
     "records that came the first time": asks(A, record("b", {"n": 2})),
     "the same id in another namespace": asks(A, record("a", {"n": 2}, to="upsert/other")),
-    "a record without metadata before": asks(record("a"), record("a", {"n": 2})),
+    "a record without metadata before": asks(record("a"), A2),
     "a record without metadata now": asks(A, record("a")),
     "a record that an update changed": asks(
         A, ("update", {"id": "a", "metadata": {"n": 2}}), record("a", {"n": 3})
     ),
-    "vectors that are not counted yet": asks(
-        record("b", to="upsert/full"), A, ("query", query()), ready_after="1s"
-    ),
+    "vectors that are not counted yet": asks(B_FULL, A, ALL, ready_after="1s"),
     "vectors that came after the query": asks(("query/none", query()), A),
     "vectors that came after the query, and one again": asks(
         A, ("query/none", query()), record("b"), A
     ),
     "a deletion of what nobody has": asks(A, ("delete", ["b"])),
-    "a deletion": asks(A, record("a", to="upsert/full"), ("delete", ["a"])),
+    "a deletion": asks(A, A_FULL, ("delete", ["a"])),
 }
 
 
