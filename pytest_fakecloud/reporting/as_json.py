@@ -15,7 +15,7 @@ from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import Served
-from .bodies import compact, decoded, parsed, printable
+from .bodies import as_plain, compact, decoded, parsed, printable
 from .connections import is_error, on_connection, reply
 from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Report, Row

@@ -186,6 +186,14 @@ def test_the_json_is_written_beside_the_page(cloud: Cloud, tmp_path: Path) -> No
     assert row["subjects"] == [{"kind": "key", "name": "lock:a", "fake": "kv_server"}]
 
 
+def test_an_answer_in_base64_is_decoded(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    headers = {**server.headers, "Upstash-Encoding": "base64"}
+    httpx.post(server.url, json=["ECHO", "a word"], headers=headers)
+    (row,) = as_json(report_of(cloud))["rows"]
+    assert row["response"]["decoded"] == {"result": "a word"}
+
+
 def request(**more: Any) -> Served:
     given = {"began": 0, "at_us": 0, "target": "GET /a", "framework": "Flask", "environ": None}
     return Served(**{**given, "thread": 0, "ended": 9, "status": 200, "path": "/a", **more})

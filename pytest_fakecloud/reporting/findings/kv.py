@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HELD = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
-_EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
+EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
 """Commands that set a relative expiry, with its unit in microseconds."""
 _INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
@@ -92,7 +92,7 @@ def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
     """A lock or idempotency key that was set with NX and has no TTL."""
     for call, line, result in commands(look, handle):
         options = {word.upper() for word in line[3:]}
-        if not sets_nx(line) or options & _EXPIRING or len(line) < 3 or result in (None, 0):
+        if not sets_nx(line) or options & EXPIRING or len(line) < 3 or result in (None, 0):
             continue
         if (
             HELD.search(line[1])
@@ -181,7 +181,7 @@ def deadline_of(call: Call, line: list[str]) -> int | None:
             return int(words[2]) * _INSTANTS[words[0]]
         options = {"SET": words[3:], "GETEX": words[2:]}.get(words[0], [])
         for option, number in itertools.pairwise(options):
-            if option in _EXPIRING:
+            if option in EXPIRING:
                 since = 0 if option.endswith("AT") else call.at_us
                 return since + int(number) * (1_000 if option.startswith("P") else 1_000_000)
     except ValueError:

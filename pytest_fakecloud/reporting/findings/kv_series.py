@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bodies import parsed
 from ..model import Finding, Subject
-from .kv import ADDING, HELD, MAKING, commands, deadline_of, held_up, sets_nx
+from .kv import ADDING, EXPIRING, HELD, MAKING, commands, deadline_of, held_up, sets_nx
 from .look import Look, about_key
 
 if TYPE_CHECKING:
@@ -99,18 +99,18 @@ def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
                 if call.at_us >= until.get(key, call.at_us + 1):
                     del until[key]
     for key, (call, first, end) in late.items():
-        values = {"seconds": (call.at_us - end) / 1e6, "command": _of_key(first, key)}
-        found = about_key("read_after_expiry", handle, call, key, at_us=first.at_us, **values)
+        values = {"seconds": (call.at_us - end) / 1e6, "ttl": _ttl_of(first, key)}
+        found = about_key("read_after_expiry", handle, call, key, **values)
         yield replace(found, rows=(call.number, first.number))
 
 
-def _of_key(call: Call, key: str) -> str:
-    """Return the command of a call, possibly one of several, that gave a key its TTL."""
-    lines = [line for line in call.facts["words"] if line[1:2] == [key]]
-    named = [line for line in lines if deadline_of(call, line) is not None]
-    return (
-        " ".join([named[-1][0].upper(), *named[-1][2:]]) if named else str(call.facts["command"][0])
-    )
+def _ttl_of(call: Call, key: str) -> str:
+    """Return the words of a call, possibly of one of several commands, that gave a key its TTL."""
+    for line in call.facts["words"]:
+        if line[1:2] == [key] and deadline_of(call, [line[0].upper(), *line[1:]]) is not None:
+            at = next((n for n, word in enumerate(line) if n and word.upper() in EXPIRING), 0)
+            return " ".join([line[at].upper(), line[at + 1 if at else 2]])
+    return str(call.facts["command"][0])
 
 
 def without_subscriber(look: Look, handle: Any) -> Iterator[Finding]:

@@ -247,13 +247,10 @@ def _key_mismatch(of: Finding, scene: Scene) -> str:
 
 def _read_after_expiry(of: Finding, scene: Scene) -> str:
     seconds = of.values["seconds"]
-    unit = next(
-        (one for one in ((86400, "d"), (3600, "h"), (60, "min")) if seconds >= one[0]), (1, "s")
-    )
-    return (
-        f"{shortened(of.values['key'])} was read {seconds / unit[0]:.3g} {unit[1]} after it had expired "
-        f"({of.values['command']} at {clock_time(of.values['at_us'])})"
-    )
+    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((one for one in units if seconds >= one[0]), (1, "s"))
+    late = f"{seconds / size:.2g} {unit} after it had expired" if seconds else "as it expired"
+    return f"{shortened(of.values['key'])} was read {late} (its TTL was set by {of.values['ttl']})"
 
 
 def _limit_shared(of: Finding, scene: Scene) -> str:

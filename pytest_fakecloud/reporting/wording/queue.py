@@ -94,7 +94,7 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
             shown = clock_time(int(value) * 1_000_000) if _is_time(setting, value) else value
             told = _SETTINGS[setting] + f" {shown}" * (str(value).lower() != "true")
             in_utc = setting == "cron" and "TZ=" not in str(value)
-            yield f"{told} (UTC)" if in_utc else told
+            yield f"{told} in UTC" if in_utc else told
         elif forwarded and setting.startswith("forward-"):
             yield f"{name}: {shortened(str(value), 80)}"
 
