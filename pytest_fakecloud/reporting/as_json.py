@@ -113,7 +113,6 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
 
 
 def _local(file: str) -> str:
-    """Return a file's path relative to the working directory if it is below it."""
     path = PurePath(file)
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd := Path.cwd()) else file
 
@@ -231,7 +230,6 @@ def _message(
 
 
 def _data(row: Row) -> dict[str, Any]:
-    """Return the data that the service recorded about a call or event."""
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
         if hides_words(row.entry):
@@ -251,7 +249,6 @@ def _data(row: Row) -> dict[str, Any]:
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value as JSON, with the ``repr`` of objects that JSON cannot represent."""
     plain: dict[str, Any] = json.loads(json.dumps(value, default=shown, skipkeys=True))
     return plain
 

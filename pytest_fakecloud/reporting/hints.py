@@ -271,13 +271,11 @@ def _attributes(value: object) -> dict[str, object]:
 
 
 def _locals(error: BaseException | None) -> Iterator[object]:
-    """Yield the local values of the functions in an error's traceback."""
     for frame in frames_of(error):
         yield from frame.f_locals.values()
 
 
 def frames_of(error: BaseException | None) -> Iterator[FrameType]:
-    """Yield the frames of an error's traceback."""
     trace = None if error is None else error.__traceback__
     while trace is not None:
         yield trace.tb_frame
@@ -312,7 +310,6 @@ def suspicions(
 
 
 def _is_active(library: _Library) -> bool:
-    """Return whether a library has replaced one of its names at this moment."""
     for module, name in library.patched:
         value: object = sys.modules.get(module)
         for part in name.split("."):

@@ -88,7 +88,6 @@ class Mask:
         return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
 
     def data(self, body: bytes) -> bytes:
-        """Return bytes with credentials masked."""
         # Latin-1 maps each byte to one character and back.
         return self.text(body.decode("latin-1")).encode("latin-1")
 
@@ -101,7 +100,6 @@ class Mask:
         return HIDDEN if _SECRET_HEADER.search(name) and not _TOKEN.fullmatch(text) else text
 
     def target(self, call: Call) -> str:
-        """Return a call's request target, masked."""
         path = call.target.partition("?")[0]
         if hides_words(call) and path.count("/") > 1:
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
@@ -139,7 +137,6 @@ class Mask:
         return HIDDEN if call.body and hides_words(call) else call.body
 
     def event(self, event: Event) -> Event:
-        """Return a masked copy of an event."""
         told = copy.copy(event)
         told.text = self.text(event.text)
         told.data = {
@@ -151,7 +148,6 @@ class Mask:
         return told
 
     def served(self, served: Served) -> Served:
-        """Return a masked copy of a request to the application."""
         told = copy.copy(served)
         told.target, told.raised = self.text(served.target), self.text(served.raised)
         told.body, told.environ = self.text(served.body), None

@@ -107,7 +107,6 @@ def _are_not_set(names: Sequence[str]) -> str:
 
 
 def _outputs(error: BaseException) -> Iterator[str]:
-    """Yield the output of the subprocesses that an error is about."""
     values: list[object] = [error]
     if isinstance(error, AssertionError):
         values += [value for frame in frames_of(error) for value in frame.f_locals.values()]
@@ -179,7 +178,6 @@ def _clocks(error: BaseException) -> Iterator[str]:
 
 
 def _packages(frame: FrameType) -> Iterator[str]:
-    """Yield the packages of a function and of the global names that it uses."""
     yield str(frame.f_globals.get("__name__")).partition(".")[0]
     for name in frame.f_code.co_names:
         if name in frame.f_globals:

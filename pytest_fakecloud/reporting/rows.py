@@ -74,7 +74,6 @@ def rows(
 
 
 def _recorder_of(cloud: AnyCloud) -> Recorder | None:
-    """Return the recorder of a cloud; None for the cloud of a stand-alone server."""
     return getattr(cloud.journal, "_recorder", None)
 
 
@@ -380,7 +379,6 @@ def _messages(call: Call, fake: str) -> Iterator[Subject]:
 
 
 def _keys(line: Sequence[str]) -> list[str]:
-    """Return the keys in a command."""
     from ..kv.table.registry import COMMANDS
 
     spec = COMMANDS.get(line[0].upper()) if line else None

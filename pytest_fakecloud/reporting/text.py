@@ -227,7 +227,6 @@ def _times(line: Line) -> str:
 
 
 def _packed(texts: Sequence[str], room: int) -> Iterator[str]:
-    """Yield the texts, as many per line as fit."""
     line = ""
     for each in texts:
         if line and len(line) + 2 + len(each) <= room:

@@ -90,25 +90,13 @@ def test_a_target_hides_what_its_names_say_is_secret(cloud: Cloud, target: str, 
     assert Mask(cloud).target(call) == shown
 
 
-@pytest.mark.parametrize(
-    ("name", "hidden"),
-    [
-        ("Authorization", True),
-        ("upstash-forward-authorization", True),
-        ("Cookie", True),
-        ("Set-Cookie", True),
-        ("Upstash-Signature", True),
-        ("X-Password", True),
-        ("Client-Secret", True),
-        ("X-Api-Key", True),
-        ("apikey", True),
-        ("X-Token", True),
-        ("Upstash-Sync-Token", False),
-        ("Content-Type", False),
-    ],
-)
-def test_a_header_is_secret_by_its_name(cloud: Cloud, name: str, hidden: bool) -> None:
-    assert Mask(cloud).header(name, "guess") == (HIDDEN if hidden else "guess")
+def test_a_header_is_secret_by_its_name(cloud: Cloud) -> None:
+    mask = Mask(cloud)
+    for name in ("Authorization", "upstash-forward-authorization", "Cookie", "Set-Cookie", "X-Token",
+                 "Upstash-Signature", "X-Password", "Client-Secret", "X-Api-Key", "apikey"):  # fmt: skip
+        assert mask.header(name, "guess") == HIDDEN, name
+    for name in ("Upstash-Sync-Token", "Content-Type"):
+        assert mask.header(name, "guess") == "guess", name
 
 
 def test_a_header_that_is_not_secret_still_hides_a_token(cloud: Cloud) -> None:

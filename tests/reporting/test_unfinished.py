@@ -180,6 +180,16 @@ def test_partitions_of_a_group_share_a_line(cloud: Cloud) -> None:
     ]
 
 
+def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
+    index = cloud.vector_index(ready_after="5s")
+    httpx.post(f"{index.url}/upsert", json={"id": "a", "vector": [1]}, headers=index.headers)
+    assert told(cloud) == [
+        "1 vector of the default namespace pending: queries return vectors only when they are indexed"
+    ]
+    cloud.clock.advance("5s")
+    assert told(cloud) == []
+
+
 def test_a_handle_that_cannot_be_asked_costs_a_line(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

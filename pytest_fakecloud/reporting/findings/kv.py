@@ -297,7 +297,6 @@ def _by_execution(look: Look, handle: Any) -> list[tuple[Call, list[str], Any]]:
 
 
 def held_up(call: Call) -> bool:
-    """Return whether a fault ran a function before the call was executed."""
     return any(one.get("moment") == "before" for one in call.faults)
 
 

@@ -111,7 +111,6 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _mode(write: Call, id: str) -> str:
-    """Return the metadata mode of an update; empty for an upsert."""
     of = [one for one in items_of(write.body) if str(one.get("id")) == id]
     return str(of[-1].get("metadataUpdateMode") or "OVERWRITE") if write.route == "update" else ""
 

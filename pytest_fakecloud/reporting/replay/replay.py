@@ -120,7 +120,6 @@ class _Time(Timekeeper):
 
 
 def _times(cloud: AnyCloud) -> dict[int, list[int]]:
-    """Return the times that were read during each journal entry, by its number."""
     found: dict[int, list[int]] = {}
     current: dict[int, list[int]] = {}
     for thread, value in tuple(recorder_of(cloud.journal).reads or ()):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """Return a call of the broker's API in words."""
     body = parsed(call.body) if call.body.strip() else None
     group = f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
     topics = [str(topic) for topic in call.facts.get("topic") or ()]
@@ -124,7 +123,6 @@ def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
 
 
 def event(of: Event, scene: Scene) -> str:
-    """Describe an event of a group."""
     data = of.data
     if of.kind == "rebalance":
         _, instance = data.get("cause") or ("", "")

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def action(event: Event, scene: Scene) -> str:
-    """Return an action of the test in words."""
     given = ", ".join(event.data.get("arguments") or ())
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:

@@ -35,7 +35,6 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """Return one or several commands in words."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
         return None

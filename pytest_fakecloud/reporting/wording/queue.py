@@ -76,7 +76,6 @@ def _step(body: object) -> str:
 
 
 def _method(headers: Mapping[str, Any]) -> str:
-    """Return the method of the delivery; empty for POST."""
     lower = {name.lower(): value for name, value in headers.items()}
     method = str(lower.get("upstash-method", "POST"))
     return "" if method == "POST" else method
@@ -153,7 +152,6 @@ def callback(call: Call, scene: Scene) -> Summary | None:
 
 
 def attempt(row: Row, last: Row, scene: Scene) -> Summary:
-    """Return an attempt in words, or several attempts of one message with the same result."""
     assert row.delivery is not None
     data = row.delivery.data
     answer = ""

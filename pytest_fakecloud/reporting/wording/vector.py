@@ -17,7 +17,6 @@ _UPSERTS = ("upsert", "upsert-data")
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """Return a command of the index in words."""
     if not call.route:
         return None
     body = parsed(call.body) if call.body.strip() else {}

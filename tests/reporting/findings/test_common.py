@@ -12,7 +12,10 @@ import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings import find
+from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.scene import scene_of
+from pytest_fakecloud.reporting.wording import Scene as Lookups
+from pytest_fakecloud.reporting.wording import sentence
 
 from .cases import HOOK, Scene, commands, found, kinds, query
 
@@ -233,3 +236,26 @@ def test_a_call_without_a_token_is_a_refusal_of_its_own(cloud: Cloud) -> None:
 def test_on_a_connection_the_command_is_named_once(cloud: Cloud, steps: str, expected: str) -> None:
     commands(steps)(cloud)
     assert kinds(cloud, raised=AssertionError()) == [expected]
+
+
+# -- sentences that no expected report contains ----------------------------------------------------
+
+OTHER = {"rejected": 1, "calls": 2, "reasons": [{"kind": "other", "other": "vector_index"}]}
+ERROR = {"call": "GET /v2/keys", "status": "404", "error": "no key", "later": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "text"),
+    [
+        ("raised_after_answer", {"message": "m", "status": 200},
+         "m was answered 200 before its handler raised, so it is not retried"),
+        ("unused_fault", {"faults": ["<a>", "<b>"], "calls": ["SET"]},
+         "the faults <a>, <b> never fired; the calls were SET"),
+        ("rejected", OTHER,
+         "answered 401 to 1 of 2 calls: the credentials are those of vector_index"),
+        ("continued_after_error", ERROR,
+         "GET /v2/keys was answered 404 no key, and 2 calls followed"),
+    ],
+)  # fmt: skip
+def test_the_sentence_of_a_finding(kind: str, values: dict[str, Any], text: str) -> None:
+    assert sentence(Finding(kind, values=values), Lookups()) == text
