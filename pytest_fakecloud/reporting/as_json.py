@@ -22,7 +22,7 @@ from .model import VERSION, Finding, Report, Row
 from .private_files import write_private
 from .text import problem
 from .wording import Scene, describe, sentence, status_line
-from .wording.kv import as_plain, command
+from .wording.kv import command
 
 LONGEST = 20_000
 """Maximum number of characters of a body."""

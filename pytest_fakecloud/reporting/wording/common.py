@@ -80,11 +80,13 @@ def pairs(values: Mapping[str, Any]) -> str:
     return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
 
 
-def clock_time(at_us: int) -> str:
-    """Return a time with its date, in UTC."""
+def clock_time(at_us: int, like_us: int | None = None) -> str:
+    """Return a time in UTC, with its date unless ``like_us`` is on the same day."""
     at = to_datetime(at_us)
     part = f".{at.microsecond // 1000:03}".removesuffix(".000")
-    return f"{at:%Y-%m-%d %H:%M:%S}{part}Z"
+    same_day = like_us is not None and to_datetime(like_us).date() == at.date()
+    day = "" if same_day else f"{at:%Y-%m-%d} "
+    return f"{day}{at:%H:%M:%S}{part}Z"
 
 
 def envelope(call: Call) -> Any:
