@@ -175,9 +175,9 @@ def explore(
 
     A schedule is a list of events: faults, crashes, orders of calls, slow clients, repeated deliveries
     (see ``schedule.Kind``). ``kinds`` limits the events, and ``services`` the calls to some fixtures or
-    fakes. The search tries one interleaving for each order of conflicting calls, then all schedules
-    with one event, the orders of calls and timers, schedules with two events, and random ones with up
-    to six, until ``budget`` is used up: a number of runs, or wall-clock time such as ``"10s"``.
+    fakes. The search tries some orders of conflicting calls, then all schedules with one event,
+    schedules with two events, the other orders of calls and timers, and random schedules with up to six
+    events, until ``budget`` is used up: a number of runs, or wall-clock time such as ``"10s"``.
     ``seed`` (default: the cloud's) determines the random choices. ``schedule`` runs one given schedule
     only. ``process_time`` says whether ``time.time()`` follows the clock (default: if time-machine is
     installed). ``patience`` is how long a client may be slow in one run; a delivery may be slow until
