@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..reporting.connections import gathered
@@ -28,7 +28,8 @@ def story(run: Run) -> str:
     width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
     scene = _scene(run)
     lines = [
-        f"{number:>{len(str(len(entries)))}}. {_at(run, entry[0].at_us):>{width}}  {_told(entry, scene)}"
+        f"{number:>{len(str(len(entries)))}}. {_at(run, entry[0].at_us):>{width}}  "
+        f"{_told(entry, scene, _shown(entry, run))}"
         for number, entry in enumerate(entries, 1)
     ]
     return "\n".join([*lines, f"check: {reason(run.broken)}"])
@@ -71,15 +72,28 @@ def _goes_on(last: Line, line: Line) -> bool:
     return last.call is None or not (line.event or last.event)
 
 
-def _told(entry: Sequence[Line], scene: Scene) -> str:
-    words, calls, more = [], 0, 0
+def _shown(entry: Sequence[Line], run: Run) -> set[int]:
+    """Return the ids of the calls of an entry to show: writes first, then reads."""
+    calls = [line for line in entry if line.call is not None and not line.event]
+    calls.sort(key=lambda line: not _writes(line, run))
+    return {id(line) for line in calls[:_SHOWN]}
+
+
+def _writes(line: Line, run: Run) -> bool:
+    if not 0 <= line.step < len(run.steps):
+        return False
+    touches = run.steps[line.step].footprint.touches
+    return any(touch.writes and touch.fake for touch in touches)
+
+
+def _told(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
+    words, more = [], 0
     for line in entry:
         if line.call is None:
             words.append(line.words)
         elif line.event:
             words.append(f"{_what(line.call, scene)} {line.words}{_source(line)}")
-        elif calls < _SHOWN:
-            calls += 1
+        elif id(line) in shown:
             words.append(_call(line.call, scene) + _source(line))
         else:
             more += 1

@@ -51,3 +51,19 @@ def test_a_given_schedule_that_holds_says_so(cloud: Cloud, kv: KVServer) -> None
     redis = Redis(kv.url, kv.token)
     found = cloud.explore(redis.ping, lambda: None, schedule="ping.1 crash")
     assert str(found).startswith("the promise held in the given schedule\n")
+
+
+def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for key in ("a", "b", "c"):
+            redis.get(key)
+        redis.set("d", "1")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken)
+    assert "GET a → null" in found.value.story
+    assert "SET d 1 → OK" in found.value.story
+    assert "GET c" not in found.value.story
+    assert "; 1 more call\n" in found.value.story
