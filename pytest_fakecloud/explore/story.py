@@ -110,7 +110,12 @@ def _source(line: Line) -> str:
 
 def _what(call: Call, scene: Scene) -> str:
     summary = summarise(call, scene)
-    text = f"{call.method} {call.path}" if summary is None else summary.what
+    if summary is not None:
+        text = summary.what
+    elif call.service == "queue" and call.route:
+        text = call.route.replace("_", " ")
+    else:
+        text = f"{call.method} {call.path}"
     if summary is not None and summary.below and call.service == "kv":
         # The commands of a transaction or a pipeline.
         text += f" ({'; '.join(summary.below)})"

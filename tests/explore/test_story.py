@@ -67,3 +67,10 @@ def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, kv: KVServer) -> No
     assert "SET d 1 → OK" in found.value.story
     assert "GET c" not in found.value.story
     assert "; 1 more call\n" in found.value.story
+
+
+def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(lambda: queue.client().dlq.list(), broken)
+    assert ": list dead letters" in found.value.story
