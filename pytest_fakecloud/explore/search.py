@@ -116,6 +116,7 @@ class Tally:
 
     orders: int = 0
     all_orders: bool = False
+    is_cut: bool = False
     is_exhaustive: bool = False
     singles: int = 0
     all_singles: int = 0
@@ -184,7 +185,7 @@ class Tally:
             return f"all {self._interleavings} (exhaustive) in {self.seconds:.1f} s"
         parts = []
         if self.orders > 1:
-            of = "all " if self.all_orders else ""
+            of = "all " if self.all_orders and not self.is_cut else ""
             end = " (exhaustive)" if self.is_exhaustive else ""
             parts.append(f"{of}{self._interleavings}{end}")
         if self.all_singles:
@@ -351,6 +352,7 @@ class Explorer:
                 return found
         if tally.has_timers and {"switch", "jump"} <= kinds:
             orders.append(_Orders("late" in kinds, moves_time=True))
+        tally.is_cut = False
         for number, each in enumerate(orders, 1):
             share = 1 / (len(orders) + 1 - number) if only_orders else _FOR_ORDERS
             found = self._interleavings(each, budget.part(tally.tried, share))
@@ -397,6 +399,7 @@ class Explorer:
         kinds = self.choice.kinds
         while orders.has_next():
             if not part.left(tally.tried):
+                tally.is_cut = True
                 return None
             orders.is_ready = False
             try:

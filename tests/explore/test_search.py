@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
 from pytest_fakecloud.explore import search
@@ -119,3 +120,18 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
         for pair in pairs:
             for each in pair:
                 each.close()
+
+
+def test_all_interleavings_is_said_only_if_every_search_for_them_ended(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for number in range(3):
+            redis.set(f"key {number}", "value")
+
+    cut = cloud.explore([run, run], lambda: None, kinds=("switch", "late"), budget=60)
+    assert "all" not in str(cut).partition(" distinct")[0]
+    whole = cloud.explore([redis.dbsize, redis.flushdb], lambda: None, kinds=("switch", "late"))
+    assert str(whole).startswith("the promise held in all")
