@@ -6,6 +6,7 @@ The schema is ``docs/reference/report.schema.json``.
 from __future__ import annotations
 
 import json
+import linecache
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePath
@@ -18,7 +19,7 @@ from .applications import Served
 from .bodies import as_plain, compact, decoded, parsed, printable
 from .connections import is_error, on_connection, reply
 from .masking import HIDDEN, Mask, hides_words
-from .model import VERSION, Finding, Report, Row
+from .model import VERSION, Finding, Place, Report, Row
 from .private_files import write_private
 from .text import problem
 from .wording import Scene, describe, sentence, status_line
@@ -26,6 +27,8 @@ from .wording.kv import command
 
 LONGEST = 20_000
 """Maximum number of characters of a body."""
+_BEFORE, _AFTER = 2, 8
+"""Number of source lines before and after a call that are shown with it."""
 _HIDDEN = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
 
@@ -102,9 +105,7 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
         "depth": row.depth,
         "attempt": row.attempt,
         "findings": list(findings),
-        "where": None
-        if row.where is None
-        else {**asdict(row.where), "file": _local(row.where.file)},
+        "where": None if row.where is None else _where(row.where, scene.mask),
         "text": text,
         "request": request,
         "response": response,
@@ -112,9 +113,21 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
     }
 
 
-def _local(file: str) -> str:
-    path = PurePath(file)
-    return str(path.relative_to(cwd)) if path.is_relative_to(cwd := Path.cwd()) else file
+def _where(place: Place, mask: Mask | None) -> dict[str, Any]:
+    """Return a place with the source lines around it, which show what the code does with the answer."""
+    path = PurePath(place.file)
+    local = path.is_relative_to(cwd := Path.cwd())
+    lines = range(max(1, place.line - _BEFORE), place.line + _AFTER + 1)
+    source = [(line, linecache.getline(place.file, line).rstrip()) for line in lines]
+    return {
+        **asdict(place),
+        "file": str(path.relative_to(cwd)) if local else place.file,
+        "source": [
+            {"line": line, "text": mask.text(text) if mask else text}
+            for line, text in source
+            if text or line <= place.line
+        ],
+    }
 
 
 def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

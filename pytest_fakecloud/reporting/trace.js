@@ -402,7 +402,7 @@ export class Trace {
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
       ...(row.text.lines ?? []).map((line) => el("p", {class: "trace-soft trace-pre"}, line)),
-      row.where ? el("p", {}, `${row.where.file}:${row.where.line} in ${row.where.function}`) : null,
+      ...this.sourceElements(row.where),
       this.linksElement(one, effects, related),
       this.attemptsElement(row),
       ...(this.options.details?.(one, this) ?? []),
@@ -430,6 +430,15 @@ export class Trace {
     const others = (finding.rows ?? []).filter((number) => number !== row.number && this.byNumber.has(number));
     return el("p", {class: "trace-finding"}, `▲${index + 1} ${finding.text} `,
       ...others.flatMap((number) => [this.goTo(number, `row ${this.byNumber.get(number).label}`), " "]));
+  }
+
+  // The place of the call in the application, and the lines around it.
+  sourceElements(where) {
+    if (!where) return [];
+    const lines = (where.source ?? []).map(({line, text}) =>
+      el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
+    return [el("p", {}, `Called at ${where.file}:${where.line} in ${where.function}`),
+      lines.length ? el("pre", {tabindex: 0, "aria-label": "Source"}, ...lines) : null];
   }
 
   linksElement({row}, effects, related) {

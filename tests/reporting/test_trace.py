@@ -219,15 +219,26 @@ def test_the_pane_shows_the_row_and_leads_to_the_others(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_the_pane_escapes_what_looks_alike_and_gaps_are_whole_seconds(opened: Opened) -> None:
+def test_the_pane_escapes_what_looks_alike_and_has_the_source_of_the_call(opened: Opened) -> None:
     quoted = {"line": "POST /", "body": "", "decoded": {"city": "Zu\u0308rich", "now": "Zürich"}}
+    source = [
+        {"line": 6, "text": "hit = query(vector)"},
+        {"line": 7, "text": "if hit.score < 0.2:"},
+    ]
+    where = {"file": "app.py", "line": 6, "function": "answer", "source": source}
     page = opened(
         report(
-            row(1, request=quoted), row(2, at_us=NOON + 600_000), row(3, at_us=NOON + 1_900_000)
+            row(1, request=quoted, where=where),
+            row(2, at_us=NOON + 600_000),
+            row(3, at_us=NOON + 1_900_000),
         ),
         "#row-1",
     )
-    assert '"Zu\\u0308rich"' in page.locator(".trace-pane").inner_text()
+    text = page.locator(".trace-pane").inner_text()
+    assert '"Zu\\u0308rich"' in text
+    assert "Called at app.py:6 in answer" in text
+    assert "7  if hit.score < 0.2:" in text
+    assert page.locator(".trace-called").all_inner_texts() == ["    6  hit = query(vector)"]
     assert page.locator(".trace-gap").all_inner_texts() == ["2026-03-01", "+1 s"]
 
 

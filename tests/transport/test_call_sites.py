@@ -15,6 +15,8 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
+from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.transport import call_sites
@@ -44,6 +46,14 @@ def cloud() -> Iterator[Cloud]:
 
 def places(cloud: Cloud) -> list[str]:
     return [row.where.function if row.where else "" for row in rows(cloud) if row.kind == "call"]
+
+
+def test_a_report_has_the_source_lines_around_a_call(cloud: Cloud) -> None:
+    httpx.post(cloud.kv_server().url, json=["GET", "a"])
+    [row] = as_json(report_of(cloud, test="t", failure=""))["rows"]
+    [called] = [one for one in row["where"]["source"] if one["line"] == row["where"]["line"]]
+    assert called["text"] == '    httpx.post(cloud.kv_server().url, json=["GET", "a"])'
+    assert [one["text"].strip()[:5] for one in row["where"]["source"]][2:4] == ["httpx", "[row]"]
 
 
 def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
