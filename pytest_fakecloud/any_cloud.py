@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class AnyCloud(CloudPromises, ABC):
-    """Fakes of cloud services that share one clock and one seed, in this process or a server.
+    """Fakes of cloud services that share one clock and one seed, in this process or in a server.
 
     A context manager that closes the fakes started through it.
     """

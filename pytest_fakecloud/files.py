@@ -33,7 +33,7 @@ def open_file(path: str | PathLike[str], most: int = MOST_BYTES) -> BinaryIO:
                 f"{_cannot(path)}: it has {state.st_size} bytes, and at most {most} are read"
             )
     except (OSError, ValueError) as error:  # a name with a NUL character raises ValueError
-        # Only the reason, because the message contains the file's name already.
+        # Use only the reason, because the message already contains the file's name.
         reason = getattr(error, "strerror", None) or error
         raise ContractError(f"{_cannot(path)}: {reason}") from None
     except ContractError:
@@ -47,7 +47,8 @@ def read_file(path: str | PathLike[str], most: int = MOST_BYTES) -> bytes:
     """Return the content of a regular file of at most ``most`` bytes; raises like ``open_file()``."""
     with open_file(path, most) as file:
         try:
-            # Read at most ``most`` bytes, because a file can grow meanwhile, as some in /proc do.
+            # Read at most ``most`` bytes, because a file can grow after the check, as some in /proc
+            # do.
             return file.read(most)
         except OSError as error:
             raise ContractError(f"{_cannot(path)}: {error.strerror or error}") from None
@@ -61,5 +62,5 @@ def _cannot(path: str | PathLike[str]) -> str:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    # Opening a named pipe would wait for a writer.
+    # Without O_NONBLOCK, opening a named pipe would wait for a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

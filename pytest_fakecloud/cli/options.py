@@ -185,7 +185,7 @@ def _check_token(value: str | None, where: str) -> None:
 
 
 def _number(value: Any, where: str, most: int | None = None) -> int | None:
-    """Return an integer of 0 or more; at most ``most``, which is given for ports."""
+    """Return a non-negative integer of at most ``most`` (for ports)."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
         value = int(value)
     if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):

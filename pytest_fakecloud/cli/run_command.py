@@ -57,7 +57,7 @@ def run(options: Mapping[str, Any], program: list[str]) -> int:
 
 
 def _make_writable(journal: Path) -> None:
-    """Check that the journal file can be written before running the command, which may take an
+    """Check that the journal file can be written before the command runs, because it may run for an
     hour.
     """
     try:

@@ -62,7 +62,7 @@ def serve(options: Mapping[str, Any], *, opens: bool) -> int:
                 stop.get(timeout=NAP_SECONDS)
                 break
         log.say("stopping", "stopping")
-    # Exempt all objects from garbage collection: with much data, the last one at exit would take
+    # Exempt all objects from garbage collection: with much data, the collection at exit would take
     # seconds.
     gc.freeze()
     return 0

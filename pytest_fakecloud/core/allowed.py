@@ -45,8 +45,8 @@ ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **NAMED_KINDS,
     "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
 }
-"""The kinds that ``allow()`` accepts: the kinds above and ``refused``, a client that received only
-401 responses, which causes a warning.
+"""The kinds that ``allow()`` accepts: the kinds above and ``refused``, the warning about a client
+that received only 401 responses.
 """
 PROBLEM_FIELDS: Mapping[str, Field] = {
     "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
@@ -80,7 +80,7 @@ class Allowances:
         return any(kind == allowed and query(facts) for allowed, query in self._queries)
 
     def clear(self) -> None:
-        """Allow no violations."""
+        """Remove all allowances."""
         self._queries.clear()
 
 

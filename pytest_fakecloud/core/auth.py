@@ -40,7 +40,7 @@ def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
 
 
 def same(given: str | bytes | None, expected: str) -> bool:
-    """Return whether a credential equals the expected one when that is encoded as UTF-8 or Latin-1."""
+    """Return whether a credential equals the expected one, encoded as UTF-8 or as Latin-1."""
     if given is None:
         return False
     if isinstance(given, str):

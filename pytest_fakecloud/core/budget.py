@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 STEPS = 10_000_000
-"""Maximum steps of one command or request (decided here; the services publish no figures)."""
+"""Maximum number of steps of one command or request (decided here; the services publish no
+figures).
+"""
 
 UNBOUNDED = math.inf
 

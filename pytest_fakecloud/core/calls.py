@@ -34,13 +34,13 @@ from .wording import nearest
 KEEP_BYTES = 128 * 1024 * 1024
 """Default limit in bytes for the large calls that a cloud's journal keeps in full."""
 LIGHT = 4096
-"""Largest small call in bytes of headers, body and response. Small calls are never cut, only
-dropped when the journal has too many entries.
+"""Maximum total size in bytes of the headers, body and response of a small call. Small calls are
+never cut, only dropped when the journal has too many entries.
 """
 KEPT_OF_CUT = 1024
-"""Bytes kept of a body, a response or a fact that is cut."""
+"""Number of bytes kept of a body, response or fact that is cut."""
 ITEMS_OF_CUT = 16
-"""Items kept of a list that is cut."""
+"""Number of items kept of a list that is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
 _PER_HEADER = (
     160  # approximate bytes of the objects for a pair of strings, without their characters
@@ -58,7 +58,7 @@ Outcome: TypeAlias = Literal[
     "streamed",
     "truncated",
 ]
-"""The outcome of a call; ``"open"`` until its answer is complete."""
+"""The outcome of a call; ``"open"`` until its response is complete."""
 
 
 class CutBytes(bytes):
@@ -161,11 +161,11 @@ class Call:
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent, ``headers``
     and ``answer_headers`` are mappings with case-insensitive names, ``route`` is the name of the
     endpoint, ``facts`` are details from the service (``command``, ``topic``, …), ``fault``
-    describes the injected faults, ``faults`` has the same as data (``kind``, ``description``,
-    ``function``, ``moment``), ``problem`` is the reason why a strict test fails, ``note`` the
-    diagnosis shown in reports, ``outcome`` an ``Outcome``. ``reached`` is True if the endpoint
-    handled the request, even if a fault then changed the response. ``cut`` maps the fields and
-    facts that the journal has cut to their full sizes.
+    describes the injected faults, ``faults`` has the same information as data (``kind``,
+    ``description``, ``function``, ``moment``), ``problem`` is the reason why a strict test fails,
+    ``note`` the diagnosis shown in reports, ``outcome`` an ``Outcome``. ``reached`` is True if the
+    endpoint handled the request, even if a fault then changed the response. ``cut`` maps the fields
+    and facts that the journal has cut to their full sizes.
     """
 
     # Class attributes hold most defaults, and __init__ sets only what every call has, because every
@@ -389,7 +389,7 @@ def weight_of(call: Call) -> int:
 
 
 def shorten(call: Call, *, read_facts: bool = True) -> None:
-    """Keep only the beginning of long fields, and record the cuts in ``cut`` and ``note``.
+    """Cut long fields to their beginning, and record the cuts in ``cut`` and ``note``.
 
     With ``read_facts=False``, facts that have not been read yet are dropped: parsing a large
     unauthenticated request would be wasted work.
@@ -435,12 +435,14 @@ def _tell_cut(call: Call, cut: Mapping[str, int]) -> None:
 
 
 def begin_cut(call: Call, **sizes: int) -> None:
-    """Record that only the beginning of some fields was received; ``sizes`` are their full sizes."""
+    """Record that only the beginning of some fields was received; ``sizes`` maps them to their full
+    sizes.
+    """
     _tell_cut(call, {**call.cut, **sizes})
 
 
 def end_faults(call: Call, number: int) -> None:
-    """Remember the journal number that was reserved when the effects of faults on a call had ended."""
+    """Set the journal number that was reserved when the effects of faults on a call had ended."""
     call._until = number
 
 
@@ -493,7 +495,8 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     items.
     """
     if isinstance(value, str):
-        # A short string keeps its class (the name of a command is a subclass of str).
+        # Return a short string itself, because a new string would lose its subclass (names of
+        # commands have one).
         return value if len(value) <= most else f"{value[:most]}…"
     if isinstance(value, bytes):
         return value[:most]
@@ -640,14 +643,14 @@ class CallNames(FieldType):
             return True
         if "/" in wanted or not isinstance(found, str):
             return False
-        # Command names ignore case.
+        # Compare command names case-insensitively.
         return super().equals(found.upper(), wanted.upper())
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         return f"is {found.shown}, not {wanted}"
 
     def check_whole(self, found: Any, wanted: Any) -> None:
-        # A name with a slash cannot be a command, so only a shortened target matters here.
+        # A wanted name with a slash is never compared with commands, so only a cut target matters.
         cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
         if not found.call.cut.keys().isdisjoint(cut):
             raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")

@@ -50,7 +50,7 @@ class Found(list[T], Generic[T]):
     """A list of results with ``only()``, ``last`` and ``where()``."""
 
     _fields: Mapping[str, Field] | None = None
-    """The fields that can be filtered by; None to use the attributes of the items."""
+    """The fields that ``where()`` accepts; None for the attributes of the items."""
     _kind: str = "item"
     _notes: Callable[[], Iterable[str]] | None = None
     """Returns lines to add when ``only()`` or ``last`` fails on an empty list."""

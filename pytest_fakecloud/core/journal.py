@@ -85,15 +85,15 @@ class Recorder:
             self._root = self
             self._numbers: Iterator[int] = itertools.count(1)
             self._lock = threading.Lock()
-            # The following attributes exist only in a cloud's recorder.
+            # Only a cloud's recorder has the following attributes.
             self.actions: deque[Action] = deque(maxlen=_ACTIONS)
             self.find_site: Callable[[], dict[str, str | int] | None] | None = None
             """A function that returns the source line of the current call; None if call sites are
             not recorded.
             """
             self.reads: Reads | None = None
-            """The clock's readings, interleaved with the numbers of calls and actions; None if not
-            recorded.
+            """When threads read the clock, interleaved with the numbers of calls and actions; None
+            if not recorded.
             """
             self.sites: dict[int, dict[str, str | int]] = {}
             """The source line that made each call, by the call's number."""
@@ -205,8 +205,8 @@ class Recorder:
             shorten(each)
 
     def _too_many(self) -> list[Call]:
-        """Remove the oldest large calls from the size limit's list until the rest fits; return
-        them.
+        """Remove the oldest large calls from ``_heavy`` until the rest fits the size limit; return
+        the removed calls.
 
         The caller holds the lock.
         """
@@ -284,8 +284,8 @@ class Recorder:
             self._root.reads.append((threading.get_ident(), -number))
 
     def begins_now(self, call: Call, at_us: int) -> None:
-        """Give a call that waited before it reached the engine a new number and time, as the newest
-        entry.
+        """Renumber a call that waited before it reached the engine: make it the newest entry, at
+        the given time.
         """
         root = self._root
         with self._lock:

@@ -105,7 +105,7 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
                 waiting.append(each)
     unittest = sys.modules.get("unittest.case")
     skips = unittest is not None and isinstance(error, unittest.SkipTest)
-    # In a group, look for a failed assertion beside the cancellation of a sibling task.
+    # An exception group may contain a failed assertion beside the cancellation of a sibling task.
     own = isinstance(error, Exception) or broken_promise(error) is not None
     return error if skips or not own else None
 
@@ -124,8 +124,8 @@ def _outcomes() -> tuple[type[BaseException], ...]:
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:
-    """Return the failed assertion that an exception is, or contains if it is a group; otherwise
-    None.
+    """Return the exception if it is a failed assertion, or the failed assertion that a group
+    contains; otherwise None.
     """
     if error is None or isinstance(error, AssertionError):
         return error

@@ -6,12 +6,12 @@ below it::
     @dataclass(frozen=True, kw_only=True)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
-        \"\"\"Most records in one response.\"\"\"
+        \"\"\"Maximum number of records in one response.\"\"\"
         idle_close_ms: int | None = setting("300s", optional(duration("ms")))
         \"\"\"…\"\"\"
 
-``read()`` creates an instance from the keywords that a test passes. The field of a duration has its
-unit as a suffix, which the keyword lacks: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers
+``read()`` creates an instance from the keywords that a test passes. The field of a duration ends
+with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. Type checkers
 learn the keywords from a ``TypedDict`` (``BrokerSettings``), which ``tests/test_settings.py``
 compares with the dataclass. The documentation is generated from the dataclass.
 """

@@ -32,8 +32,9 @@ from .timers import LANES, Begin, Fired, Lane, Signal, Timer, Timers
 T = TypeVar("T")
 Mode = Literal["running", "frozen"]
 Reads: TypeAlias = deque[tuple[int, int]]
-"""A log of clock readings: pairs of a thread's ID and the time that it read. A pair with a negative
-number marks the journal entry with that number: the thread's readings after it belong to it.
+"""A log of clock readings: pairs of a thread's ID and the time that it read. In a pair with a
+negative number, the second item is the negated number of a journal entry, to which the thread's
+later readings belong.
 """
 STANDS = (
     "with process_time=True the process's time follows it, and both are frozen until the test "
@@ -287,10 +288,10 @@ class Timekeeper(Clock):
         """Return to the clock's initial mode and time, or to the given ones, which do not become
         the initial ones.
 
-        For a cloud that serves many tests, between two of them: nothing else moves time back.
-        Timers stay planned; their owners replace them. Raises ``ContractError`` while an advance is
-        in progress, for another start time if the clock cannot be moved, and for a running mode if
-        the process's time follows the clock.
+        Called between two tests that use the same cloud; nothing else moves time back. Timers stay
+        planned; their owners replace them. Raises ``ContractError`` while an advance is in
+        progress, for another start time if the clock cannot be moved, and for a running mode if the
+        process's time follows the clock.
         """
         start_us, frozen = self._start_us, self._starts_frozen
         if now is not None or mode is not None:
@@ -541,8 +542,8 @@ class Timekeeper(Clock):
 
 
 def _nap() -> float:
-    # Wake often while a tool that can move the process's clock is loaded, because it sends no
-    # notice.
+    # Wake often while a tool that can move the process's clock is loaded: such a tool does not
+    # notify its users.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
 
 

@@ -165,10 +165,10 @@ def _true_monotonic() -> Callable[[], float]:
 monotonic = _true_monotonic()
 """Return the seconds of a monotonic clock that freezegun and time-machine do not move.
 
-For timeouts in real time.
+Used for timeouts in real time.
 """
 
 
 def give_way(sleep: Callable[[float], None] = time.sleep) -> None:
-    """Let another waiting thread run."""
+    """Let another thread run."""
     sleep(0)

@@ -174,7 +174,7 @@ class Signal:
         return self._version
 
     def sleep(self, seen: int, seconds: float) -> None:
-        """Sleep until a notification later than ``seen``, at most ``seconds`` real seconds."""
+        """Sleep until ``version`` exceeds ``seen``, but at most ``seconds`` real seconds."""
         with self._lock:
             if self._version == seen:
                 self._sleeping += 1

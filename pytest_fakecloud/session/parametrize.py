@@ -12,12 +12,13 @@ _OVERRIDDEN = pytest.StashKey[bool]()
 
 
 def ask_for_settings(metafunc: pytest.Metafunc, fixtures: frozenset[str]) -> None:
-    """Let ``fakecloud_settings`` parametrize tests with fakes that do not request it themselves.
+    """Let ``fakecloud_settings`` parametrize tests that use fakes but do not request it themselves.
 
     ``fixtures`` are the names of the fixtures that return fakes.
 
-    pytest accepts parameters only for fixtures that a test requests at collection. Requesting it
-    for every test would take 20 us each, so only tests that need it get it.
+    pytest accepts parameters only for fixtures that a test requests at collection. Requesting
+    ``fakecloud_settings`` for every test would take 20 us each, so only tests that need it request
+    it.
     """
     if SETTINGS in metafunc.fixturenames or fixtures.isdisjoint(metafunc.fixturenames):
         return

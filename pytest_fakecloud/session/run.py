@@ -87,10 +87,10 @@ def end(config: pytest.Config) -> None:
 class Run:
     """The state that the hooks and fixtures of one pytest run share.
 
-    ``item`` is the current test and ``cloud`` its cloud, if created. ``told`` is True after the
-    journal was added to a report. ``strict`` are the kinds of strict-mode violations that fail the
-    test. Besides the clouds of tests, a run may have one that lasts until its end and returns to
-    its baseline before each test.
+    ``item`` is the current test and ``cloud`` its cloud, if created. ``told`` is True once the
+    journal has been added to a report. ``strict`` are the kinds of strict-mode violations that fail
+    the test. Besides the clouds of tests, a run may have one that lasts until its end and returns
+    to its baseline before each test.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -154,7 +154,7 @@ class Run:
 
     @cached_property
     def _outlives_tests(self) -> bool:
-        """Whether the fixtures' fakes belong to the cloud that lasts for the whole run."""
+        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
         return (
             bool(self.early)
             or self._url is not None
@@ -273,7 +273,7 @@ class Run:
 
     @property
     def has_fakes(self) -> bool:
-        """Whether there are fakes that a report could show."""
+        """Whether there are fakes to show in a report."""
         return self.cloud is not None or self._long is not None
 
     def clouds(self) -> list[AnyCloud]:
@@ -436,8 +436,8 @@ class Run:
         self._sleep.start()
         self._listen(self.cloud or self._long)
         if self._long is not None:
-            # Remember the fakes that exist already: those that the test's own code starts end with
-            # the test.
+            # Remember the fakes that already exist: those that the test's own code starts are
+            # closed after the test.
             self._known = list(self._long.handles)
             for call in self._long.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"

@@ -9,7 +9,7 @@ from time import process_time
 
 try:
     import resource
-except ImportError:  # Windows has no such counters.
+except ImportError:  # Windows has no ``resource`` module.
     resource = None  # type: ignore[assignment]
 
 _A_SLEEP_S = 0.04

@@ -83,7 +83,7 @@ class Dispatcher:
         try:
             self._clock.dispatch(_LANES, self._holds, self._hand_over)
         except Exception as error:
-            # Go on with the timers behind the failed one, which has been removed.
+            # Continue with the next timers: the failed one is no longer planned.
             self._report(error)
         due = self._clock.next_due_us(_LANES)
         if due is None or self._holds():

@@ -1,4 +1,4 @@
-"""Exclusion between advances of a clock and background deliveries."""
+"""Mutual exclusion of clock advances and background deliveries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextvars import ContextVar
 
 from ..errors import ContractError
 
-_PATIENCE = 10.0  # real seconds that an advance waits for another to finish
-_COURTESY = 0.01  # the same limit for a sleeping caller, which can do without the advance
+_PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
+_COURTESY = 0.01  # the same limit for an advance that a sleeping caller can do without
 _handed_over: ContextVar[object] = ContextVar("handed_over", default=None)
 """The function from ``Turns.hand_over()`` that this thread or task is running."""
 
@@ -26,10 +26,11 @@ class Turn:
 
 
 class Turns:
-    """Lets one thread at a time move a clock: one that advances it, or the background delivery.
+    """Lets one thread at a time move a clock: a thread that advances it, or the background
+    delivery.
 
-    An advance waits for a background delivery, and for the functions that one has handed over to
-    other threads. A second advance is an error for both.
+    An advance waits for a background delivery, and for the functions that a delivery has handed
+    over to other threads. If a second advance begins during the first, both raise an error.
     """
 
     _handed: frozenset[object] = frozenset()

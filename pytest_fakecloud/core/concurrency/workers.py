@@ -106,7 +106,7 @@ class WorkerPool:
 
 
 class _Worker:
-    """A thread of the pool: its job, and the lock on which it sleeps while it has none."""
+    """A thread of the pool, with its job and the lock on which it sleeps while it has no job."""
 
     __slots__ = ("job", "thread", "wake")
 
