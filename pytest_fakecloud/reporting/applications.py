@@ -2,10 +2,10 @@
 
 Flask and Django send signals when a request begins and ends, so a test's own client
 (``app.test_client()``, ``django.test.Client``) is observed without a change. Starlette and FastAPI
-send none, so the transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the time of
-a run. The rows of calls that the application makes during a request are nested in the request's row.
-Requests to aiohttp and plain WSGI applications are not observed. Source: the frameworks'
-documentation of signals.
+send none, so the transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the
+duration of a run. A request's row contains the rows of the calls that the application makes during
+the request. Requests to aiohttp and plain WSGI applications are not observed. Source: the
+frameworks' documentation of signals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
 
 _MOST = 1000
-"""Maximum number of requests that are kept; the oldest are dropped."""
+"""Maximum number of requests that are kept; beyond it, the oldest are dropped."""
 _BODY = 2_000
 """Maximum number of characters of a body that are kept."""
 _NEAR = 20
@@ -38,13 +38,14 @@ _Receiver = Callable[..., None]
 class Served:
     """One request to the application.
 
-    ``began`` and ``ended`` are numbers of the journal (``ended`` is 0 if the end is unknown).
-    ``status`` is None if the framework does not report it, ``raised`` describes the exception that
-    left the view. ``thread`` serves the request (0: an event loop). ``alone`` is true if no other
-    request was served at the same time, except for requests that it made itself; ``overlaps`` has the
-    others. ``body`` is the beginning of the body that a test client sent, ``body_type`` its content
-    type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the response's body
-    (None if it is unknown), ``answer_size`` the length of the whole, ``answer_type`` its content type.
+    ``began`` and ``ended`` are journal numbers (``ended`` is 0 if the end is unknown). ``status``
+    is None if the framework does not report it, ``raised`` describes the exception that the view
+    raised. ``thread`` is the ID of the thread that serves the request (0: an event loop). ``alone``
+    is True if no other request was served at the same time, except for requests that this one made
+    itself; ``overlaps`` lists the others. ``body`` is the beginning of the body that a test client
+    sent, ``body_type`` its content type, ``headers`` are the other headers, sorted. ``answer`` is
+    the beginning of the response's body (None if it is unknown), ``answer_size`` the length of the
+    whole body, ``answer_type`` its content type.
     """
 
     began: int
@@ -80,7 +81,7 @@ class Listener:
         self._wrapped: list[tuple[Any, str, Any]] = []
 
     def listen(self, cloud: AnyCloud | None) -> None:
-        """Record requests for this cloud from now on; for None, record nothing."""
+        """Record requests for this cloud from now on; if it is None, record nothing."""
         if cloud is not self.cloud:
             self.cloud = cloud
             self.served.clear()
@@ -91,7 +92,7 @@ class Listener:
         ):
             if cloud is not None and name in sys.modules and name not in self._heard:
                 self._heard.add(name)
-                # The module may have another version without these signals.
+                # Another version of the module may lack these signals.
                 with suppress(AttributeError, TypeError):
                     self._connect(sys.modules[name], receivers)
 
@@ -124,7 +125,7 @@ class Listener:
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
 
     def _wrap(self, owner: Any, name: str) -> None:
-        """Observe the requests of a test client: ASGI has no signals."""
+        """Observe the requests of a test client, because ASGI has no signals."""
         original = vars(owner).get(name) if isinstance(owner, type) else None
         if not isinstance(original, FunctionType):
             return
@@ -156,7 +157,9 @@ class Listener:
         self._wrapped.append((owner, name, original))
 
     def _asked(self, transport: Any, request: Any, thread: int) -> object:
-        """Record a request to an ASGI application; return its environment, None if that raises."""
+        """Record a request to an ASGI application; return its data as a WSGI environment, or None
+        if that raises.
+        """
         with suppress(Exception):
             app = type(getattr(transport, "app", None))
             framework = "ASGI" if app is FunctionType else app.__name__
@@ -219,7 +222,7 @@ class Listener:
                 sorted((n, str(v)) for n, v in environ.items() if str(n).startswith("HTTP_"))
             )
             for other in self._under_way:
-                # In one thread, the earlier request made the later one.
+                # Overlapping requests in one thread are nested: the earlier one made the later one.
                 if not thread or other.thread != thread:
                     one.alone = other.alone = False
                     one.overlaps.append(other)
@@ -228,7 +231,7 @@ class Listener:
             self.served.append(one)
 
     def _of(self, environ: object) -> Served | None:
-        """Return the unfinished request with this environment."""
+        """Return the unfinished request with this WSGI environment or ASGI scope."""
         if environ is None:
             return None
         return next((one for one in reversed(self.served) if one.environ is environ), None)
@@ -254,7 +257,7 @@ class Listener:
 
 
 def _harmless(receiver: _Receiver) -> _Receiver:
-    """Wrap a signal receiver so that its errors do not reach the application."""
+    """Wrap a signal receiver so that its exceptions do not reach the application."""
 
     def heard(sender: object, **given: Any) -> None:
         with suppress(Exception):
@@ -287,11 +290,11 @@ def _target(environ: Any) -> tuple[str, str]:
 
 
 def _body_of(environ: Any) -> tuple[str, str]:
-    """Return the beginning of a body that a test client sent, and its type, without reading a
-    stream.
+    """Return the beginning of a body that a test client sent, and its content type. Does not read
+    streams.
     """
     stream = environ.get("wsgi.input")
-    # Django's test client wraps its buffer.
+    # Django's test client wraps the body in an object of its own.
     stream = getattr(stream, "_FakePayload__content", stream)
     if not isinstance(stream, BytesIO):
         return "", ""
@@ -300,7 +303,7 @@ def _body_of(environ: Any) -> tuple[str, str]:
 
 
 def _answer_of(response: Any) -> bytes | None:
-    """The body of a response of Flask or Django; None if it is streamed.
+    """Return the body of a response of Flask or Django; None if it is streamed.
 
     The responses of other test clients are streams, which only the test may read.
     """
@@ -318,8 +321,8 @@ def _environ_of(request: Any) -> object:
 def _closing_response() -> object:
     """Return the response whose ``close()`` has just sent Django's signal.
 
-    The signal does not contain the response, but a frame that sends the signal belongs to it. Other
-    listeners, such as a tracer, may add frames in between.
+    The signal does not contain the response, so search the stack for it. Other listeners, such as a
+    tracer, may add frames in between.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_NEAR):

@@ -1,4 +1,4 @@
-"""A report as JSON: the form that pages, editors, CI annotations and agents read.
+"""A report as JSON, which pages, editors, CI annotations and agents read.
 
 The schema is ``docs/reference/report.schema.json``.
 """
@@ -26,7 +26,7 @@ from .wording import Scene, describe, sentence, status_line
 from .wording.kv import command
 
 LONGEST = 20_000
-"""Maximum number of characters of a body."""
+"""Maximum number of characters of a body in the JSON form."""
 _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _HIDDEN = {"traceback", "exception", "sent", "sent_headers", "answer"}
@@ -56,7 +56,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def write(report: Report, path: Path) -> Path:
-    """Write the JSON of a report, readable for its owner only; return the path."""
+    """Write the JSON of a report to a file that only its owner can read; return its path."""
     text = json.dumps(as_json(report), ensure_ascii=False, indent=1, default=shown)
     return write_private(path, printable(text) + "\n")
 
@@ -155,7 +155,7 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
 
 
 def _served(served: Served, mask: Mask | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return a request to the application, and its response, as far as they are known."""
+    """Return the known parts of a request to the application and of its response."""
     mask = mask or Mask()
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
@@ -207,7 +207,7 @@ def _delivered(
 
 
 def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the commands of a database connection that one row shows, and the reply as a value."""
+    """Return the commands on a database connection that one row shows, and the reply as a value."""
     steps = scene.gathered.get(call.number, ())
     lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
     if hides_words(call):

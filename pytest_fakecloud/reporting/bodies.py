@@ -1,6 +1,6 @@
-"""Readable bodies: JSON is compact, HTML is text, Base64 is decoded, long bodies are shortened.
+"""Make bodies readable: compact JSON, convert HTML to text, decode Base64, shorten long bodies.
 
-Different texts stay different: a shortened text ends with a checksum of the whole.
+Shortened bodies that differ stay different, because each ends with a checksum of the whole body.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from unicodedata import category, normalize
 from ..core.timeparse import to_datetime
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-"""Control characters that a terminal would execute, escaped, for ``str.translate``."""
+"""A table for ``str.translate`` that escapes control characters, which a terminal would execute."""
 
 _TOKEN = re.compile(r"eyJ[\w-]+\.(eyJ[\w-]+)\.(?:[\w-]*|\*\*\*)")
-"""A JSON web token, also with its signature masked."""
+"""A JSON web token, possibly with a masked signature."""
 _BASE64_LEAST = 16
 """Minimum length of a string that is decoded as Base64; shorter words may be Base64 by chance."""
 _END_OF_TIME = 253_402_300_800
@@ -30,8 +30,8 @@ _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
 
 def shortened(text: str, most: int = 48) -> str:
-    """Return a text, shortened to ``most`` characters: its two ends and a checksum of the whole
-    text.
+    """Return a string, shortened to ``most`` characters: its two ends and a checksum of the whole
+    string.
     """
     if len(text) <= most:
         return text
@@ -43,12 +43,14 @@ def shortened(text: str, most: int = 48) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text with lone surrogates (``"\ud800"``) escaped: UTF-8 cannot encode them."""
+    r"""Return a string with its lone surrogates (``"\ud800"``) escaped, because UTF-8 cannot encode
+    them.
+    """
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def visible(text: str) -> str:
-    """Return a text in which characters are escaped that a reader cannot see or distinguish.
+    """Escape the characters of a string that a reader cannot see or distinguish.
 
     These are invisible and bidirectional characters, unusual spaces and decomposed letters.
     """
@@ -65,12 +67,14 @@ def visible(text: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """Return a JSON value in one line."""
+    """Return a JSON value as one line."""
     return printable(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def scalar(value: Any) -> str:
-    """Return a value of a response; a string has quotes only if it looks like another type."""
+    """Format a value of a response. A string is quoted only if it could be mistaken for another
+    type.
+    """
     if not isinstance(value, str) or value in _WORDS:
         return compact(value)
     try:
@@ -81,7 +85,7 @@ def scalar(value: Any) -> str:
 
 
 def parsed(body: bytes | str) -> Any:
-    """Return the value of a JSON body; None if it is not JSON, or nested too deeply."""
+    """Parse a JSON body; return None if it is not JSON, or is nested too deeply."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -89,7 +93,7 @@ def parsed(body: bytes | str) -> Any:
 
 
 def readable(body: bytes | str, kind: str = "") -> str:
-    """Return a body in one line: compact JSON, the text of HTML, or the text itself.
+    """Return a body as one line: compact JSON, the text of HTML, or the body itself.
 
     ``kind`` is its content type. Encoded strings in JSON are decoded (`decoded()`).
     """
@@ -112,11 +116,11 @@ def readable(body: bytes | str, kind: str = "") -> str:
 
 
 def decoded(value: Any) -> Any:
-    """Return a JSON value in which strings that contain JSON, Base64 or web tokens are decoded.
+    """Decode the strings in a JSON value that contain JSON, Base64 or web tokens.
 
-    A decoded string becomes an object that names its encoding, so it cannot be mistaken for JSON
-    that was sent. The Base64 fields of a callback or dead letter are replaced directly. A value
-    that is nested too deeply is returned unchanged.
+    A decoded string becomes an object that names its encoding, so that it cannot be mistaken for
+    JSON that was sent. The Base64 fields of a callback or dead letter are replaced directly. A
+    value that is nested too deeply is returned unchanged.
     """
     try:
         return _decoded(value)
@@ -145,7 +149,9 @@ def _decoded(value: Any) -> Any:
 
 
 def _inside(text: str) -> Any:
-    """Return the content of an encoded string under the name of its encoding, or the string itself."""
+    """Return an object that maps the encoding of a string to its decoded content, or the string
+    itself.
+    """
     if text[:1] in ("{", "["):
         value = parsed(text)
         return {"JSON in a string": _decoded(value)} if isinstance(value, dict | list) else text
@@ -168,7 +174,7 @@ def _is_plain(one: str) -> bool:
 
 
 def _padded(text: str) -> str:
-    """Return URL-safe Base64 in the standard alphabet, with padding."""
+    """Convert URL-safe Base64 to the standard alphabet, with padding."""
     return text.translate({45: "+", 95: "/"}) + "=" * (-len(text) % 4)
 
 
@@ -191,7 +197,7 @@ def as_plain(value: Any) -> Any:
 
 
 def plain(value: str) -> str:
-    """Return the text that a Base64 string encodes; the string itself if it is not Base64 of text."""
+    """Return the text that a Base64 string encodes; the string itself if it does not encode text."""
     try:
         return base64.b64decode(value, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError, ValueError):

@@ -1,7 +1,7 @@
-"""Calls on database connections: replies as values, and groups of calls that one row shows.
+"""Calls on database connections: replies as values, and groups of calls that share a row.
 
-A client introduces itself with several commands, and a transaction has a command for each step. One
-row shows all of them. Source: the protocol's specification (RESP2 and RESP3).
+A client sends several commands when it connects, and a transaction consists of several commands;
+one row shows all of them. Source: the protocol's specification (RESP2 and RESP3).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
 _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
-"""A command that redis-py sends to every server; redis-py ignores the error."""
+"""A command that redis-py sends to every server, ignoring an error."""
 _SPREAD = b"*~>"
 
 
@@ -28,7 +28,8 @@ _SPREAD = b"*~>"
 class Gathered:
     """Calls that are shown in the row of another call.
 
-    ``of`` maps the number of a shown call to the calls in its row; ``told`` contains their numbers.
+    ``of`` maps the number of the call that has the row to the other calls in it; ``told`` contains
+    the numbers of these other calls.
     """
 
     of: Mapping[int, list[Call]] = field(default_factory=dict)
@@ -94,7 +95,9 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def gathered(entries: Iterable[Entry]) -> Gathered:
-    """Group greetings under their first call, and transactions under their EXEC or DISCARD."""
+    """Group the commands that set up a connection under their first call, and transactions under
+    their EXEC or DISCARD.
+    """
     found: dict[int, list[Call]] = {}
     told: set[int] = set()
     clients: dict[str, set[object]] = {}
@@ -129,7 +132,7 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
             told.update(part.number for part in parts)
         elif whose in steps and call.answer == b"+QUEUED\r\n":
             steps[whose] += [call] if call.fault is None and not hides_words(call) else []
-    # If there is only one connection, its commands already show that it exists.
+    # If there is only one connection, its other commands already show that it exists.
     for handle in spoke:
         if len(clients[handle]) == 1:
             told |= silent.get(handle, set())
@@ -137,11 +140,11 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
 
 
 def error_of(call: Call) -> tuple[str, str]:
-    """Return the status and the text of an error response; empty strings for any other response."""
+    """Return the status and the message of an error response; empty strings for any other response."""
     if call.status is None or call.status < 400:
         return "", ""
     if on_connection(call) and call.answer.startswith(b"-"):
-        return "", str(reply(call)["error"])  # the status is not part of a Redis reply
+        return "", str(reply(call)["error"])  # a Redis reply has no status
     body = parsed(call.answer)
     if isinstance(body, dict) and isinstance(body.get("error"), str):
         return str(call.status), scalar(body["error"])

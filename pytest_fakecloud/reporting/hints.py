@@ -1,4 +1,6 @@
-"""Hints about requests that did not reach their fake: what intercepted them, or where they went."""
+"""Hints about requests that did not reach their fake: what intercepted them, or where they were
+sent.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,11 @@ if TYPE_CHECKING:
 class _Library:
     """A library that intercepts requests.
 
-    ``error`` is the module and name of the error that it raises, ``text`` a part of its message, and
-    ``recipe`` how to let requests to fakes through. While it is active, it replaces the ``patched``
-    names (module and name) by objects of its ``package``. ``begins`` are the names that activate it.
-    ``blocks_all`` is true if it blocks all connections and its error may not contain an address.
+    ``error`` is the module and name of the error that it raises, ``text`` a part of its message,
+    and ``recipe`` explains how to let requests to fakes through. While the library is active, it
+    replaces the ``patched`` names (pairs of module and name) with objects of its ``package``.
+    ``begins`` are the names that activate it. ``blocks_all`` is True if it blocks all connections
+    and its error may not contain an address.
     """
 
     name: str
@@ -152,7 +155,9 @@ _EXCEPTIONS = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
 def hints(cloud: AnyCloud, error: BaseException) -> list[str]:
-    """Return which library intercepted a request to a fake, and how to let requests through."""
+    """Return hints that name the library which intercepted a request to a fake, and say how to let
+    requests through.
+    """
     found = []
     for one in chain(error):
         kinds = {(kind.__module__, kind.__name__) for kind in type(one).__mro__}
@@ -216,8 +221,8 @@ def strangers(cloud: AnyCloud) -> list[str]:
 def _unconnected(
     cloud: AnyCloud, names: Iterable[object], error: BaseException | None
 ) -> list[str]:
-    """Explain the official clients of other addresses, unless one of them has the address of a
-    fake.
+    """Explain the test's official clients that use other addresses, unless a client uses the
+    address of a fake.
     """
     urls = [handle.url for handle in cloud.handles]
     found = []
@@ -237,7 +242,9 @@ def _unconnected(
 
 
 def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
-    """Yield the official clients among values and their attributes, each with its address."""
+    """Yield the official clients among the given values and their attributes, each with its
+    address.
+    """
     for value in values:
         for one in (value, *_attributes(value).values()):
             if root(type(one)) in _CLIENTS:
@@ -250,7 +257,7 @@ def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
 
 
 def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, str]]:
-    """Yield one client for each package and address, because the others are parts of it."""
+    """Yield only one client for each package and address: the others are parts of it."""
     seen = set()
     for client, address in clients:
         about = root(type(client)), address
@@ -260,7 +267,9 @@ def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, 
 
 
 def _attributes(value: object) -> dict[str, object]:
-    """Return the attributes of an object without running its code, so that lazy objects stay lazy."""
+    """Return the attributes of an object without running its code, so that lazy objects are not
+    evaluated.
+    """
     if issubclass(type(value), type | ModuleType):
         return {}
     try:
@@ -285,11 +294,12 @@ def frames_of(error: BaseException | None) -> Iterator[FrameType]:
 def suspicions(
     cloud: AnyCloud, names: Iterable[object], error: BaseException | None = None
 ) -> list[str]:
-    """Return what may have intercepted requests to the fakes that received no call.
+    """Return hints about what may have intercepted requests to the fakes that received no call.
 
-    The application may have caught a library's error, so every library is named that is active now or
-    was during the test. ``names`` are the values in the test's module. They are not evaluated: a lazy
-    object (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) stays lazy.
+    The application may have caught a library's error, so name every library that is active now or
+    was during the test. ``names`` are the values in the test's module. They are not inspected by
+    running their code, so lazy objects (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``)
+    are not evaluated.
     """
     silent = [handle for handle in cloud.handles if not len(handle.journal)]
     if not silent:
@@ -333,7 +343,9 @@ def _began(library: _Library, frame: FrameType) -> bool:
 
 
 def root(value: Any) -> str:
-    """Return the package that a value comes from, without running the value's code."""
+    """Return the package that defines a module, a function or a value's class, without running its
+    code.
+    """
     kind = type(value)
     name: object
     if issubclass(kind, ModuleType):
@@ -348,7 +360,7 @@ def root(value: Any) -> str:
 
 
 def _request_of(error: BaseException) -> str:
-    """Return the address of the request that an error contains; empty without one."""
+    """Return the address of the request that an error refers to; an empty string if there is none."""
     for carrier, name in (("failed_request", "uri"), ("request", "url")):
         # httpx raises an error if the attribute is not set; other libraries may too.
         with suppress(Exception):
@@ -363,7 +375,9 @@ def _elsewhere(text: str) -> bool:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its causes and contexts, and the errors that any of them contains."""
+    """Yield an error, its causes and contexts, and the errors in its arguments and groups,
+    recursively.
+    """
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -372,7 +386,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(one))
         yield one
-        # Read the slots of the built-in classes, because subclasses may override the names.
+        # Read the attributes through the built-in classes, because subclasses may override them.
         linked = [_CAUSE(one), _CONTEXT(one), *_ARGS(one)]
         if issubclass(type(one), BaseExceptionGroup):
             linked += _EXCEPTIONS(one)
@@ -414,9 +428,9 @@ def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list
 def _variables_read() -> Iterator[tuple[str, str, str, bool]]:
     """Yield the environment variables that modules below the working directory read.
 
-    Each is a tuple of the place in the source, the name, the default if it is a string, and whether
-    the module reads the variable while it is imported. Only ``os.environ`` and ``os.getenv()`` with
-    a literal name are recognised.
+    Each is a tuple of its location in the source, the name, the default if it is a string, and
+    whether the module reads the variable while it is imported. Only ``os.environ`` and
+    ``os.getenv()`` with a literal name are recognised.
     """
     here = Path.cwd()
     files = {file for module in tuple(sys.modules.values())

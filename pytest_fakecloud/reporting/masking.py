@@ -32,11 +32,11 @@ _SECRET_PARAMETERS = (
     r"|pass(?:wd|word|phrase)?|pwd|auth(?:orization)?|credentials?|(?:client[_-]?)?secret"
     r"|sig(?:nature)?|x-(?:amz|goog)-(?:credential|security-token|signature))"
 )
-# Plain URLs and URLs inside a part of another URL need separate patterns: a common one would end at
-# the "%2F" of a password.
+# Use separate patterns for plain URLs and for URLs inside a part of another URL: a common pattern
+# would end at a "%2F" in a password.
 _SECRET_SHAPES = re.compile(
-    # Signing keys and signatures, including keys that were rotated. No word is scanned twice,
-    # because a text can be a single word of several megabytes.
+    # Signing keys and signatures, including rotated keys. No word is scanned twice, because a body
+    # can be a single word of several megabytes.
     r"\bsig_\w{16,}|(?<![\w-])(?P<claims>eyJ[\w-]+\.eyJ[\w-]+\.)[\w-]+"
     # User and password before a host name, including JSON with escaped slashes.
     r"""|(?<=://)[^/?#\s"'<>\\]+(?=@)|(?<=:\\/\\/)[^/?#\s"'<>\\]+(?=@)"""
@@ -63,12 +63,12 @@ def hides_words(call: Call) -> bool:
 def _may_have_lost_a_secret(call: Call) -> bool:
     """Return whether a call was shortened so that a command with a password may be missing."""
     if "facts" in call.cut:
-        return call.service == "kv"  # the bodies of this service are commands
+        return call.service == "kv"  # the bodies of key-value calls are commands
     return "words" in call.cut and len(call.facts["words"]) >= ITEMS_OF_CUT
 
 
 class Mask:
-    """Masks credentials in texts in any encoding: the given ``secrets`` and those of a cloud's
+    """Masks credentials in strings of any encoding: the given ``secrets`` and those of a cloud's
     fakes.
     """
 
@@ -79,11 +79,11 @@ class Mask:
         self._secrets = _pattern(known)
 
     def text(self, text: str) -> str:
-        """Return the text with known credentials masked, and with strings that look like
-        credentials.
+        """Return a string in which known credentials, and parts that look like credentials, are
+        masked.
 
-        These are signing keys, the signatures of web tokens (the claims remain readable), and in
-        URLs the part before ``@`` and parameters with a name such as ``access_token``.
+        The latter are signing keys, the signatures of web tokens (the claims remain readable), and
+        in URLs the part before ``@`` and parameters with a name such as ``access_token``.
         """
         return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
 
@@ -164,7 +164,7 @@ def _hidden(found: re.Match[str]) -> str:
 # separately.
 @lru_cache(maxsize=4)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """Return a pattern that matches any of these credentials, in every spelling."""
+    """Return a pattern that matches any of these credentials in all their encodings."""
     spellings = {
         spelling
         for secret in secrets
@@ -177,7 +177,7 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
 
 
 def _in_any_url(spelling: str) -> str:
-    """Return a pattern for a text, each character plain or escaped as in URLs and JSON."""
+    """Return a pattern for a string in which each character may be escaped as in URLs or JSON."""
     found = []
     for one in spelling:
         if one.isascii() and (one.isalnum() or one in "-._~"):
@@ -194,12 +194,12 @@ def _spellings(secret: str) -> Iterator[str]:
     yield secret
     yield secret.encode().decode(
         "latin-1"
-    )  # The text is searched as Latin-1, one character for each byte.
+    )  # the body is searched as Latin-1, which has one character for each byte
     yield json.dumps(secret)[1:-1]
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(secret.encode()).decode().rstrip("=")
-        # Inside a longer value (a Basic header, a body) the secret can begin at any of the three
-        # bytes of a group. Only the characters at its ends depend on the surrounding bytes.
+        # Inside a longer encoded value (a Basic header, a body), the secret can begin at any of the
+        # three bytes of a group. Only the characters at its ends depend on the surrounding bytes.
         for before in range(3):
             whole = bytes(before) + secret.encode()
             yield encode(whole).decode()[-(-before * 8 // 6) : len(whole) * 8 // 6]

@@ -1,4 +1,4 @@
-"""Hints about common mistakes: variables that are not set, misspelt names, clocks that do not move."""
+"""Hints about common mistakes: unset variables, misspelt names, clocks that do not move."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _INSTEAD = {
     ("Clock", "tick"): "advance(duration) moves the clock",
     ("Clock", "sleep"): "advance(duration) moves the clock",
 }
-"""Replacements for methods that similar libraries have."""
+"""Replacements for methods of similar libraries, by their names."""
 _OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _UNITS = re.compile(r"argument '(weeks|days|hours|minutes|seconds|milliseconds)'")
 _PATCHERS = {"patch", "setattr", "object"}
@@ -59,7 +59,7 @@ def mistakes(cloud: AnyCloud, error: BaseException) -> list[str]:
 
 
 def at_import(error: BaseException) -> list[str]:
-    """Return the hints about an error that a module raised while pytest imported it."""
+    """Return the hints about an error that a module raised while pytest was importing it."""
     return _early(_named(list(chain(error)), VARIABLES))
 
 
@@ -91,7 +91,9 @@ def _unset(cloud: AnyCloud, errors: Sequence[BaseException]) -> Iterator[str]:
 
 
 def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:
-    """Return the unset variables that errors name, in any case: settings libraries use lower case."""
+    """Return the unset variables that errors mention, ignoring case: settings libraries use lower
+    case.
+    """
     texts = [str(one) for one in errors if isinstance(one, LookupError | ValueError | TypeError)]
     words = set(re.findall(r"\w+", " ".join(texts).upper()))
     return [
@@ -133,7 +135,9 @@ def _early(names: Sequence[str]) -> list[str]:
 
 
 def _misspelt(error: BaseException) -> Iterator[str]:
-    """Yield the replacement for an attribute or argument that this package does not have."""
+    """Yield hints about attributes and arguments that this package does not have, with their
+    correct names.
+    """
     if isinstance(error, AttributeError):
         kind, name = type(getattr(error, "obj", None)), getattr(error, "name", None)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
@@ -153,8 +157,8 @@ def _misspelt(error: BaseException) -> Iterator[str]:
 
 
 def _clocks(error: BaseException) -> Iterator[str]:
-    """Yield hints about libraries that replace the process's time or sleep, but not the fakes'
-    clock.
+    """Yield hints about libraries that replace the process's time or ``sleep`` but do not move the
+    fakes' clock.
     """
     frames = list(frames_of(error))
     used = {root(time.time), *(package for frame in frames for package in _packages(frame))}
@@ -185,7 +189,7 @@ def _packages(frame: FrameType) -> Iterator[str]:
 
 
 def _patches_sleep(frame: FrameType) -> bool:
-    """Return whether a function patches ``time.sleep``, in a block or by a decorator."""
+    """Return whether a function patches ``time.sleep``, with a with-block or a decorator."""
     if frame.f_globals.get("__name__") == "unittest.mock":
         patches = getattr(frame.f_locals.get("patched"), "patchings", ())
         return any(getattr(one, "attribute", None) == "sleep" for one in patches)

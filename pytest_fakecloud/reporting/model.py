@@ -1,8 +1,8 @@
 """The data of a report: rows, findings and the circumstances of the test.
 
-A report is made in one direction: journal, rows, findings, selection, renderers. Values of this
-module pass between the steps. They contain no sentences: `wording` writes those, and only the
-renderers (`text`, `page`, `as_json`) call it.
+A report is made in one direction: journal, rows, findings, selection, renderers. The steps pass the
+values of this module to each other. The values contain no sentences: `wording` writes those, and
+only the renderers (`text`, `page`, `as_json`) call it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ APPLICATION = "application"
 CLIENT = "client"
 TEST = "test"
 VERSION = 1
-"""The version of the JSON form. It changes when a field is removed, renamed, or changes its
+"""The version of the JSON form. It increases when a field is removed, renamed or changes its
 meaning.
 """
 
@@ -29,12 +29,12 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 """The kind of a row.
 
 ``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
-application. ``event``: something that a fake did. ``action``: something that the test did on a fake.
+application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
 Severity: TypeAlias = Literal["cause", "hint", "context"]
-"""Relevance of a finding.
+"""The severity of a finding.
 
-``cause`` explains a wrong result, ``hint`` often does, ``context`` is expected in many tests.
+A ``cause`` explains a wrong result, a ``hint`` often does, ``context`` is expected in many tests.
 """
 WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
 """The order in which findings are shown."""
@@ -67,7 +67,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of the application's or the test's code."""
+    """A line in the code of the application or of the test."""
 
     file: str
     line: int
@@ -91,13 +91,13 @@ class AppliedFault:
 class Row:
     """A call, delivery, request, event or action.
 
-    ``number`` identifies the row. ``began`` and ``ended`` delimit the journal numbers of what it
-    caused (``ended`` is 0 if that is unknown). ``actor`` acted on ``peer``; they are equal for an
-    event inside a fake. ``cause`` is the number of the row in which it is nested (0: none) and
-    ``depth`` the nesting depth. ``follows`` is the number of the call that caused an event.
-    ``attempt`` is the number of the delivery attempt (0: not a delivery). Rows that differ only in
-    time and attempt have the same ``same``. ``entry`` is the masked journal entry, ``delivery`` the
-    queue's event of an attempt.
+    ``number`` identifies the row. ``began`` and ``ended`` delimit the journal numbers of its
+    consequences (``ended`` is 0 if that is unknown). ``actor`` is the sender and ``peer`` the
+    receiver; they are equal for an event inside a fake. ``cause`` is the number of the row in which
+    it is nested (0: none) and ``depth`` the nesting depth. ``follows`` is the number of the call
+    that caused an event. ``attempt`` is the number of the delivery attempt (0: not a delivery).
+    Rows that differ only in time and attempt have equal values of ``same``. ``entry`` is the masked
+    journal entry, ``delivery`` the queue's event of an attempt.
     """
 
     number: int
@@ -129,8 +129,8 @@ class Row:
 class Finding:
     """A fact about what happened that may explain the failure.
 
-    ``kind`` identifies its sentence, ``rows`` are the numbers of the rows it is about, the decisive
-    one first, ``values`` are the JSON values in its sentence.
+    ``kind`` determines its sentence, ``rows`` are the numbers of the rows it is about, the most
+    important one first, ``values`` are the JSON values in its sentence.
     """
 
     kind: str
@@ -155,10 +155,10 @@ class Fake:
 class Report:
     """The input of the renderers.
 
-    ``findings``, ``unfinished`` (work that is still waiting) and ``problems`` (strict-mode
+    ``findings``, ``unfinished`` (work that is still pending) and ``problems`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``scene`` contains the lookups of the wording.
+    report that could not be made, ``scene`` contains lookups for the wording.
     """
 
     now_us: int

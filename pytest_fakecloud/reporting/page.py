@@ -26,11 +26,15 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 Picture: TypeAlias = "Callable[[AnyCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
-"""Returns the data of a page, given the cloud, its report and the states of the fakes."""
+"""A function that returns the data of a page, given the cloud, its report and the states of the
+fakes.
+"""
 
 
 def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str:
-    """Return the HTML page of one test; ``picture`` makes its data, the report's by default."""
+    """Return the HTML page of one test; ``picture`` makes the page's data (default: the report's
+    data).
+    """
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
     if picture is not None:
         return document(picture(cloud, report, masked))
@@ -38,12 +42,16 @@ def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str
 
 
 def write(cloud: AnyCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
-    """Write the page of a test into a folder, readable for its owner only; return its path."""
+    """Write the page of a test into a folder as a file that only its owner can read; return its
+    path.
+    """
     return write_private(folder / f"{file_name(report.test)}.html", page(cloud, report, picture))
 
 
 def write_index(folder: Path) -> Path | None:
-    """Write the index of all pages in a folder, grouped by finding; return None without pages."""
+    """Write the index of all pages in a folder, grouped by finding; return None if there are no
+    pages.
+    """
     pages = sorted(path for path in folder.glob("*.html") if path.name != _INDEX)
     if not pages:
         return None
@@ -52,7 +60,7 @@ def write_index(folder: Path) -> Path | None:
         data = _summary(path)
         groups.setdefault(_first_finding(data).get("kind", ""), []).append((path, data))
     title = f"{len(pages)} failing test{'s' * (len(pages) != 1)}"
-    # The most frequent finding comes first. Tests without a finding come last.
+    # Sort groups by size, with the most frequent finding first and tests without a finding last.
     ordered = sorted(groups.items(), key=lambda group: (not group[0], -len(group[1])))
     body = [f"<header><h1>{title}</h1>"]
     for kind, members in ordered:
@@ -61,7 +69,7 @@ def write_index(folder: Path) -> Path | None:
 
 
 def _summary(path: Path) -> Mapping[str, Any]:
-    """Return the JSON beside a page; an empty mapping when it is missing or broken."""
+    """Return the JSON file that belongs to a page; an empty mapping if it is missing or invalid."""
     try:
         found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -94,7 +102,7 @@ def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iter
 
 
 def file_name(name: str) -> str:
-    """Return a file name for a test that is valid on every system and unique for each test."""
+    """Return a file name for a test that is valid on every system and different for each test."""
     function, bracket, parameters = name.partition("[")
     parameters = parameters.removesuffix("]") if bracket else ""
     kept = _UNSAFE.sub("-", parameters).strip("-.")

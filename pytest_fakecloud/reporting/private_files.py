@@ -1,4 +1,4 @@
-"""Files that contain requests. Requests may contain secrets, so only the owner can read the files."""
+"""Files that only their owner can read, because the requests in them may contain secrets."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def make_private(path: Path) -> Path:
 
 
 def write_private(path: Path, text: str) -> Path:
-    """Write a text to a file that only its owner can read, and create its folders; return the path."""
+    """Write a string to a file that only its owner can read, creating folders; return the path."""
     make_private(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     return path

@@ -25,7 +25,7 @@ _EXPLAINED = {
     "lost_update": "message_waits", "check_then_set": "message_waits",
     "scheduled_twice": "schedule_waits",
 }  # fmt: skip
-"""Kinds of unfinished work that are left out, by the finding that makes them irrelevant."""
+"""Kinds of unfinished work that are left out, by the kind of finding that explains them."""
 
 
 def report_of(
@@ -43,8 +43,8 @@ def report_of(
 
     ``failure`` is pytest's description of the failure, ``served`` are the requests to the
     application, ``idle_s`` is the wall-clock time in seconds that the test slept, ``raised`` its
-    exception, ``hints`` are sentences about requests that did not arrive, ``log`` is the captured
-    log. A part that cannot be made is replaced by a line in ``failures``.
+    exception, ``hints`` are sentences about requests that did not reach a fake, ``log`` is the
+    captured log. A part that cannot be made is replaced by a line in ``failures``.
     """
     mask = Mask(cloud)
     failures: list[str] = []
@@ -84,12 +84,14 @@ def report_of(
 
 
 def problems(cloud: AnyCloud) -> list[Finding]:
-    """Return the strict-mode violations and rejected credentials; equal violations are counted."""
+    """Return the strict-mode violations and rejected credentials; identical violations are merged
+    and counted.
+    """
     found: dict[object, list[Finding]] = {}
     for problem in cloud.problems:
         values = {"problem": problem.kind, "text": problem.text, "times": 1}
         one = Finding("problem", str(problem.facts.get("handle") or ""), values=values)
-        # Count violations that differ only in the message id as the same violation.
+        # Treat violations that differ only in the message ID as identical.
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
         alike = repr(facts) if "message_id" in problem.facts else problem.text
         found.setdefault((problem.kind, alike), []).append(one)
@@ -103,9 +105,9 @@ def problems(cloud: AnyCloud) -> list[Finding]:
 def rejected(
     cloud: AnyCloud, *, every_call: bool = False, meant: Callable[[Call], bool] = lambda call: False
 ) -> Iterator[Finding]:
-    """Yield the fakes that answered 401, each with the reasons.
+    """Yield a finding for each fake that answered 401, with the reasons.
 
-    ``every_call`` yields only fakes that answered every call with 401. Calls for which ``meant``
+    With ``every_call``, only for fakes that answered every call with 401. Calls for which ``meant``
     returns true are ignored.
     """
     for handle in cloud.handles:
@@ -137,10 +139,9 @@ def _credentials(call: Call, cloud: AnyCloud, rejecting: Handle) -> dict[str, st
 
 
 def _relevant(left: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
-    """Return the unfinished work, the most important first.
+    """Return the unfinished work that no finding explains, the most important first.
 
-    Messages that wait are left out if two writers overwrote each other, and schedules if a finding
-    names them.
+    For example, waiting messages are left out if two writers overwrote each other's data.
     """
     left_out = {_EXPLAINED[one.kind] for one in found if one.kind in _EXPLAINED}
     shown = [one for one in left if one.kind not in left_out]
@@ -155,7 +156,9 @@ def _repeats(problem: Finding, found: Sequence[Finding]) -> bool:
 
 
 def _numbers(every: Sequence[Row]) -> dict[int, int]:
-    """Return the number of the row that shows each journal number; a delivery has two numbers."""
+    """Map each journal number to the number of the row that shows it; a delivery has two journal
+    numbers.
+    """
     found = {row.number: row.number for row in every}
     for row in every:
         if row.delivery is not None:

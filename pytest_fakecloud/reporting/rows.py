@@ -1,4 +1,4 @@
-"""The journal of a cloud as rows, in the order in which one thing caused another.
+"""The journal of a cloud as rows, each after the row that caused it.
 
 Rows are data; `wording` describes them.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .applications import Served
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
-"""Details in which two otherwise equal events differ."""
+"""Details that may differ between two otherwise equal events."""
 
 
 def rows(
@@ -34,10 +34,10 @@ def rows(
 ) -> list[Row]:
     """Return the journal of a cloud as rows, with credentials masked.
 
-    A delivery to one of the cloud's own fakes is one row: the receiver's call, made by the queue. A
-    row follows the row that caused it. ``served`` are the requests to the application; successful
-    requests that called no fake are left out. ``told`` are the numbers of calls that are shown in
-    another call's row.
+    A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
+    its sender. A row follows the row that caused it. ``served`` are the requests to the
+    application; successful requests that called no fake are left out. ``told`` are the numbers of
+    calls that are shown in another call's row.
     """
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
@@ -52,7 +52,7 @@ def rows(
     for entry in source:
         if id(entry) in received or entry.number in hidden:
             continue
-        # An entry that raises must not remove the others.
+        # An entry that raises an exception must not prevent the rows of the other entries.
         failures: list[str] = []
         with report_failure("this entry cannot be shown", failures.append):
             if isinstance(entry, Call):
@@ -109,8 +109,8 @@ def _nested(found: list[Row]) -> list[Row]:
             depth, cause = depths[caller.number] + 1, caller
             row = replace(row, follows=caller.number)
         if cause is not None:
-            # A call by the function of a fault is made by the test; any other nested call by the
-            # receiver.
+            # Nested calls are made by the receiver of the outer request, but those of a fault's
+            # function by the test.
             nested = row.actor == CLIENT and cause.kind in ("request", "attempt")
             row = replace(
                 row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor
@@ -127,14 +127,14 @@ _FOLLOWING = {
     "commit": (("commit", ""),),
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
-"""The events that each call to a broker causes; a rebalance with its cause."""
+"""The events that each kind of call to a broker causes; for a rebalance also its cause."""
 
 
 def _callers(found: Iterable[Row]) -> dict[int, Row]:
-    """Return the call that caused each event of a consumer group, by the event's number.
+    """Return the calls that caused the events of consumer groups, by the events' numbers.
 
-    It is the instance's last call of a kind that causes the event. A rebalance that waits for other
-    members to join has no such call.
+    An event is caused by the instance's last call of a suitable kind. A rebalance that waits for
+    other members to join has no such call.
     """
     latest: dict[tuple[object, ...], Row] = {}
     callers = {}
@@ -155,8 +155,8 @@ def _callers(found: Iterable[Row]) -> dict[int, Row]:
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
-    """Return the delivery attempt behind each call that a queue of this cloud made, by the call's
-    identity.
+    """Return the delivery attempt of each call that a queue of this cloud made, by the call's
+    ``id()``.
     """
     waiting: dict[tuple[str | None, str], list[Call]] = {}
     found = {}
@@ -185,7 +185,8 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
     if attempt is not None:
         ended = ended or _ended(attempt)
         faults = faults or _faults_of_attempt(attempt)
-    # An error in a fault's own function is reported separately, as a problem of the test.
+    # Leave out the error of a fault's function, which is reported separately, as a problem of the
+    # test.
     note = "" if call.problem == "bug" else told.note
     return Row(
         call.number,
@@ -296,7 +297,9 @@ def _served_rows(
 
 
 def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a fault's function in one of two overlapping requests made the other one."""
+    """Return whether one of two overlapping requests was made by a fault's function during the
+    other.
+    """
     outer, inner = (one, other) if one.began < other.began else (other, one)
     return any(
         outer.began < began < inner.began and 0 < inner.ended <= ended for began, ended in spans
@@ -304,7 +307,7 @@ def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> boo
 
 
 def _same(delivery: Row, one: Served) -> bool:
-    """Return whether a request to the application is the delivery of a row."""
+    """Return whether a request to the application is the delivery that a row shows."""
     assert delivery.delivery is not None
     path = parts_of(str(delivery.delivery.data.get("url", ""))).path or "/"
     return path.endswith(one.path)
@@ -314,7 +317,9 @@ def _same(delivery: Row, one: Served) -> bool:
 
 
 def began(entry: Entry) -> int:
-    """Return the number at which an entry began: for a delivery, before the calls made during it."""
+    """Return the journal number at which an entry began; a delivery begins before the calls made
+    during it.
+    """
     number = entry.data.get("began") if isinstance(entry, Event) else None
     return number if isinstance(number, int) else entry.number
 

@@ -30,15 +30,15 @@ class Scene:
     """Lookups of one cloud and its journal.
 
     - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
-    - ``published``: when each message was first published, in microseconds, and ``bodies`` the
-      beginning of what was published.
+    - ``published``: when each message was first published, in microseconds; ``bodies``: the
+      beginning of its body.
     - ``ends``: the end offsets of the partitions, by fake and topic.
     - ``attempts``: the request and the outcome of each attempt, by the number at which it began.
-    - ``made``: the message that a request created whose answer was lost, by the call's number.
+    - ``made``: the messages created by requests whose answer was lost, by the request's number.
     - ``gathered``: calls that are shown in the row of another call (the steps of a transaction in
-      its ``EXEC``), by that call's number; ``told`` has their numbers.
+      its ``EXEC``), by that call's number; ``told`` contains the numbers of these calls.
     - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
-    - ``mask``: hides credentials that decoding brings to light.
+    - ``mask``: masks credentials that become visible when values are decoded.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -58,9 +58,11 @@ class Scene:
 
 
 def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
-    """Return the lookups of a cloud and its journal; without a cloud, only those from the entries.
+    """Return the lookups of a cloud and its journal; without a cloud, only those based on the
+    entries.
 
-    A fake that raises contributes nothing. Credentials in ``gathered`` calls are masked.
+    A fake that raises an exception contributes nothing. Credentials in ``gathered`` calls are
+    masked.
     """
     scene = Scene()
     ids: set[str] = set()
@@ -101,7 +103,7 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
 
 
 def hash_of(script: str) -> str:
-    """Return the hash by which EVALSHA calls a script."""
+    """Return the hash that EVALSHA uses to refer to a script."""
     text = script.encode("utf-8", "surrogatepass")
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
@@ -127,10 +129,11 @@ def _published(call: Call, scene: Scene) -> None:
 
 
 def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
-    """Return the message of each publish request whose response was lost, by the request's number.
+    """Return the message that each publish request with a lost response created, by the request's
+    number.
 
-    It is the only message with that URL and time that no response names. If there are several, the
-    request is left out.
+    This is the only message with that URL and time that is not in any response. If there are
+    several such messages, the request is left out.
     """
     calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
     lost = [call for call in calls if taken(call)]
@@ -156,7 +159,7 @@ def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _short(ids: Iterable[str]) -> dict[str, str]:
-    """Return the ids shortened to a common length at which they all differ."""
+    """Return the IDs shortened to a common length at which they still differ."""
     whole = set(ids)
     length = 8
     while len({one[:length] for one in whole}) < len(whole):
@@ -165,7 +168,7 @@ def _short(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _short_ends(names: Iterable[str]) -> dict[str, str]:
-    """Return long names shortened to their two ends, long enough that they all differ."""
+    """Return long names shortened to their two ends, with a length at which they still differ."""
     whole = {one for one in names if len(one) > _LONG}
     length = 6
     while len({one[-length:] for one in whole}) < len(whole):

@@ -1,5 +1,5 @@
-"""The selection of rows for the text: repetitions are folded, events merged, unimportant rows left
-out.
+"""The selection of rows for the text report: repetitions are folded, events merged, unimportant
+rows left out.
 
 The selection uses only the data of rows, never their wording.
 """
@@ -15,7 +15,7 @@ from .model import Row
 KEPT = 60
 """Maximum number of rows that are shown."""
 NEWEST = 30
-"""Number of the last rows that are always shown."""
+"""Number of rows at the end that are always shown."""
 _LEAVING = ("join", "leave", "expire")
 
 
@@ -23,7 +23,8 @@ _LEAVING = ("join", "leave", "expire")
 class Line:
     """One entry of the timeline.
 
-    Its ``rows`` are alike, and the first one is shown; ``effects`` are events that it caused.
+    Its ``rows`` are repetitions of each other, of which the first is shown; ``effects`` are events
+    that it caused.
     """
 
     rows: tuple[Row, ...]
@@ -52,7 +53,8 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
 
 
 def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
-    """Return one line for each row; an event becomes part of the line of the call that caused it.
+    """Return one line for each row, except that an event is part of the line of the call that
+    caused it.
 
     A rebalance is part of the line of the join or leave that caused it. Marked rows have their own
     lines.
@@ -85,9 +87,9 @@ def _results_from(row: Row, before: Row) -> bool:
 
 
 def folded(every: Sequence[Line]) -> list[Line]:
-    """Return the lines with repetitions folded: each row together with its nested rows.
+    """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
-    Folded attempts of one message may have different numbers.
+    Attempts of the same message are folded even if their attempt numbers differ.
     """
     blocks: list[list[Line]] = []
     for line in every:
@@ -113,7 +115,7 @@ def _key(block: Sequence[Line]) -> tuple[object, ...]:
     return tuple(
         (row.kind, row.actor, row.peer, row.operation, row.status, row.outcome, row.faults,
          row.where, row.same, row.depth - top, repr([one.data for one in line.effects]),
-         # Lines that are already folded must have the same number of rows.
+         # Nested lines that are already folded only match lines with the same number of rows.
          len(line.rows) if row is not block[0].row else 0)
         for line in block
         for row in (line.row,)
@@ -121,10 +123,10 @@ def _key(block: Sequence[Line]) -> tuple[object, ...]:
 
 
 def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
-    """Yield the lines that are shown, and the number of rows that are left out before each.
+    """Yield the lines to show and, between them, the number of rows that are left out.
 
-    The newest lines are shown, and of the others those with findings, errors or faults, and the
-    first and last of their kind.
+    The last lines are shown and, of the others, those with findings, errors or faults, and the
+    first and last of each kind.
     """
     shown = _shown([line.row for line in every], marked)
     left = 0

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 WIDEST = 140
-"""Maximum width in columns, also in wider terminals, because long lines are hard to read."""
+"""Maximum width in columns, even in wider terminals, because long lines are hard to read."""
 LONG = 60
-"""Maximum length of an explanation below a row that is repeated in full; longer ones become ``as
-above``.
+"""Maximum length of an explanation that is repeated in full below each row; a longer one becomes
+``as above``.
 """
 LINES_OF_A_TEXT = 12
 LINES_OF_A_SCRIPT = 20
@@ -32,12 +32,12 @@ _STAMP = len("12:00:00.000 ")
 
 
 def section(cloud: AnyCloud, *, width: int = WIDTH) -> str:
-    """Return the report of a cloud as text, without a test."""
+    """Return the report of a cloud, outside of any test, as a string."""
     return text(report_of(cloud), width=width)
 
 
 def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
-    """Return a report as text, newest row last.
+    """Return a report as a string, with the newest row last.
 
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
@@ -66,7 +66,7 @@ def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
 
 
 def problem(one: Finding, scene: Scene) -> str:
-    """Return a strict-mode violation, or rejected credentials, as text of one or several lines."""
+    """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
     if one.kind != "problem":
         return f"[credentials] {sentence(one, scene)}"
     times = one.values["times"]
@@ -75,7 +75,7 @@ def problem(one: Finding, scene: Scene) -> str:
 
 
 def _homes(report: Report) -> Iterator[str]:
-    """Yield the address of each fake; only the port if the host is that of the previous fake."""
+    """Yield the address of each fake, or only the port if the previous fake has the same host."""
     host = ""
     for fake in report.fakes:
         here, _, port = fake.url.rpartition(":")
@@ -105,7 +105,7 @@ def _block(
 
 
 def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
-    """Return the mark of each row that a finding is about, by the row's number."""
+    """Return the numbers that mark the rows with findings, by the row's number."""
     wanted = {number for one in findings for number in one.rows[:1]}
     return {
         number: mark
@@ -117,7 +117,7 @@ def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
 
 
 def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date) -> Iterator[str]:
-    """Yield the rows as lines; dates are printed unless all rows are on the clock's current day."""
+    """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
     every, held = without_held_runs(list(report.rows))
     day, known = None, set[str]()
     if all(to_datetime(row.at_us).date() == today for row in every):
@@ -143,7 +143,7 @@ def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date)
         if nests:
             held_back.append(
                 (line.row.depth, note)
-            )  # The note follows the nested rows that it results from.
+            )  # the note follows the nested rows, because it results from them
         else:
             yield from note
     for _, note in reversed(held_back):
@@ -160,7 +160,7 @@ def _lines(
     *,
     nests: bool,
 ) -> Iterator[str]:
-    """Yield the lines of one entry. Its note is added to ``note`` instead."""
+    """Yield the lines of one entry, except for its note, which is appended to ``note``."""
     row, last = line.row, line.rows[-1]
     words = describe(row, scene, last)
     call = row.entry if isinstance(row.entry, Call) else None
@@ -214,7 +214,7 @@ def _faults(row: Row, nests: bool) -> Iterator[str]:
 
 
 def _times(line: Line) -> str:
-    """Return how often a folded row happened, unless the number of the attempt shows it."""
+    """Return how often a folded row happened, unless the attempt numbers show it."""
     row, last = line.row, line.rows[-1]
     if len(line.rows) == 1:
         return ""
@@ -263,7 +263,7 @@ def _ends(row: Row) -> str:
         return f"* {row.actor}"
     if row.kind == "attempt":
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"
-    # Indentation shows the caller of a nested row; others were made by the test's client.
+    # Indentation shows the caller of a nested row. Other rows are calls of the test's client.
     return f"--> {row.peer}"
 
 
@@ -276,7 +276,7 @@ def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> lis
         subsequent_indent=indent,
         max_lines=most,
         placeholder=" ...",
-        # Do not break words that users copy.
+        # Do not break words, because users copy them.
         break_long_words=most is not None,
         break_on_hyphens=False,
     )

@@ -19,9 +19,9 @@ from ..core.errors import shown
 from .bodies import printable, shortened
 
 _SOURCE_LINES = 6
-"""Maximum number of lines of source code above the failing one."""
+"""Maximum number of source lines above the failing one."""
 _LONGEST = 160
-"""Maximum number of characters of a row's text in a link."""
+"""Maximum number of characters of the text of a link to a row."""
 
 
 def document(data: Mapping[str, Any]) -> str:
@@ -30,7 +30,7 @@ def document(data: Mapping[str, Any]) -> str:
     clock = data["clock"]
     now = clock["now"][:19].replace("T", " ")
     facts = f"clock {clock['mode']} at {now} UTC · {len(rows)} row{'s' * (len(rows) != 1)}"
-    # The name of the test is the default seed.
+    # The test's name is the default seed, so do not repeat it.
     if data["seed"] != data["test"]:
         facts = f"seed {shown(data['seed'])} · {facts}"
     links = {row["number"]: _link(place, row) for place, row in enumerate(rows, 1)}
@@ -63,7 +63,9 @@ def document(data: Mapping[str, Any]) -> str:
 
 
 def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the elements of the timeline and, if given, of a second timeline beside it."""
+    """Yield the elements of the timeline and, if ``beside`` is given, of a second timeline next to
+    it.
+    """
     timeline = '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div>'
     if beside is None:
         yield f"<main><h2>Timeline</h2>{timeline}</main>"
@@ -74,7 +76,7 @@ def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
-    """Return an HTML document whose policy allows only `page.css`, the given style and script."""
+    """Return an HTML document whose policy allows only `page.css` and the given style and script."""
     style = asset("page.css") + style
     allowed = f"script-src {_hash(script)}; " if script else ""
     allowed += f"style-src {_hash(style)}"
@@ -89,9 +91,9 @@ def whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
 
 
 def asset(name: str) -> str:
-    """Return the text of a file of this package.
+    """Return the content of a text file of this package.
 
-    The import system reads it, which works even if a test fakes the file system.
+    Reads it through the import system, which works even if a test fakes the file system.
     """
     found = get_data(__package__, name)
     assert found is not None
@@ -99,7 +101,7 @@ def asset(name: str) -> str:
 
 
 def headline(failure: str) -> str:
-    """Return the first line of what a failed test raised, as pytest prints it."""
+    """Return the first line of a test's exception, as pytest prints it."""
     lines = failure.splitlines()
     return next((line[1:].strip() for line in lines if line.startswith("E ")), (lines or [""])[-1])
 
@@ -110,7 +112,9 @@ def _hash(text: str) -> str:
 
 
 def _failure(text: str) -> Iterator[str]:
-    """Yield the assertion with its source lines, and all of pytest's output in a folded element."""
+    """Yield the assertion with its source lines, and pytest's complete output in a collapsed
+    element.
+    """
     if not text:
         return
     lines = text.splitlines()
@@ -121,7 +125,7 @@ def _failure(text: str) -> Iterator[str]:
     first, last = raised[0], raised[-1]
     failing = next((index for index in range(first, -1, -1) if lines[index].startswith(">")), first)
     start = max(0, failing - _SOURCE_LINES)
-    # An empty line ends another frame of the traceback, whose lines do not belong here.
+    # Lines above an empty line belong to another frame of the traceback.
     start = max([start, *(at + 1 for at in range(start, failing) if not lines[at].strip())])
     place = [line for line in lines[last + 1 :] if re.match(r"\S+:\d+: ", line)][:1]
     code = [f"{line[:1] or ' '} {rest}" for line, rest in _dedented(lines[start : last + 1])]
@@ -150,7 +154,7 @@ def _log(log: str, *, is_open: bool) -> Iterator[str]:
 
 
 def _dedented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with its text after the mark of pytest (`>`, `E`), without common indentation."""
+    """Yield each line with its text after pytest's marker (`>`, `E`), without common indentation."""
     rests = textwrap.dedent("\n".join(line[1:] for line in lines)).split("\n")
     yield from zip(lines, rests, strict=True)
 
@@ -188,7 +192,7 @@ def _findings(
 def _link(place: int, row: Mapping[str, Any]) -> str:
     """Return a link to a row of the timeline, whose rows are numbered from 1."""
     text = row["text"]["what"]
-    # The text of a delivery already contains its URL, which is the peer.
+    # The text of a delivery already contains the URL of its peer.
     if row["actor"] != row["peer"] and row["peer"] not in text:
         text = f"{row['actor']} → {row['peer']} {text}"
     text = shortened(" ".join(text.split()), _LONGEST)
@@ -196,9 +200,9 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
 
 
 def _first_error(rows: Sequence[Mapping[str, Any]], links: Mapping[int, str]) -> Iterator[str]:
-    """Yield a link to the first row that failed, if possible without an injected fault.
+    """Yield a link to the first failed row, if possible one without an injected fault.
 
-    A row whose own calls failed is passed over in favour of the first of those calls.
+    If calls that a row made have failed, the link leads to the first of these calls instead.
     """
     wrong = [row for row in rows if not row["ok"]]
     if not wrong:

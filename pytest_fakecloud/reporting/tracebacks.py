@@ -18,14 +18,14 @@ _LIBRARY = sysconfig.get_paths()["stdlib"]
 def hide_ours(item: Any, call: Any) -> None:
     """Remove this package's frames from a failure, before pytest writes its report.
 
-    Only failed assertions and misuse are changed: a bug in a fake keeps its frames. ``--full-trace``
-    keeps all frames. ``item`` and ``call`` are pytest's.
+    Only failed assertions and ``ContractError`` are changed; a bug in a fake keeps its frames.
+    ``--full-trace`` keeps all frames. ``item`` and ``call`` are pytest's objects.
     """
     if item.config.getoption("fulltrace"):
         return
     if call.excinfo is not None:
         call.excinfo = _hidden(call.excinfo)
-    # A unittest.TestCase stores its failures until the report.
+    # A unittest.TestCase keeps its failures in a list until the report.
     kept = getattr(item, "_excinfo", None)
     if isinstance(kept, list):
         kept[:] = map(_hidden, kept)
@@ -33,7 +33,7 @@ def hide_ours(item: Any, call: Any) -> None:
 
 def _hidden(info: Any) -> Any:
     error: BaseException = info.value
-    # pytest also shows the source line of its own outcomes, such as pytest.fail().
+    # For outcomes of its own, such as pytest.fail(), pytest also shows the source line.
     shows_line = AssertionError | ContractError
     if not isinstance(error, shows_line) and ends_the_test(error) is not error:
         return info

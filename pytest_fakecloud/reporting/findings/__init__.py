@@ -1,7 +1,7 @@
 """Findings: facts about what happened that may explain a failure, never guesses.
 
-A detector receives a `Look`, and most also one fake, and yields findings. If it raises, the report
-has a line with the error instead.
+A detector is a function that yields findings, given a `Look` and in most cases also one fake. If a
+detector raises an exception, the report has a line with the error instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def find(
     raised: BaseException | None = None,
     served: Sequence[Served] = (),
 ) -> list[Finding]:
-    """Return the findings about a cloud, the most important and then the newest first.
+    """Return the findings about a cloud: the most important first, then the newest.
 
     ``idle_s`` is how many wall-clock seconds the test waited, ``raised`` its exception, ``served``
     are the requests to the application.
@@ -60,7 +60,7 @@ def find(
             ]
         found += [Finding("failed", values={"text": text}) for text in failures]
     if any(one.severity == "cause" for one in found):
-        # If a cause is known, a fake that received no calls explains nothing.
+        # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
     found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
     merged: list[Finding] = []

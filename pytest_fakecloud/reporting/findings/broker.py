@@ -36,12 +36,12 @@ def _about(kind: str, handle: Any, call: Call, group: str, **values: Any) -> Fin
 
 
 def _committed(call: Call) -> list[dict[str, Any]]:
-    """Return the positions that a successful commit names."""
+    """Return the offsets that a successful commit request contains."""
     return items_of(call.body) if call.route == "commit" and call.status == 200 else []
 
 
 def commits(look: Look, handle: Any) -> Iterator[Finding]:
-    """A commit of an offset beyond the end, or beyond the last record that was received."""
+    """Find commits of an offset beyond the end, or beyond the last record that was received."""
     got: dict[tuple[Any, ...], int] = {}
     for call in look.calls_of(handle):
         group = str(call.facts.get("group"))
@@ -64,7 +64,7 @@ def commits(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
-    """A header that the broker ignored, with a name like one that it reads."""
+    """Find headers that the broker ignored and whose name is similar to one that it reads."""
     told: set[str] = set()
     for call in look.calls_of(handle):
         for name in call.headers:
@@ -80,7 +80,7 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
-    """A produce request that failed after appending records, and was then repeated."""
+    """Find produce requests that failed after appending records, and were then repeated."""
     failed: list[Call] = []
     for call in look.calls_of(handle):
         if call.route != "produce":
@@ -104,7 +104,7 @@ def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
-    """Records that a group committed before a call to another fake failed, and that were not
+    """Find records that a group committed before a call to another fake failed, and that were not
     redelivered.
     """
     committed: dict[str, tuple[Call, int]] = {}
@@ -125,7 +125,7 @@ def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def twice(look: Look, handle: Any) -> Iterator[Finding]:
-    """A record that a group received more than once."""
+    """Find records that a group received more than once."""
     got: dict[Place, list[Call]] = {}
     for call, places in _consumed(look, handle):
         for place in places:
@@ -153,7 +153,7 @@ def twice(look: Look, handle: Any) -> Iterator[Finding]:
 def _committed_last(
     look: Look, handle: Any, group: str, records: list[str], again: Call
 ) -> list[str]:
-    """Return the commits of a redelivered record's own offset instead of the next one."""
+    """Return the commits of a redelivered record's own offset; the next offset would be correct."""
     found = []
     for call in look.calls_of(handle):
         if call.number > again.number or str(call.facts.get("group")) != group:
@@ -164,7 +164,7 @@ def _committed_last(
 
 
 def skipped(look: Look, handle: Any) -> Iterator[Finding]:
-    """Records between a committed offset and the next one that the group received."""
+    """Find records between a committed offset and the next record that the group received."""
     committed: dict[tuple[Any, ...], int] = {}
     seen: dict[tuple[Any, ...], set[int]] = {}
     for call in look.calls_of(handle):
@@ -200,7 +200,7 @@ def _resets_to_latest(handle: Any, group: str, instance: str) -> bool:
 
 
 def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
-    """Return the command that was repeated most often after a redelivery, with its number of
+    """Return the command that was repeated most often after a redelivery, and the number of its
     repetitions.
     """
     before: list[list[str]] = []
@@ -218,7 +218,9 @@ def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
 
 
 def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group shared by instances with unlike names, for example the instances of two services."""
+    """Find groups shared by instances with dissimilar names, for example the instances of two
+    services.
+    """
     got: dict[str, dict[str, set[Place]]] = {}
     last: dict[str, Call] = {}
     for call, places in _consumed(look, handle):
@@ -239,8 +241,8 @@ def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def used_once(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group whose similarly named instances each consumed once, with new records in their
-    partitions.
+    """Find groups whose similarly named instances each consumed once, although partitions of
+    earlier instances have unread records.
     """
     calls: dict[str, dict[str, list[Call]]] = {}
     for call, _ in _consumed(look, handle):
@@ -266,7 +268,9 @@ def used_once(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group without commits that started after existing records because its reset is ``latest``."""
+    """Find groups without commits that started after existing records because their reset is
+    ``latest``.
+    """
     got: dict[tuple[str, str, int], set[int]] = {}
     first: dict[str, Call] = {}
     for call, places in _consumed(look, handle):
@@ -302,7 +306,7 @@ def _uncommitting(handle: Any) -> set[str]:
 
 
 def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
-    """A group with automatic commits off that got records and committed nothing."""
+    """Find groups with automatic commits off that received records and committed nothing."""
     got: dict[str, list[Place]] = {}
     last: dict[str, Call] = {}
     for call, places in _consumed(look, handle):
@@ -316,7 +320,7 @@ def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def without_order(look: Look, handle: Any) -> Iterator[Finding]:
-    """Records without keys that one call received from several partitions."""
+    """Find records without keys that one call received from several partitions."""
     for call, places in _consumed(look, handle):
         unkeyed: dict[str, set[int]] = {}
         for record in parsed(call.answer):

@@ -10,7 +10,7 @@ from ..model import Finding
 from .look import Look
 
 SLEPT_S = 1.0
-"""Minimum wall-clock time, in seconds, that a test sleeps before a frozen clock is reported."""
+"""Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
 _INCOMPLETE = {"broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
 _LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
@@ -19,7 +19,7 @@ _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMP
 
 
 def went_on(look: Look) -> Iterator[Finding]:
-    """A 404 or 409 after which the application called the same fake again."""
+    """Find 404 and 409 responses after which the application called the same fake again."""
     for number, call in enumerate(look.calls):
         if call.status not in (404, 409) or call.fault is not None or call.problem is not None:
             continue
@@ -34,8 +34,8 @@ def went_on(look: Look) -> Iterator[Finding]:
 
 
 def unused_fault(look: Look) -> Iterator[Finding]:
-    """A fault that never fired, with the calls that its fake received."""
-    # A fault that the test allows to stay unused is not a problem.
+    """Find faults that were never applied, with the calls that their fake received."""
+    # Faults that the test allows to stay unused are not among the violations.
     unused = {one.facts.get("handle") for one in look.cloud.problems if one.kind == "unused_fault"}
     for handle in look.cloud.handles:
         came: dict[str, None] = {}
@@ -49,11 +49,11 @@ def unused_fault(look: Look) -> Iterator[Finding]:
 
 
 def uncalled(look: Look) -> Iterator[Finding]:
-    """A fake without calls, while all calls of other fakes succeeded."""
+    """Find fakes without calls, if all calls of other fakes succeeded."""
     if not look.entries or any(map(_went_wrong, look.entries)):
         return
     recorder = getattr(look.cloud.journal, "_recorder", None)
-    # A test that uses a fake itself may need no client.
+    # A test that acts on a fake directly may need no client.
     used = {one.handle for one in recorder.actions} if recorder is not None else set()
     for handle in look.cloud.handles:
         if not len(handle.journal) and handle.name not in used:
@@ -70,10 +70,10 @@ def _went_wrong(entry: Entry) -> bool:
 
 
 def clock_stood_still(look: Look) -> Iterator[Finding]:
-    """Wall-clock time in which the process slept while the fake clock did not move."""
+    """Find wall-clock time that the process slept while the fake clock did not move."""
     if look.idle_s is None or look.idle_s < SLEPT_S or look.cloud.clock.mode != "frozen":
         return
-    # A call that waits for data takes wall-clock time in the fake.
+    # A call that waits for data waits in the fake, in wall-clock time.
     if any(call.route in _LINGERING or _blocks(call) for call in look.calls):
         return
     if look.entries and len({entry.at_us for entry in look.entries}) == 1:
@@ -88,9 +88,7 @@ def _blocks(call: Call) -> bool:
 
 
 def swallowed(look: Look) -> Iterator[Finding]:
-    """A rejected request whose error did not cause the failure of the test: the test only failed an
-    assertion.
-    """
+    """Find rejected requests whose error did not reach the test, which only failed an assertion."""
     error, asserted = look.raised, False
     for _ in range(20):
         if error is None:
@@ -111,7 +109,7 @@ def swallowed(look: Look) -> Iterator[Finding]:
             values = {"call": call.route, "status": str(call.status)}
             if on_connection(call):
                 if call.number in look.scene.gathered or call.number in look.scene.told:
-                    continue  # clients try options that a server may not have
+                    continue  # clients try options that a server may not support
                 values = {"call": call.facts["command"][0], "status": ""}
             yield Finding("error_not_seen", call.handle, (call.number,), (), values)
 
@@ -125,7 +123,7 @@ def _sent_anew(call: Call, look: Look) -> bool:
 
 
 def read_only(look: Look) -> Iterator[Finding]:
-    """A write that was sent with the read-only token."""
+    """Find writes that were sent with the read-only token."""
     for service in ("kv", "vector", "queue"):
         for handle in look.handles(service):
             for call in look.calls_of(handle):

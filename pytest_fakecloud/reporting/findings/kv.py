@@ -24,22 +24,22 @@ HELD = re.compile(
 )
 EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 _SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
-"""Commands that set a relative expiry, with its unit in microseconds."""
+"""Commands that set a relative expiry, with the length of its unit in microseconds."""
 _INSTANTS = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000}
-"""Commands that set an absolute expiry, with its unit in microseconds."""
+"""Commands that set an absolute expiry, with the length of its unit in microseconds."""
 _READS = {"GET", "HGET", "HGETALL", "LRANGE", "SMEMBERS", "ZRANGE", "EXISTS", "TTL", "JSON.GET"}
 WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
     "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
 }  # fmt: skip
 _FAR_US = 24 * 3600 * 1_000_000
-"""Maximum difference, in microseconds, of two times that were read from different clocks."""
+"""Difference in microseconds below which two times are taken to come from the same clock."""
 MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
-"""Commands that have an additional effect each time they are repeated."""
+"""Commands that change the data again each time they are repeated."""
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
 NEAR = 0.8
-"""Minimum similarity, from 0 to 1, of two keys that are reported as a mismatch."""
+"""Minimum similarity, from 0 to 1, at which two keys are reported as a mismatch."""
 
 
 def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
@@ -89,7 +89,7 @@ def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
 
 
 def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
-    """A lock or idempotency key that was set with NX and has no TTL."""
+    """Find locks and idempotency keys that were set with NX and have no TTL."""
     for call, line, result in commands(look, handle):
         options = {word.upper() for word in line[3:]}
         if not sets_nx(line) or options & EXPIRING or len(line) < 3 or result in (None, 0):
@@ -103,7 +103,7 @@ def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def other_name(look: Look, handle: Any) -> Iterator[Finding]:
-    """A key that was read and never written, and a similar one that was written and never read."""
+    """Find pairs of similar keys of which one was only read and the other only written."""
     read: dict[str, Call] = {}
     written: dict[str, Call] = {}
     touched: set[str] = set()
@@ -126,7 +126,9 @@ def other_name(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _same_run(look: Look, *calls: Call) -> str:
-    """Return the id of the workflow run during which all calls were made; empty without one."""
+    """Return the ID of the workflow run during which all calls were made; an empty string if there
+    is none.
+    """
     runs = set()
     for call in calls:
         around = [event.data["began"] for event in look.events("attempt") if event.data.get("alone")
@@ -146,7 +148,7 @@ def _of_one_kind(key: str, read: Iterable[str], unread: Iterable[str]) -> list[s
 
 
 def held_by_other(look: Look, handle: Any) -> Iterator[Finding]:
-    """A lock that was deleted while it held a value that another client had set."""
+    """Find locks that were deleted while they held a value that another client had set."""
     taken: dict[str, list[str]] = {}
     for call, line, result in commands(look, handle):
         if line[0] == "SET" and sets_nx(line):
@@ -161,7 +163,7 @@ def held_by_other(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def not_streamed(look: Look, handle: Any) -> Iterator[Finding]:
-    """A subscription that was refused because its request does not accept a stream."""
+    """Find subscriptions that were rejected because the request does not accept a stream."""
     for call in look.calls_of(handle):
         if call.route not in ("subscribe", "psubscribe", "monitor") or call.status != 400:
             continue
@@ -172,7 +174,9 @@ def not_streamed(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def deadline_of(call: Call, line: list[str]) -> int | None:
-    """Return when a command lets its key expire, in microseconds; None if it sets no TTL."""
+    """Return the time in microseconds at which a command lets its key expire; None if it sets no
+    TTL.
+    """
     words = [word.upper() for word in line]
     try:
         if words[0] in _SPANS and len(words) > 2:
@@ -190,7 +194,7 @@ def deadline_of(call: Call, line: list[str]) -> int | None:
 
 
 def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
-    """A SET that removed the TTL of a key that later received no other."""
+    """Find SET commands that removed the TTL of a key that was never given another."""
     until: dict[str, int] = {}
     for call, line, result in commands(look, handle):
         if line[0] not in ("SET", *_SPANS) or result in (None, 0) or len(line) < 3:
@@ -205,7 +209,7 @@ def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def renewed(look: Look, handle: Any) -> Iterator[Finding]:
-    """A counter whose TTL was renewed repeatedly before it ended."""
+    """Find counters whose TTL was renewed repeatedly before it expired."""
     counted: set[str] = set()
     spans: dict[str, list[tuple[int, int]]] = {}
     last: dict[str, Call] = {}
@@ -229,7 +233,7 @@ def renewed(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def python_in_key(look: Look, handle: Any) -> Iterator[Finding]:
-    """A key that contains ``None`` or ``b'...'``, as Python writes missing values and bytes."""
+    """Find keys that contain ``None`` or ``b'...'``, as Python formats missing values and bytes."""
     last: dict[str, Call] = {}
     for call, line, _ in commands(look, handle):
         if line[0] in _READS | WRITES and len(line) > 1:
@@ -242,7 +246,9 @@ def python_in_key(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def other_counter(look: Look, handle: Any) -> Iterator[Finding]:
-    """A counter that was decremented without a start value, and a number that was set and never used."""
+    """Find pairs of a counter that was decremented without an initial value and a number that was
+    set but never used.
+    """
     known: set[str] = set()
     used: set[str] = set()
     numbers: dict[str, str] = {}
@@ -264,7 +270,9 @@ def other_counter(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
-    """A SET that replaced a value which another connection wrote after this connection's GET."""
+    """Find SET commands that replaced a value which another connection wrote after this
+    connection's GET.
+    """
     read: dict[tuple[object, str], tuple[int, Any]] = {}
     watched: dict[tuple[object, str], int] = {}
     written: dict[str, tuple[int, object, str]] = {}
@@ -279,7 +287,7 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
         elif line[0] == "SET" and len(line) == 3:
             since, was = read.pop(mine, (at, None))
             after, whose, value = written.get(line[1], (-1, None, ""))
-            # `check_then_set` covers keys that did not exist.
+            # `check_then_set` reports keys that did not exist.
             raced = after > since and whose != call.client and was not in (None, value)
             if raced:
                 late = watched.get(mine, -1) > after
@@ -289,7 +297,7 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _by_execution(look: Look, handle: Any) -> list[tuple[Call, list[str], Any]]:
-    """Return the commands in the order of their execution: a fault's function may run before."""
+    """Return the commands in order of execution: a fault's function may run before its call."""
     return sorted(
         commands(look, handle),
         key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
@@ -301,13 +309,13 @@ def held_up(call: Call) -> bool:
 
 
 _CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
-"""Commands that a check reads with, with the number of words that name the item."""
+"""Commands that check for a value, with the number of words up to the key or field."""
 _UNCHECKED = {"SET": 2, "HSET": 3}
-"""Unconditional writes, with the number of words that name the item."""
+"""Unconditional writes, with the number of words up to the key or field."""
 
 
 def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
-    """Two clients that both found a value missing within a second, and then both wrote it."""
+    """Find clients that both found a value missing, within a second, and then both wrote it."""
     seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
     for call, line, result in _by_execution(look, handle):
         name, options = line[0], set(map(str.upper, line[3:]))
@@ -328,7 +336,7 @@ def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
-    """A key without a TTL whose EXPIRE was sent and not executed."""
+    """Find keys without a TTL whose EXPIRE was sent but not executed."""
     for call in look.calls_of(handle):
         for line in () if _executed(call) else call.facts.get("words") or ():
             name = line[0].upper() if line else ""
@@ -341,7 +349,7 @@ def _executed(call: Call) -> bool:
 
 
 def by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
-    """An absolute expiry computed from the wall clock while the fake clock shows another time."""
+    """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
     for call, line, _ in commands(look, handle):
         words = [word.upper() for word in line]

@@ -1,4 +1,4 @@
-"""Findings about commands that belong together: scans, transactions, counters, streams."""
+"""Findings about series of commands: scans, transactions, counters, streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ZADD = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 
 
 def failed_inside(look: Look, handle: Any) -> Iterator[Finding]:
-    """A pipeline or transaction in which some commands failed and the others were executed."""
+    """Find pipelines and transactions in which some commands failed and the others were executed."""
     done: dict[int, int] = {}
     for call, _, _ in commands(look, handle):
         done[call.number] = done.get(call.number, 0) + 1
@@ -45,7 +45,7 @@ def failed_inside(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def scan_not_ended(look: Look, handle: Any) -> Iterator[Finding]:
-    """A scan that returned a cursor with which no call continued."""
+    """Find scans that returned a cursor with which no call continued."""
     left: dict[tuple[str, ...], tuple[Call, str]] = {}
     for call, line, result in commands(look, handle):
         place = _SCANS.get(line[0])
@@ -62,7 +62,7 @@ def scan_not_ended(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def made_anew(look: Look, handle: Any) -> Iterator[Finding]:
-    """A counter that was recreated without a TTL after it had expired."""
+    """Find counters that were recreated without a TTL after they had expired."""
     until: dict[str, int] = {}
     began: dict[str, Call] = {}
     for call, line, result in commands(look, handle):
@@ -71,7 +71,7 @@ def made_anew(look: Look, handle: Any) -> Iterator[Finding]:
             until[line[1]] = deadline
             began.pop(line[1], None)
         elif line[0] in MAKING and line[1] in until and _first(line, result):
-            # If a function of a fault ran first, the time of the execution is unknown.
+            # If a fault's function ran first, the time of the execution is unknown.
             ended = call.at_us >= until[line[1]] or held_up(call)
             began |= {line[1]: call} if ended else {}
     for key, call in began.items():
@@ -84,7 +84,7 @@ _READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
 
 
 def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
-    """A key that was read after its TTL had ended."""
+    """Find keys that were read after they had expired."""
     until: dict[str, int] = {}
     setter: dict[str, Call] = {}
     late: dict[str, tuple[Call, Call, int]] = {}
@@ -105,7 +105,7 @@ def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _ttl_of(call: Call, key: str) -> str:
-    """Return the words of a call, possibly of one of several commands, that gave a key its TTL."""
+    """Return the words that set a key's TTL, such as ``EX 10``, in one of a call's commands."""
     for line in call.facts["words"]:
         if line[1:2] == [key] and deadline_of(call, [line[0].upper(), *line[1:]]) is not None:
             at = next((n for n, word in enumerate(line) if n and word.upper() in EXPIRING), 0)
@@ -114,7 +114,9 @@ def _ttl_of(call: Call, key: str) -> str:
 
 
 def without_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
-    """A message that was published to no subscriber, while a channel with subscribers received none."""
+    """Find messages published to a channel without subscribers, while a channel with subscribers
+    received none.
+    """
     subscribed: dict[str, None] = {}
     heard: set[str] = set()
     unheard: dict[str, Call] = {}
@@ -144,7 +146,7 @@ def _first(line: list[str], result: Any) -> bool:
 
 
 def same_scores(look: Look, handle: Any) -> Iterator[Finding]:
-    """A range of members that all have the same score, so that their names determine the order."""
+    """Find ranges of members with equal scores, whose names therefore determine the order."""
     scores: dict[str, dict[str, str]] = {}
     unknown: set[str] = set()
     asked: dict[str, Call] = {}
@@ -171,7 +173,7 @@ def same_scores(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
-    """A write that NX or XX prevented.
+    """Find writes that had no effect because of NX or XX.
 
     Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
     same message set it, and a counter that NX initializes.
@@ -202,8 +204,8 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
-    """Return the option that prevented a write, and the affected members or fields; empty without
-    one.
+    """Return the option that prevented a write, and the affected members or fields; an empty string
+    and an empty list if none did.
     """
     words = [word.upper() for word in line]
     if words[0] == "SET" and result is None and "GET" not in words[3:]:
@@ -218,7 +220,9 @@ def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
 
 
 def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
-    """Return the failed attempt of the same message that set a key; empty without one."""
+    """Return details of the failed attempt of the same message that set a key; an empty mapping if
+    there is none.
+    """
     if first is None or during is None or first is during:
         return {}
     about, status = first.data.get("message_id"), first.data.get("status")
@@ -236,10 +240,10 @@ def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
 
 
 def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
-    """A write that adds something, repeated by a retry after a failure.
+    """Find writes with an additional effect that a retry repeated after a failure.
 
-    Retries are attempts of one message, or identical requests to the application of which an earlier
-    one raised or was answered 5xx. After a 4xx, an identical request is a new request.
+    Retries are attempts of one message, or identical requests to the application if an earlier one
+    raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
     """
     tries = [*_requests(look), *_attempts(look)]
     done: dict[tuple[object, tuple[str, ...]], _Try] = {}
@@ -262,7 +266,7 @@ def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
-    """Return the keys that two attempts set with NX, if both begin alike and end differently."""
+    """Return the keys that two attempts set with NX if the keys differ only in their endings."""
     keys = [marked.get(one.began, "") for one in (before, now)]
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
     return keys if keys[0] != keys[1] and common > max(map(len, keys)) // 2 else []
@@ -270,9 +274,10 @@ def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """An attempt of a message, or a request to the application, with its span of journal numbers.
+    """An attempt of a message, or a request to the application, with the journal numbers of its
+    start and end.
 
-    Repetitions of the same message or request have the same ``same``.
+    Repetitions of the same message or request have equal values of ``same``.
     """
 
     same: object
@@ -303,7 +308,7 @@ def _attempts(look: Look) -> Iterator[_Try]:
 
 
 def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
-    """Entries of a stream that were claimed again, in a group that has acknowledged none."""
+    """Find stream entries that were claimed again, in a group that has acknowledged none."""
     acknowledged: set[tuple[str, str]] = set()
     again: dict[tuple[str, str], tuple[Call, list[str]]] = {}
     for call, line, result in commands(look, handle):
@@ -320,8 +325,8 @@ def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
-    """Two ranges by rank of which the second starts at the stop index of the first, which is
-    inclusive.
+    """Find pairs of ranges by rank of which the second starts at the inclusive stop index of the
+    first.
     """
     before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
     told: set[tuple[str, ...]] = set()
@@ -345,7 +350,7 @@ def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
-    """A counter that requests to several endpoints incremented before one of them returned 429."""
+    """Find counters that requests to several endpoints incremented before one of them returned 429."""
     counted: dict[str, list[tuple[str, int]]] = {}
     steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
     for one in look.served:
@@ -375,8 +380,8 @@ def _counter(line: list[str]) -> str:
 
 
 def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
-    """A received number that was not written although it is larger than the stored one, but less as
-    a string.
+    """Find received numbers that were not written although they are greater than the stored number;
+    as strings, they are less.
     """
     received = sorted(_received(look), key=lambda one: one[0])
     steps = list(commands(look, handle))

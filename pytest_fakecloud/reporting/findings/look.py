@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ..applications import Served
 
 NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
-"""Python's text of a missing value, as a word of its own."""
+"""``None`` as a separate word, which Python writes for a missing value."""
 
 
 def about_key(kind: str, handle: Any, call: Call, key: str, **values: Any) -> Finding:
-    """Return a finding about a key and the decisive call."""
+    """Return a finding about a key, with the call that decided it."""
     subject = Subject("key", key, handle.name)
     return Finding(kind, handle.name, (call.number,), (subject,), {"key": key, **values})
 
 
 def items_of(body: bytes) -> list[dict[str, Any]]:
-    """Return the objects of a body that is one JSON object or a list of them."""
+    """Return the objects in a JSON body, which is one object or a list of them."""
     value = parsed(body)
     return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
@@ -51,7 +51,7 @@ class Look:
         self.idle_s = idle_s
         self.raised = raised
         self.served = served
-        # Calls before a restored snapshot do not explain the present data.
+        # Leave out calls before a restored snapshot, which do not explain the current data.
         rewound = {handle.name: getattr(handle, "_rewound", 0) for handle in cloud.handles}
         self.entries = [
             one for one in cloud.journal.entries if one.number > rewound.get(one.handle, 0)

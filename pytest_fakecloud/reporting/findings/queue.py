@@ -1,4 +1,4 @@
-"""Findings about messages: deduplicated, repeated, rejected, answered in a misleading way."""
+"""Findings about messages that were deduplicated, repeated, rejected or answered misleadingly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _about(kind: str, fake: str, number: int, message: object, **values: Any) ->
 
 
 def deduplicated(look: Look) -> Iterator[Finding]:
-    """A publish request that was answered with the id of an earlier message."""
+    """Find publish requests that were answered with the ID of an earlier message."""
     for handle in look.handles("queue"):
         bodies: dict[str, bytes] = {}
         for call in look.calls_of(handle):
@@ -46,7 +46,7 @@ def deduplicated(look: Look) -> Iterator[Finding]:
 
 
 def redirected(look: Look) -> Iterator[Finding]:
-    """A delivery that was answered with a 3xx."""
+    """Find deliveries that were answered with a 3xx."""
     for event in look.events("attempt"):
         status = event.data.get("status")
         if isinstance(status, int) and 300 <= status < 400:
@@ -55,7 +55,9 @@ def redirected(look: Look) -> Iterator[Finding]:
 
 
 def wrong_signature(look: Look) -> Iterator[Finding]:
-    """A delivery that was rejected with 401 or 403, with the part of its signature that differs."""
+    """Find deliveries rejected with 401 or 403, with the part of their signature that did not
+    match.
+    """
     told: set[tuple[object, ...]] = set()
     for event in look.events("attempt"):
         signature = event.data.get("signature")
@@ -77,7 +79,7 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
-    """Return why a signature check failed; None if that is unknown."""
+    """Return the reason why a signature check failed; None if it is unknown."""
     if signature["missing"]:
         return {"reason": "unsigned"}
     if signature["invalid"]:
@@ -100,7 +102,7 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def several_callbacks(look: Look) -> Iterator[Finding]:
-    """Several callbacks about one message, because one is sent for each attempt."""
+    """Find messages with several callbacks, because one callback is sent for each attempt."""
     counts: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], int] = {}
     for event in look.events("attempt"):
@@ -114,7 +116,9 @@ def several_callbacks(look: Look) -> Iterator[Finding]:
 
 
 def published_again(look: Look) -> Iterator[Finding]:
-    """A publish request that was repeated because its answer was lost, and created a second message."""
+    """Find publish requests that created a second message when they were repeated after a lost
+    answer.
+    """
     for handle in look.handles("queue"):
         lost: dict[tuple[str, bytes], str] = {}
         for call in look.calls_of(handle):
@@ -130,7 +134,7 @@ def published_again(look: Look) -> Iterator[Finding]:
 
 
 def scheduled_twice(look: Look) -> Iterator[Finding]:
-    """A schedule that was created twice because its requests had no schedule id."""
+    """Find schedules that were created twice because the requests had no schedule ID."""
     for handle in look.handles("queue"):
         first: dict[tuple[str, ...], str] = {}
         for call in look.calls_of(handle):
@@ -149,7 +153,7 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
 
 
 def delivered_late(look: Look) -> Iterator[Finding]:
-    """A retry that was delivered after a message to the same URL that was published later."""
+    """Find retries that were delivered after a newer message to the same URL."""
     published = look.scene.published
     done: list[tuple[object, str]] = []
     for event in look.events("attempt"):
@@ -166,7 +170,7 @@ def delivered_late(look: Look) -> Iterator[Finding]:
 
 
 def handled_twice(look: Look) -> Iterator[Finding]:
-    """A delivery that a fault duplicated, and whose receiver made the same calls both times."""
+    """Find deliveries that a fault duplicated and whose receiver made the same calls both times."""
     for event in look.events("attempt"):
         faults = event.data.get("faults") or ()
         began = event.data.get("began")
@@ -181,7 +185,9 @@ def handled_twice(look: Look) -> Iterator[Finding]:
 
 
 def accepted_with_error(look: Look) -> Iterator[Finding]:
-    """A delivery that was answered with a 2xx although its handler logged or raised an exception."""
+    """Find deliveries that were answered with a 2xx although the handler logged or raised an
+    exception.
+    """
     for event in look.events("attempt"):
         status = event.data.get("status")
         if not isinstance(status, int) or not 200 <= status < 300:

@@ -1,4 +1,4 @@
-"""Unfinished work and its reason: messages, pending vectors, consumer groups that are behind."""
+"""Unfinished work and its reason: messages, pending vectors, consumer groups that lag behind."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
 
 MOST = 8
-"""Maximum number of findings; the others are counted."""
+"""Maximum number of findings; further ones are only counted."""
 
 
 def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
-    """Return a finding for each thing that has not ended."""
+    """Return a finding for each piece of unfinished work."""
     found: list[Finding] = []
     looks = {"queue": _messages, "vector": _vectors, "broker": _consumers}
     for handle in cloud.handles:
@@ -67,7 +67,7 @@ def _consumers(broker: Any, scene: Scene) -> Iterator[Finding]:
 
 
 def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
-    """Return the partitions whose consumer has received all records and commits them automatically."""
+    """Return the partitions whose consumer has received all records and commits automatically."""
     found = set()
     for member in group.members:
         for tp, position in member.position.items() if member.config.auto_commit else ():

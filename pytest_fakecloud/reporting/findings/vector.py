@@ -1,4 +1,4 @@
-"""Findings about queries: what a filter rejected and why, and namespaces that are empty."""
+"""Findings about queries, such as records that a filter rejected and namespaces that are empty."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _namespace(call: Call) -> str:
 
 
 def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
-    """Each query that was carried out, with its hits and its namespace."""
+    """Yield each executed query with its call, its hits and its namespace."""
     for call in look.calls_of(handle):
         if call.route not in _QUERIES or not call.reached or call.status != 200:
             continue
@@ -45,10 +45,10 @@ _WRITES = ("upsert", "upsert-data", "update")
 
 
 def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[str] | None:
-    """Return the ids that were written to a namespace after a query.
+    """Return the IDs that were written to a namespace after a query.
 
-    The result is None if data was deleted or renamed, because the data at the time of the query is
-    then unknown.
+    The result is None if data was deleted or renamed after the query, because the data at its time
+    is then unknown.
     """
     touched: set[str] = set()
     for call in look.calls_of(handle):
@@ -61,7 +61,7 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
 
 
 def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
-    """Records that a filter rejected for the same reason in a query without hits."""
+    """Find records that a filter rejected for the same reason, in a query without hits."""
     for call, item, hits, namespace in _queries(look, handle):
         text = item.get("filter")
         if not text or hits or namespace not in handle.namespaces():
@@ -78,7 +78,7 @@ def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
-    """A record that a filter rejects, and that matched the filter before an update."""
+    """Find records that a filter rejects but would have accepted before an update."""
     written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
     for call in look.calls_of(handle):
         if call.route in _WRITES and call.status == 200:
@@ -116,7 +116,7 @@ def _mode(write: Call, id: str) -> str:
 
 
 def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
-    """An upsert that was repeated under other ids because the answer of the first was lost."""
+    """Find upserts that were repeated under other IDs because the answer to the first was lost."""
     lost: list[tuple[Any, list[str]]] = []
     for call in look.calls_of(handle):
         items = items_of(call.body) if call.route in _UPSERTS else []
@@ -135,8 +135,8 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
-    """Ids that a deletion by prefix removed although another id was meant, such as ``doc-12`` by
-    ``doc-1``.
+    """Find deletions by prefix that also removed IDs with a longer word, such as ``doc-12`` beside
+    ``doc-1:a`` for the prefix ``doc-1``.
     """
     known: dict[str, set[str]] = {}
     for call in look.calls_of(handle):
@@ -168,7 +168,9 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
-    """A hit that was not used: the key with its id was not read, and a similar key was written."""
+    """Find hits that were not used: the key with the hit's ID was not read, and a similar key was
+    written.
+    """
     for query, item, hits, namespace in _queries(look, handle):
         content = ("includeMetadata", "includeData", "includeVectors")
         later = [call for call in look.calls if call.number > query.number]
@@ -193,7 +195,7 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
-    """A query in a namespace without vectors, while another one has some."""
+    """Find queries in a namespace without vectors, while another namespace has some."""
     spaces = handle._engine.info().namespaces
     full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
     for call, _, hits, namespace in _queries(look, handle):
@@ -202,7 +204,7 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
         others = {}
         for name, count in full.items():
             touched = _touched_after(look, handle, call, name)
-            # All vectors may have been written after the query.
+            # All vectors may be newer than the query.
             if touched is not None and count > len(touched):
                 others[name] = count
         if others:
@@ -220,7 +222,7 @@ def _found(kind: str, handle: Any, call: Call, in_namespace: str, **values: Any)
 
 
 def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
-    """A query that found records with metadata and did not ask for it."""
+    """Find queries that found records with metadata but did not request the metadata."""
     for call, item, hits, namespace in _queries(look, handle):
         if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
             continue
@@ -232,7 +234,7 @@ def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def replaced(look: Look, handle: Any) -> Iterator[Finding]:
-    """An upsert that replaced records of an earlier one that had other metadata."""
+    """Find upserts that replaced records of an earlier upsert with other metadata."""
     known: dict[tuple[str, str], Any] = {}
     for call in look.calls_of(handle):
         if call.route not in _UPSERTS or call.status != 200:
@@ -252,7 +254,7 @@ def replaced(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
-    """An upsert of a record whose id has the word ``None`` in it."""
+    """Find upserts of records whose ID contains the word ``None``."""
     for call in look.calls_of(handle):
         if call.route not in _UPSERTS or call.status != 200:
             continue
@@ -262,7 +264,7 @@ def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
-    """A deletion without effect in one namespace, while another namespace contains the ids."""
+    """Find deletions without effect in one namespace, while another namespace contains the IDs."""
     for call in look.calls_of(handle):
         if call.route != "delete" or call.status != 200 or not call.reached:
             continue

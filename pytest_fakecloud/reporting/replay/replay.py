@@ -1,4 +1,4 @@
-"""Replay a journal on fresh fakes, and record what each entry changed.
+"""Replay a journal on new fakes, and record what each entry changed.
 
 Engines are deterministic, so the same requests, deliveries and actions at the same fake times
 produce the same data. A fake is left out if its replayed data differs from its real data at the
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from ..model import Report
 
 LONGEST = 2_000
-"""Maximum number of characters of a value."""
+"""Maximum number of characters that are kept of a value."""
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""
 MOST_LOOKS = 300_000
-"""Maximum number of items that are compared for one report, so that a long test takes seconds."""
+"""Maximum number of items that are compared for one report, which limits the time for a long test
+to seconds.
+"""
 _WITHOUT_DATA = ("rotate_token", "rotate_keys", "reset_password")
 """Actions that change only credentials. A replay has its own credentials."""
 _ABOUT_CONNECTIONS = (
@@ -46,14 +48,16 @@ _ABOUT_CONNECTIONS = (
 _MOST_READS = 500_000
 
 Change = list[Any]
-"""Fake, section, item, and the item's fields after the change (None if it was removed)."""
+"""A list of the fake, the section, the item, and the item's fields after the change (None if it was
+removed).
+"""
 
 
 def record_times(cloud: AnyCloud) -> None:
     """Record when each call and action reads the cloud's clock, for a later replay.
 
-    Without these times, the data of a test with a running clock can be replayed only if no result
-    depends on fractions of a millisecond.
+    Without these times, a test with a running clock can be replayed only if no result depends on
+    fractions of a millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
     timekeeper_of(cloud.clock).reads = recorder_of(cloud.journal).reads = reads
@@ -66,10 +70,10 @@ class Inexact(Exception):
 def states(cloud: AnyCloud, report: Report) -> dict[str, Any]:
     """Return the data of the fakes before the report's first row, and what each row changed.
 
-    ``initial`` maps a fake to its sections, ``steps`` are the changes in the order in which they
-    happened, each with the ``number`` of its row, and ``note`` says which fakes are missing and why.
-    A step that happened earlier than the row's number says has its journal number as ``order``, such
-    as the start of a delivery, whose row has the number of its end. Credentials are not masked.
+    ``initial`` maps each fake to its sections, ``steps`` are the changes in order, each with the
+    ``number`` of its row, and ``note`` says which fakes are missing and why. A row has the number
+    of its end, but some changes happen earlier, such as those at the start of a delivery; these
+    have their own journal number as ``order``. Credentials are not masked.
     """
     reasons: dict[str, str] = {}
     failures: list[str] = []
@@ -131,7 +135,7 @@ def _times(cloud: AnyCloud) -> dict[int, list[int]]:
 
 
 class _Replay:
-    """One replay of a cloud's journal on fresh fakes of the same settings."""
+    """Replays a cloud's journal on new fakes with the same settings."""
 
     def __init__(
         self, cloud: AnyCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
@@ -150,8 +154,7 @@ class _Replay:
         self.times = _times(cloud)
         recorder = Recorder(self.time.now_us)
         self.context = Context(self.time, Ids(cloud.seed), Journal(recorder))
-        # A replayed call does not wait, because the call that it waited for may come later in the
-        # replay.
+        # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self.context.clock.wait_cap = 0.0
         self.fresh: dict[str, Handle] = {}
         self.sessions: dict[Any, Any] = {}
@@ -162,8 +165,8 @@ class _Replay:
             for fault in row.faults
             if fault.function
         }
-        # A delivery to a fake of this cloud shares a row with the call that it causes; the row has
-        # the call's number.
+        # If a delivery is sent to a fake of this cloud, one row shows the delivery and the received
+        # call; it has the number of the call.
         self.numbers = {
             row.delivery.number: row.number for row in report.rows if row.delivery is not None
         }
@@ -214,8 +217,7 @@ class _Replay:
             fresh.restore(handle._baseline)
             fresh._baseline = handle._baseline
         if fresh.fixture == "queue":
-            # The deliveries have happened, so their recorded outcomes are used and no request is
-            # sent.
+            # Use the recorded outcomes of the deliveries, and send no requests.
             fresh._engine.on_attempt = fresh._engine.on_outcome = None
         self.fresh[handle.name] = fresh
 
@@ -245,21 +247,21 @@ class _Replay:
     # -- the entries -----------------------------------------------------------------------------
 
     def _work(self) -> Iterator[tuple[int, int, int, str, Callable[[], object]]]:
-        """Yield the work of the replay in the order in which it reached the engines.
+        """Yield the replay's work in the order in which it reached the engines.
 
-        Each item is its place in the journal, its time, the number of its row, the name of its fake,
-        and the function that does it.
+        Each item consists of its position in the journal, its time, the number of its row, the name
+        of its fake, and a function that performs it.
         """
         found: list[tuple[int, int, int, str, Callable[[], object]]] = []
         for entry in self.entries:
             number, at_us, name = entry.number, entry.at_us, entry.handle
             read = self.times.get(number)
             if isinstance(entry, Action) and read:
-                # An action is recorded when it ends.
+                # Use the time of the first reading, because an action is recorded when it ends.
                 at_us = min(at_us, read[0])
             if isinstance(entry, Call):
-                # Calls by a fault's function reached the engine before the call that the fault
-                # applies to.
+                # The function of a fault made its calls before the engine executed the call with
+                # the fault.
                 after = self.moments.get(number) == "before" and faults_ended(entry)
                 found.append((after or number, at_us, number, name, partial(self._call, entry)))
             elif entry.kind == "attempt":
@@ -274,7 +276,7 @@ class _Replay:
             yield order, at_us, self.numbers.get(number, number), name, work
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
-        """Move the clock. Changes that this causes belong to no row."""
+        """Move the clock, and yield the changes that this causes, which belong to no row."""
         self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
         yield from self._step(number - 0.5, list(self.fresh))
 
@@ -336,7 +338,7 @@ class _Replay:
         if name == b"HELLO":
             words = words[:2]
         self.time.recorded = deque(self.times.get(call.number, ()))
-        self.time.settle()  # the port does this between recording and running a command
+        self.time.settle()  # the database port does this between recording and running a command
         try:
             reply = fresh._engine.execute(session, words)
         except CommandError as error:
@@ -347,7 +349,9 @@ class _Replay:
             self._compare(call, reply, session)
 
     def _end_waits(self) -> None:
-        """End each wait of a blocking command that received an element or reached its deadline."""
+        """End the waits of blocking commands that have received an element or reached their
+        deadline.
+        """
         for call, waiter in list(self.waiting):
             if waiter.done or waiter.deadline_us <= self.time.now_us():
                 self.waiting.remove((call, waiter))
@@ -416,7 +420,7 @@ def _is_of(message: Any, event: Event) -> bool:
 
 
 def _open_target(target: str) -> str:
-    """Return a request target without its token, because the headers contain one."""
+    """Return a request target without its token; the replay sends its own token in a header."""
     path, mark, query = target.partition("?")
     kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
     return f"{path}?{kept}" if mark and kept else path
@@ -445,7 +449,9 @@ def _shortened(state: State) -> State:
 
 
 def _short(fields: Mapping[str, Any]) -> Item:
-    """Return the fields of an item, with long values shortened and their length added."""
+    """Return the fields of an item with long values shortened; a shortened value states its full
+    length.
+    """
     found = dict(fields)
     for name, value in fields.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

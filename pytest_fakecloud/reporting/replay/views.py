@@ -9,7 +9,7 @@ from ...core.timeparse import to_datetime
 
 Item: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[str, dict[str, Item]]
-"""Section, name of the item, fields."""
+"""Items by section and name, each a mapping of its fields."""
 
 
 def _kv(handle: Any) -> State:
@@ -63,7 +63,7 @@ def _broker(handle: Any) -> State:
             for member, assigned in group.assignment.items()
             for one in assigned
         }
-        # A TopicPartition is a tuple.
+        # Convert each TopicPartition to a plain tuple.
         known = dict.fromkeys([*map(tuple, group.lag), *map(tuple, group.committed), *owners])
         found[f"group {name}"] = {
             f"{topic}-{number}": {
@@ -108,7 +108,7 @@ VIEWS: Mapping[str, Callable[[Any], State]] = {
     "broker": _broker,
     "queue": _queue,
 }
-"""The function for each fixture whose fakes hold data."""
+"""The function that returns a fake's data, by fixture, for fixtures whose fakes hold data."""
 
 
 def _time(at_us: int) -> str:
@@ -116,7 +116,7 @@ def _time(at_us: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON, with bytes as text."""
+    """Return a value as JSON, with bytes decoded."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, Mapping):

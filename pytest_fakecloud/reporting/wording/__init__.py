@@ -1,7 +1,7 @@
 """Sentences of reports, one module for each service.
 
-Only renderers call this package. It receives rows and findings and returns strings that no code
-looks into.
+Only renderers call this package. It receives rows and findings and returns strings, which no code
+parses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SENTENCES: Sentences = {
 
 
 def summarise(call: Call, scene: Scene) -> Summary | None:
-    """Return a call in words; None if its service has no wording for the call, or the body is
+    """Return the description of a call; None if its service has none for it, or if the body is
     malformed.
     """
     summary = _BY_SERVICE.get(call.service)
@@ -56,7 +56,9 @@ def summarise(call: Call, scene: Scene) -> Summary | None:
 
 
 def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
-    """Return a row in words; ``last`` is the last of several attempts with the same result."""
+    """Return the description of a row; ``last`` is the last of several attempts with the same
+    result.
+    """
     words = _described(row, last or row, scene)
 
     def mask(text: str) -> str:
@@ -123,7 +125,7 @@ def _answer(call: Call, summary: Summary) -> str:
 
 
 def effect(event: Event, call: Call | None, scene: Scene) -> str:
-    """Return the text that an event adds to the row of the call that caused it; may be empty."""
+    """Return the text that an event adds to the row of the call that caused it; it may be empty."""
     return broker.effect(event, call, scene)
 
 
@@ -137,9 +139,9 @@ def status_line(call: Call) -> str:
 
 
 def sentence(finding: Finding, scene: Scene) -> str:
-    """Return a finding in words, with the name of its fake."""
+    """Return the sentence of a finding, with the name of its fake."""
     says = _SENTENCES[finding.kind]
     text = filled(says, finding.values) if isinstance(says, str) else says(finding, scene)
-    # A violation already contains the name of its fake.
+    # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)

@@ -47,8 +47,8 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
-    """Return whether the broker chooses the partition of a record: it has no partition, and the
-    topic several.
+    """Return whether the broker chooses a record's partition: the record names none, and the topic
+    has several.
     """
     topic = str(item.get("topic") or call.facts["topic"][0])
     return item.get("partition") is None and len(scene.ends.get((call.handle, topic), ())) > 1
@@ -68,7 +68,7 @@ def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a record's value: JSON unchanged, any other string in quotes."""
+    """Format a record's value: JSON unchanged, any other string in quotes."""
     inner = parsed(value) if isinstance(value, str) else None
     if isinstance(inner, dict | list):
         return compact(inner)

@@ -25,11 +25,11 @@ Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A row in words.
+    """The description of a row.
 
     ``what`` describes the request or event, ``answer`` the response. ``below`` are lines of
-    explanation, ``remarks`` short ones that may share a line. ``script`` is the name and source of
-    a Lua script.
+    explanation, ``remarks`` are short explanations that may share a line. ``script`` is the name
+    and source of a Lua script.
     """
 
     what: str
@@ -41,10 +41,10 @@ class Summary:
 
 
 class _Template(string.Formatter):
-    """Fills the values of a finding into its sentence.
+    """Formats the sentence of a finding with its values.
 
     ``{name}`` is a string, shortened; ``{name:json}`` is JSON; ``{name:list}`` is a list of
-    strings; ``{name:raw}`` is not shortened; ``{name:record}`` is a count with its noun (``2
+    strings; ``{name:raw}`` is a string in full; ``{name:record}`` is a count with its noun (``2
     records``).
     """
 
@@ -70,13 +70,13 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(items: Sequence[str], most: int = SHOWN) -> str:
-    """Return the first items, and the number of the others."""
+    """Join the first items, and add the number of the others."""
     more = len(items) - most
     return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def pairs(values: Mapping[str, Any]) -> str:
-    """Return names with values in JSON, which distinguishes strings from numbers."""
+    """Format names with values in JSON, which distinguishes strings from numbers."""
     return listed([f"{name}={shortened(compact(value))}" for name, value in values.items()])
 
 

@@ -56,7 +56,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _gathered(call: Call, name: str, parts: Sequence[Call]) -> Summary:
-    """Return the greeting of a client with all its commands, or a transaction with its steps."""
+    """Describe the setup of a connection with all its commands, or a transaction with its steps."""
     if name not in ("EXEC", "DISCARD"):
         words = [part.facts["words"][0] for part in parts]
         named = [line[3] for line in words if line[1:3] and line[1].upper() == "SETINFO"]
@@ -111,12 +111,12 @@ def _decodes(call: Call) -> bool:
 def command(
     line: Sequence[str], scripts: Mapping[str, str] = {}
 ) -> tuple[str, tuple[str, str] | None]:
-    """Return a command in one line, and the script in it by its short hash.
+    """Return a command as one line, with a short hash in place of a script.
 
     ``scripts`` are the sources of scripts by their hash. A script's arguments are shown under the
-    names of the local variables that the script assigns them to.
+    names of the local variables to which the script assigns them.
     """
-    # Capitals make command names easy to see; REST clients may send any case.
+    # Show command names in capitals, which are easy to see; REST clients may send any case.
     name = line[0].upper()
     if name in _SCRIPTS and len(line) > 2 and line[2].isdigit():
         given = not name.startswith("EVALSHA")
@@ -135,8 +135,7 @@ def command(
 
 
 def _parameters(source: str, kind: str) -> dict[int, str]:
-    """Return the local variables to which a script assigns its keys or arguments, each by its
-    position.
+    """Return the local variables to which a script assigns its keys or arguments, by position.
 
     A position that is assigned to several variables is left out.
     """
@@ -148,7 +147,7 @@ def _parameters(source: str, kind: str) -> dict[int, str]:
 
 
 def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
-    """Yield the absolute expiry of a command as a date."""
+    """Yield the absolute expiry that a command sets, as a date."""
     places = [2] if name in ("EXPIREAT", "PEXPIREAT") else []
     places += [
         at + 1 for at, word in enumerate(line) if at > 2 and word.upper() in ("EXAT", "PXAT")
@@ -161,7 +160,7 @@ def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
-    """Return the first arguments, and the number of all arguments if they need several lines."""
+    """Return the first arguments and, if the arguments need several lines, their total number."""
     found: list[str] = []
     room = ROOM
     for number, each in enumerate(map(word, arguments)):
@@ -173,7 +172,7 @@ def _fitting(arguments: Sequence[str]) -> list[str]:
 
 
 def word(text: str) -> str:
-    """Return an argument, in quotes if it is empty or contains white space, unless it is JSON."""
+    """Return an argument; in quotes if it is empty or contains white space and is not JSON."""
     if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
         return shortened(" ".join(text.split()), 80)
     if not text or text != "".join(text.split()):

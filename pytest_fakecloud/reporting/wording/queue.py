@@ -25,11 +25,11 @@ _SETTINGS = {
     "flow-control-key": "flow key", "flow-control-value": "flow", "label": "label",
     "queue-name": "queue",
 }  # fmt: skip
-"""Headers of a publish request that are shown, without their prefix, each with its word."""
+"""Headers of a publish request that are shown, without their prefix, each with its label."""
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
-    """Return a publish request or a batch in words; None for any other request."""
+    """Describe a publish request or a batch; return None for any other request."""
     if call.route == "batch":
         items = parsed(call.body)
         shown = [
@@ -54,7 +54,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
     settings = ", ".join(_settings(call.headers.pairs, forwarded=True))
-    # Shorten the body rather than the settings, because the settings decide what happens.
+    # Shorten the body rather than the settings, which determine what happens.
     most = max(40, 160 - len(settings))
     body = shortened(readable(call.body, call.headers.get("Content-Type") or ""), most)
     method = _method(call.headers)
@@ -63,7 +63,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
 
 
 def _step(body: object) -> str:
-    """Return a step of a workflow run in words; empty for any other body."""
+    """Describe a step of a workflow run; return an empty string for any other body."""
     step = parsed(body) if isinstance(body, str) else None
     if not isinstance(step, dict) or not {"stepId", "stepName", "stepType"} <= step.keys():
         return ""
@@ -84,7 +84,7 @@ def _method(headers: Mapping[str, Any]) -> str:
 def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> Iterable[str]:
     """Yield the settings of a publish request.
 
-    ``forwarded`` includes the headers that are forwarded; their secrets must already be masked.
+    With ``forwarded``, also the headers that are forwarded; their secrets must already be masked.
     """
     for name, value in headers:
         setting = name.lower().removeprefix("upstash-")
@@ -131,7 +131,7 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
 
 
 def callback(call: Call, scene: Scene) -> Summary | None:
-    """Return a callback in words, with the response and the body of its message."""
+    """Describe a callback, with the response and the body of its message."""
     body = parsed(call.body)
     if not isinstance(body, dict) or "sourceMessageId" not in body:
         return None
@@ -186,7 +186,7 @@ def named(row: Row, last: Row, scene: Scene) -> str:
         else f"{row.attempt} to {last.attempt}"
     )
     if kind != "message" and number == "1":
-        # Here, the number of the attempt would be mistaken for a number of callbacks.
+        # Here, an attempt number would be mistaken for a number of callbacks.
         number, of = "", about
     name = "attempt" if kind == "message" else kind.replace("_", " ")
     return " ".join(filter(None, [name, number, of, source]))
@@ -195,14 +195,14 @@ def named(row: Row, last: Row, scene: Scene) -> str:
 def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
     """Yield the body and headers of a failed attempt, and the exceptions logged during it.
 
-    A body that the row of the publish request shows is left out.
+    The body is left out if the row of the publish request shows it.
     """
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
     with_headers = f"with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
     signature = data.get("signature")
     whole = str(data.get("sent") or "")
     if signature:
-        # The body is shown unchanged, because every character of it is signed.
+        # Show the body unchanged, because every character of it is signed.
         sent = whole if "\n" in whole else shortened(whole, EXCERPT)
     else:
         sent = _callback(data) or _body(data, "sent")
@@ -218,18 +218,20 @@ def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
 
 
 def _answered(data: Mapping[str, Any]) -> str:
-    """Return the response to a failed attempt; empty if it only repeats the status."""
+    """Describe the response to a failed attempt; return an empty string if it only repeats the
+    status.
+    """
     if data.get("location"):
         return f"to {data['location']}"
     told = _body(data, "answer") if "answer" in data else ""
     status = data.get("status") or 0
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
-    # Error pages of applications often only repeat the status.
+    # Error pages of applications often repeat only the status.
     return "" if told in (phrase, f"{status} {phrase}") else told.removeprefix(f"{status} ")
 
 
 def _callback(data: Mapping[str, Any]) -> str:
-    """Return the body of a callback in words; ``Base64 of`` marks fields that are encoded."""
+    """Describe the body of a callback; ``Base64 of`` marks fields that are encoded."""
     raw = parsed(str(data.get("sent") or ""))
     if not isinstance(raw, dict) or "sourceMessageId" not in raw:
         return ""

@@ -62,7 +62,7 @@ def _record(item: dict[str, Any]) -> str:
 
 
 def _named(body: dict[str, Any]) -> str:
-    # The ids come first, because they identify the records.
+    # Put the IDs first, because they identify the records.
     parts = []
     for name, value in sorted(body.items(), key=lambda one: one[0] != "ids"):
         if name in ("vector", "sparseVector") or value in (None, False):
@@ -94,7 +94,7 @@ def _answer(call: Call) -> str:
 
 
 def _info(result: dict[str, Any]) -> str:
-    """Return the counts first, by namespace: tests mostly check these."""
+    """Describe the counts first, by namespace, because most tests check only these."""
     spaces = result.get("namespaces") or {}
     counts = [
         f"{name or 'default'} {one['vectorCount']}+{one['pendingVectorCount']}"
@@ -143,7 +143,7 @@ def _empty_namespace(of: Finding, scene: Scene) -> str:
 
 
 def _score(score: float) -> str:
-    """Return a score with enough digits that a score close to 1 is not shown as 1."""
+    """Format a score with enough digits that a score close to 1 is not shown as 1."""
     texts = (f"{score:.{digits}g}" for digits in range(3, 12))
     return next((text for text in texts if text != "1" or score == 1), "1")
 
