@@ -12,7 +12,7 @@ from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.journal import recorder_of
 from .core.problems import broken_promise, ends_the_test
-from .core.wording import never_awaited
+from .core.wording import never_awaited, unknown_name
 from .faults.fault import rule_of
 
 if TYPE_CHECKING:
@@ -302,9 +302,7 @@ def chosen_handles(cloud: AnyCloud, services: str | Iterable[str] | None) -> lis
     wanted = set(names_of("services", services))
     known = {name for handle in handles for name in (handle.name, handle.fixture)}
     if wanted - known:
-        raise ContractError(
-            f"{', '.join(sorted(wanted - known))} is not open; open are: {', '.join(sorted(known))}"
-        )
+        raise ContractError(unknown_name("fake", min(wanted - known), sorted(known)))
     return [handle for handle in handles if {handle.name, handle.fixture} & wanted]
 
 

@@ -98,13 +98,10 @@ def find(fixture: object) -> Service:
     found = named(fixture)
     if found is not None:
         return found
-    from .core.errors import ContractError, shown
-    from .core.wording import nearest
+    from .core.errors import ContractError
+    from .core.wording import unknown_name
 
-    near = nearest(fixture, SERVICES) if isinstance(fixture, str) else ""
-    raise ContractError(
-        f"{shown(fixture)} is not a service{near}; the services are: {', '.join(SERVICES)}"
-    )
+    raise ContractError(unknown_name("service", fixture, SERVICES))
 
 
 def handle_class(service: Service) -> type[Handle]:

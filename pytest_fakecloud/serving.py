@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .core.errors import ContractError, shown
-from .core.wording import nearest
+from .core.wording import unknown_name
 from .http.ports import keep
 from .services import services_by_word
 from .standalone.development import CONTROL_PORT, control_token, defaults
@@ -218,10 +218,7 @@ def _opener(options: Mapping[str, Any], log: Log) -> Opener:
             known = services_by_word()
             for word in given:
                 if word not in known:
-                    raise ContractError(
-                        f"{word!r} is not a service{nearest(word, known)}; the services are: "
-                        f"{', '.join(known)}"
-                    )
+                    raise ContractError(unknown_name("service", word, known))
             chosen = given
         settings = {
             **options,

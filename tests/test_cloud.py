@@ -226,10 +226,18 @@ def test_what_is_allowed_is_asked_as_everywhere(wanted: Any, covers: bool) -> No
 @pytest.mark.parametrize(
     ("kind", "where", "told"),
     [
-        ("unruted", {}, "'unruted' is not a kind of problem, did you mean 'unrouted'"),
-        (5, {}, "5 is not a kind of problem; the kinds are: unrouted, "),
-        ("unrouted", {"paht": "/x"}, "^a problem of kind 'unrouted' has no field 'paht', did you"),
-        ("unmet", {"path": "/x"}, "^a problem of kind 'unmet' has no field 'path'; there are: h"),
+        ("unruted", {}, "'unruted' is not a kind of problem; did you mean 'unrouted'"),
+        (5, {}, "5 is not a kind of problem. Known kinds: unrouted, "),
+        (
+            "unrouted",
+            {"paht": "/x"},
+            "^'paht' is not a field of a problem of kind 'unrouted'; did you",
+        ),
+        (
+            "unmet",
+            {"path": "/x"},
+            "^'path' is not a field of a problem of kind 'unmet'. Known fields: h",
+        ),
         ("unrouted", {"method": "get"}, "methods have capital letters"),
         ("unrouted", {"path": 5}, "path=5 can never match"),
     ],

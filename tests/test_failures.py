@@ -101,7 +101,9 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
     assert len(cloud.every_failure(run, services="other", faults=["drop"])) == 1
     found = cloud.every_failure(run, services=["other"], faults=["drop"])
     assert [failure.call.handle for failure in found] == ["other"]
-    with pytest.raises(ContractError, match="kv_server is not open; open are: broker, other"):
+    with pytest.raises(
+        ContractError, match=r"'kv_server' is not a fake. Known fakes: broker, other"
+    ):
         cloud.every_failure(run, services=["kv_server"])
 
 

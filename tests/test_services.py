@@ -140,10 +140,11 @@ def test_a_cloud_starts_it(toy: str) -> None:
         assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
         assert cloud.fixture_handle("toy").name == "toy_2"
         with pytest.raises(
-            ContractError, match=r"no setting 'fist', did you mean 'first'\?; it has: "
+            ContractError,
+            match=r"'fist' is not a setting of toy; did you mean 'first'\? Known settings: ",
         ):
             cloud.start("toy", {"fist": 1})
-        with pytest.raises(ContractError, match=r"'toi' is not a service, did you mean 'toy'\?"):
+        with pytest.raises(ContractError, match=r"'toi' is not a service; did you mean 'toy'\?"):
             cloud.start("toi", {})
 
 
@@ -184,7 +185,7 @@ def test_marker_strictness_and_report_know_it(
     result.assert_outcomes(passed=1, failed=2, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*toy has no setting 'fist', did you mean 'first'?; it has: name, host, port, token, first*",
+            "*'fist' is not a setting of toy; did you mean 'first'? Known settings: *",
             "*with 1 strict-mode violation(s)",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
@@ -232,7 +233,7 @@ def test_the_command_starts_it(
     file = tmp_path / "fakes.toml"
     file.write_text('services = ["toy"]\n[toy]\nfist = 1\n')
     assert cli.main(["run", "--config", str(file), "--", sys.executable, "-c", ""]) == 2
-    assert "toy has no setting 'fist'" in capsys.readouterr().err
+    assert "'fist' is not a setting of toy" in capsys.readouterr().err
 
 
 def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:

@@ -224,7 +224,7 @@ def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
 def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
     broker, kv = cloud.handles.where(fixture="broker").only(), cloud.fixture_handle("kv_server")
     with pytest.raises(
-        ContractError, match=r"kind='atempt' .* did you mean 'attempt'\?; there are"
+        ContractError, match=r"kind='atempt' .* did you mean 'attempt'\? Known kinds"
     ):
         cloud.journal.events("atempt")
     with pytest.raises(ContractError, match="is not a kind of event"):
@@ -236,10 +236,10 @@ def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
 
 def test_fakes_and_services_are_named_by_the_error(cloud: Cloud) -> None:
     cloud.journal.assert_not_called(service="vector", handle="vector_index")
-    with pytest.raises(ContractError, match=r"did you mean 'queue'\?; there are: .*\bkv, queue"):
+    with pytest.raises(ContractError, match=r"did you mean 'queue'\? Known .*\bkv, queue"):
         cloud.journal.assert_not_called(service="qeue")
     with pytest.raises(
-        ContractError, match="there are: broker, callback_capture, kv_server, queue"
+        ContractError, match="Known names: broker, callback_capture, kv_server, queue"
     ):
         cloud.journal.assert_not_called(handle="cache")
 

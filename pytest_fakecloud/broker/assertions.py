@@ -12,7 +12,7 @@ from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
 from ..core.timekeeper import Timekeeper
-from ..core.wording import brief, nearest
+from ..core.wording import brief, unknown_name
 from .engines import BrokerEngine
 from .errors import as_misuse, string
 from .loading import ListedFields, RecordFields, header_list
@@ -198,10 +198,7 @@ class BrokerAssertions:
         self._time.settle()
         gone = [event.data.get("group") for event in self.journal.events()]
         if group not in {*self.groups(), *gone}:
-            raise ContractError(
-                f"there has never been a group {group!r}{nearest(group, self.groups())}; "
-                f"known groups: {', '.join(self.groups()) or 'none'}"
-            )
+            raise ContractError(unknown_name("group", group, self.groups()))
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
@@ -213,8 +210,8 @@ class BrokerAssertions:
         view = self.group(group)
         if view.state == "Dead":
             raise AssertionError(
-                f"expected group {group!r} to be caught up, but there is no such group; "
-                f"known groups: {', '.join(self.groups()) or 'none'}"
+                "expected a group to be caught up, but "
+                + unknown_name("group", group, self.groups())
             )
         if not view.lag:
             raise AssertionError(

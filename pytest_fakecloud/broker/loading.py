@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 from ..core.errors import ContractError
 from ..core.matching import Condition
 from ..core.timeparse import instant_us
+from ..core.wording import unknown_name
 from .errors import string, whole
 from .model import INT64_MAX, Header, ProducerRecord
 
@@ -157,10 +158,8 @@ def _message(item: Any, topic: str | None) -> ProducerRecord:
         return ProducerRecord(topic, text(item))
     unknown = set(item) - set(ProducerRecord._fields)
     if unknown:
-        named = ", ".join(sorted(map(str, unknown)))[:200]
-        raise ContractError(
-            f"a message has unknown fields: {named}; pass {', '.join(ProducerRecord._fields)}"
-        )
+        name = min(unknown, key=str)
+        raise ContractError(unknown_name("field of a message", name, ProducerRecord._fields))
     name = item.get("topic", topic)
     if name is None:
         raise ContractError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.settings import MOST_PORT
-from ..core.wording import brief
+from ..core.wording import brief, unknown_name
 from ..files import read_file
 from ..services import named, services_by_word
 from ..serving import Usage
@@ -114,11 +114,10 @@ def _names(value: Any, where: str) -> list[str]:
         raise Usage(f"{where}={value!r} is not a list of names")
     names = list(dict.fromkeys(_word(word.strip()) for word in words if word.strip()))
     unknown = [name for name in names if name not in services]
-    known = ", ".join(services)
     if unknown:
-        raise Usage(f"{', '.join(unknown)} is not a service; the services are: {known}")
+        raise Usage(unknown_name("service", unknown[0], services))
     if not names:
-        raise Usage(f"{where}={value!r} names no service; the services are: {known}")
+        raise Usage(f"{where}={value!r} is empty; pass some of {', '.join(services)}")
     return names
 
 
@@ -235,9 +234,7 @@ def _file(path: Path) -> dict[str, Any]:
     content = {_word(name): value for name, value in content.items()}
     unknown = sorted(set(content) - known)
     if unknown:
-        raise Usage(
-            f"{path}: {', '.join(unknown)} is unknown; known are: {', '.join(sorted(known))}"
-        )
+        raise Usage(f"{path}: {unknown_name('option', unknown[0], sorted(known))}")
     for name in services_by_word():
         if not isinstance(content.get(name, {}), dict):
             raise Usage(f"{path}: {name} must be a table of settings, not {content[name]!r}")

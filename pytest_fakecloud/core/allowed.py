@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from .errors import ContractError, shown
+from .errors import ContractError
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, one_of
 from .found import Found, found_of
 from .matching import Field, Query
-from .wording import nearest
+from .wording import unknown_name
 
 if TYPE_CHECKING:
     from .problems import Problem
@@ -68,10 +68,7 @@ class Allowances:
         Raises ``ContractError`` for an unknown kind or fact, suggesting the nearest.
         """
         if not isinstance(kind, str) or kind not in ALLOWABLE:
-            near = nearest(kind, ALLOWABLE) if isinstance(kind, str) else ""
-            raise ContractError(
-                f"{shown(kind)} is not a kind of problem{near}; the kinds are: {', '.join(ALLOWABLE)}"
-            )
+            raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
         query = Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")
         self._queries.append((kind, query))
 

@@ -29,7 +29,7 @@ from .field_types import (
 )
 from .matching import HEADERS, Field
 from .timeparse import to_datetime
-from .wording import nearest
+from .wording import nearest, unknown_name
 
 KEEP_BYTES = 128 * 1024 * 1024
 """Default limit in bytes for the large calls that a cloud's journal keeps in full."""
@@ -634,8 +634,8 @@ class CallNames(FieldType):
             known = wanted in words or wanted.upper() in words
             if words and not (known or any(self.equals(word, wanted) for word in words)):
                 raise ContractError(
-                    f"{given} is neither a route nor a command{nearest(wanted, sorted(words))}; "
-                    f"pass {self.expected}"
+                    f"{given} is neither a route nor a command"
+                    f"{nearest(wanted, sorted(words)) or '.'} Pass {self.expected}"
                 )
 
     def equals(self, found: Any, wanted: Any) -> bool:
@@ -659,17 +659,16 @@ class CallNames(FieldType):
 class Listed(FieldType):
     """A string from a list that the fakes supply when the condition is checked.
 
-    ``what`` is the error message's name for an item, with its article. ``""`` is also accepted,
-    because it is the value of calls that no route handled. While the list is empty, every string is
-    accepted.
+    ``noun`` says what the strings are names of. ``""`` is also accepted, because it is the value
+    of calls that no route handled. While the list is empty, every string is accepted.
     """
 
     samples: tuple[object, ...] = ("",)
 
-    def __init__(self, what: str, words: Callable[[], Iterable[str]]) -> None:
-        self._what = what
+    def __init__(self, noun: str, words: Callable[[], Iterable[str]]) -> None:
+        self._noun = noun
         self._words = words
-        self.expected = f"{what} (* matches anything), a pattern"
+        self.expected = f"a {noun} (* matches anything), a pattern"
 
     def accepts(self, wanted: Any) -> bool:
         return TEXT.accepts(wanted)
@@ -679,10 +678,7 @@ class Listed(FieldType):
         if isinstance(wanted, str) and wanted:
             words = sorted(set(self._words()))
             if words and not any(self.equals(word, wanted) for word in words):
-                raise ContractError(
-                    f"{name}={shown(wanted)} is not {self._what}{nearest(wanted, words)}; "
-                    f"there are: {', '.join(words[:40])}"
-                )
+                raise ContractError(unknown_name(self._noun, wanted, words, name))
 
 
 _TELL_NAMES = frozenset({"target", "command", "facts"})

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from .errors import ContractError, only_begins
 from .timeparse import instant_us, to_datetime
-from .wording import brief, differences, nearest
+from .wording import brief, differences, unknown_name
 
 
 class Absent:
@@ -186,12 +186,7 @@ class _OneOf(FieldType):
         else:
             return
         if not known:
-            near = nearest(wanted, self.words) if isinstance(wanted, str) else ""
-            article = "an" if self.what[0] in "aeiou" else "a"
-            raise ContractError(
-                f"{name}={brief(wanted)} is not {article} {self.what}{near}; "
-                f"there are: {', '.join(self.words[:40])}"
-            )
+            raise ContractError(unknown_name(self.what, wanted, self.words, name))
 
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, str) or _is_text_pattern(wanted)

@@ -138,9 +138,9 @@ class Recorder:
             for name, known in declared.items()
         }
         listed = {
-            "route": Listed("the name of a route", self.words),
-            "service": Listed("the service of a fake here", lambda: self._apps),
-            "handle": Listed("the name of a fake here", lambda: self._names),
+            "route": Listed("name of a route", self.words),
+            "service": Listed("service of a fake here", lambda: self._apps),
+            "handle": Listed("name of a fake here", lambda: self._names),
         }
         names = {name: Field(field_type, part(name)) for name, field_type in listed.items()}
         return {**facts, **CALL_FIELDS, **names}
@@ -479,7 +479,7 @@ class Journal:
         kinds = self._recorder.event_kinds()
         if kinds:
             kinds = kinds.union(event.kind for event in events)
-        asked["kind"] = Field(Listed("a kind of event", lambda: kinds))
+        asked["kind"] = Field(Listed("kind of event", lambda: kinds))
         query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
         return found_of(filter(query, events), asked, "event")
 

@@ -48,7 +48,7 @@ from .field_types import (
     is_predicate,
     one_of,
 )
-from .wording import brief, nearest, never_awaited
+from .wording import brief, never_awaited, unknown_name
 
 V = TypeVar("V")
 Condition: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
@@ -354,10 +354,7 @@ def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> Non
     for name in given:
         if name not in known:
             article = "an" if kind[:1] in "aeiou" else "a"
-            raise ContractError(
-                f"{article} {kind} has no field {name!r}{nearest(name, known)}; "
-                f"there are: {', '.join(sorted(known))}"
-            )
+            raise ContractError(unknown_name(f"field of {article} {kind}", name, sorted(known)))
 
 
 # -- the fields of a class -------------------------------------------------------------------------

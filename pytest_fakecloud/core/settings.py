@@ -26,7 +26,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 from .errors import ContractError, shown
 from .timeparse import Duration, duration_us
-from .wording import nearest
+from .wording import unknown_name
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -198,10 +198,7 @@ def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
     known = settings_of(declared)
     unknown = sorted((name for name in given if name not in known), key=shown)
     if unknown:
-        raise ContractError(
-            f"{of} has no setting {', '.join(map(shown, unknown))}"
-            f"{nearest(str(unknown[0]), known)}; it has: {', '.join(known)}"
-        )
+        raise ContractError(unknown_name(f"setting of {of}", unknown[0], known))
 
 
 def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any]:

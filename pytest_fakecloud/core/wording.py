@@ -1,9 +1,9 @@
-"""Formatting of values, counts and differences in error messages and failed assertions."""
+"""Formatting of values, names, counts and differences in messages."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .errors import ContractError, shown
@@ -26,6 +26,44 @@ def one_line(text: str, length: int = 1000) -> str:
     cut = text[: length + 1]
     plain = " ".join("".join(c if c.isprintable() else " " for c in cut).split())
     return plain if len(text) <= length else f"{plain[:length]}…"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 record``, ``2 records``, ``1,000 records``."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def listed(items: Sequence[str], most: int = 6) -> str:
+    """Return the first items, and the number of further ones."""
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def unknown_name(noun: str, given: object, known: Iterable[str], argument: str = "") -> str:
+    """Return the message for a name that is not one of the known names.
+
+    ``noun`` says what the known names are names of, e.g. ``"field of a call"``. If ``argument`` is
+    given, the message begins with ``argument=``.
+    """
+    names = list(known)
+    named = f"{argument}={brief(given)}" if argument else brief(given)
+    article = "an" if noun[0] in "aeiou" else "a"
+    near = nearest(given, names) or "."
+    return (
+        f"{named} is not {article} {noun}{near} "
+        f"Known {noun.partition(' of ')[0]}s: {listed(names, 40) or 'none'}"
+    )
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """Return ``"; did you mean …?"`` if one of the known words is similar, else an empty string."""
+    if not isinstance(word, str):
+        return ""
+    import difflib  # Imported here because it takes 1 ms, and few tests have such an error.
+
+    folded = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(word[:100].lower(), folded, 1, 0.6)
+    return f"; did you mean {folded[found[0]]!r}?" if found else ""
 
 
 def check_times(times: object) -> None:
@@ -65,12 +103,3 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
         )
     else:
         yield f"{place} is {brief(found)}, not {brief(wanted)}"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``", did you mean …?"`` if one of the known words is similar, else an empty string."""
-    import difflib
-
-    folded = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(word.lower(), folded, 1, 0.6)
-    return f", did you mean {folded[found[0]]!r}?" if found else ""

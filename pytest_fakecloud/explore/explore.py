@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from ..core.errors import ContractError, shown
 from ..core.problems import broken_promise
 from ..core.timeparse import Duration, duration_us
-from ..core.wording import nearest
+from ..core.wording import unknown_name
 from ..failures import chosen_handles, names_of
 from .cause import cause_text
 from .cooperation import cooperation, share_locks
@@ -374,10 +374,7 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
         for name in named:
             root = re.split(r"[/:+]", name)[0]
             if root not in (*known, CLOCK) and not re.fullmatch(r"delivery\d+", root):
-                raise ContractError(
-                    f"{shown(str(event))}: there is no client {shown(name)}"
-                    f"{nearest(root, known)}; there are: {', '.join(known)}"
-                )
+                raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")
 
 
 def replay_schedule(text: str) -> Callable[[F], F]:
@@ -436,10 +433,7 @@ def _kinds(given: Kind | Sequence[Kind]) -> frozenset[Kind]:
     names = names_of("kinds", given)
     unknown = [name for name in names if name not in KINDS]
     if unknown:
-        raise ContractError(
-            f"{shown(unknown)} is not a kind of event{nearest(unknown[0], KINDS)}; pass names out of "
-            f"{', '.join(KINDS)}"
-        )
+        raise ContractError(unknown_name("kind of event", unknown[0], KINDS))
     return frozenset(cast("Sequence[Kind]", names))
 
 

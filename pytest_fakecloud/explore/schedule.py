@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from ..core.errors import ContractError, shown
-from ..core.wording import nearest
+from ..core.wording import unknown_name
 
 Kind: TypeAlias = Literal[
     "jump",
@@ -208,9 +208,7 @@ def _read(text: str) -> Event:
         )
     kind, detail = found["kind"], found["detail"] or ""
     if kind not in KINDS:
-        raise ContractError(
-            f"{shown(kind)} is not a kind of event{nearest(kind, KINDS)}; there are: {', '.join(KINDS)}"
-        )
+        raise ContractError(unknown_name("kind of event", kind, KINDS))
     if kind in _NEEDS_NAME and not detail:
         raise ContractError(
             f"{shown(text)}: name the strand that runs first, 'pay.2 {kind} refund'"

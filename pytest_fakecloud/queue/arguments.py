@@ -13,6 +13,7 @@ from typing import Any, Required, TypedDict
 
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us
+from ..core.wording import unknown_name
 from .model import HeaderList
 from .wire.headers import as_wire, unprefixed
 
@@ -143,9 +144,7 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
     limits = []
     for name, value in flow_control.items():
         if name not in known:
-            raise ContractError(
-                f"flow_control has an unknown key {name!r}; pass {', '.join(known)}"
-            )
+            raise ContractError(unknown_name("key of flow_control", name, known))
         if name == "period":
             limits.append(f"period={whole_seconds('period', value)}s")
         elif name != "key":
@@ -184,10 +183,7 @@ def known_keys(where: str, given: object, known: Iterable[str]) -> dict[str, Any
     names = list(known)
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise ContractError(
-            f"load(): {where} has unknown keys {', '.join(map(repr, unknown))};"
-            f" pass {', '.join(names)}"
-        )
+        raise ContractError(f"load(): {unknown_name(f'key of {where}', unknown[0], names)}")
     return dict(given)
 
 

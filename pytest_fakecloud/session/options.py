@@ -126,13 +126,9 @@ def fixture_of(name: str) -> str:
 def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
     """Merge the settings of a fake key by key."""
     if name not in SERVICES:
-        from ..core.wording import nearest
+        from ..core.wording import unknown_name
 
-        known = (*general, *SERVICES)
-        raise misuse(
-            f"fakecloud has no setting {name!r}{nearest(name, known)}; "
-            f"the settings are: {', '.join(known)}"
-        )
+        raise misuse(unknown_name("setting of fakecloud", name, (*general, *SERVICES)))
     if isinstance(value, Mapping):
         _check_service_settings(name, value)
         settings[name] = {**settings.get(name, {}), **value}

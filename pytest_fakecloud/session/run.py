@@ -62,10 +62,9 @@ def begin_early(config: pytest.Config, names: list[str]) -> None:
     names = [fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise pytest.UsageError(
-            f"fakecloud_early: {', '.join(unknown)} is not a service; "
-            f"the services are: {', '.join(known)}"
-        )
+        from ..core.wording import unknown_name
+
+        raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], known)}")
     # Close the fakes here: nothing else would if a conftest cannot be imported.
     config.add_cleanup(partial(end, config))
     check_settings(config)

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ..core.errors import ContractError, ServiceError
-from ..core.wording import nearest
-from ..services import named, services_by_word
+from ..core.wording import unknown_name
+from ..services import named
 from .control.requests import PREFIX
 from .development import CONTROL_URL, control_token
 from .environment import TOKEN_VARIABLE, URL_VARIABLE, exports, write_dotenv
@@ -116,8 +116,7 @@ def _handle(cloud: RemoteCloud, name: str) -> Any:
     for one in cloud.handles:
         if name == one.name or (service is not None and service.fixture == one.fixture):
             return one
-    near = nearest(name, [*known, *services_by_word()])
-    raise ContractError(f"there is no fake {name!r}{near}; there are: {', '.join(known)}")
+    raise ContractError(unknown_name("fake", name, known))
 
 
 # -- the clock -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.timekeeper import Mode
 from ..core.timeparse import Instant, instant_us, to_datetime
+from ..core.wording import unknown_name
 from ..handle import ClosedFakes, Handle, found_handles
 from ..services import SERVICES, find, handle_class
 from .codec import decode, decode_error, encode
@@ -278,8 +279,9 @@ def _member(
             return _method(connection, number, name)
         if name in surface.fields:
             return connection.use(number, name, get=True)
-    offered = "nothing" if surface is None else ", ".join(surface.names)
-    raise AttributeError(f"{owner!r} has no {name!r} over a stand-alone server; it has: {offered}")
+    offered = () if surface is None else surface.names
+    noun = f"attribute of {owner!r} over a stand-alone server"
+    raise AttributeError(unknown_name(noun, name, offered))
 
 
 def _method(connection: Connection, number: int | str | None, name: str) -> Callable[..., Any]:

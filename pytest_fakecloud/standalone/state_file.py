@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from ..core.errors import ContractError, ServiceError
-from ..core.wording import brief, nearest, one_line
+from ..core.wording import brief, one_line, unknown_name
 from ..faults.fault import setting_over
 from ..faults.plan import FaultPlan, fault_words
 from ..files import DATA_BYTES, open_file, read_file
@@ -227,10 +227,8 @@ def _members(value: dict[str, Any], schema: Mapping[str, Any], place: str) -> It
         if name in known:
             yield from _problems(item, known[name], below)
         elif rest is False:
-            yield (
-                f"there is no {brief(name)} in {place or 'a state file'}{nearest(name[:100], known)}; "
-                f"there are: {', '.join(one for one in known if one != '$schema')}"
-            )
+            names = [one for one in known if one != "$schema"]
+            yield unknown_name(f"field of {place or 'a state file'}", name, names)
         elif isinstance(rest, dict):
             yield from _problems(item, rest, below)
 
@@ -288,10 +286,7 @@ def prepare_fault(plan: Any, fault: Mapping[str, Any]) -> Any:
     kinds = [name for name in fault_words(FaultPlan) if name != "call"]
     kind = fault["kind"]
     if kind not in kinds:
-        raise ContractError(
-            f"{brief(kind)} is not a fault{nearest(str(kind)[:100], kinds)}; "
-            f"pass one of {', '.join(kinds)}"
-        )
+        raise ContractError(unknown_name("fault", kind, kinds))
     token = setting_over.set("a state file")
     try:
         return getattr(plan, kind)(*fault.get("args", ()), **fields)

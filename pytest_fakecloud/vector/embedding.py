@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.wording import nearest, never_awaited
+from ..core.wording import never_awaited, unknown_name
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
@@ -136,10 +136,7 @@ def model_of(name: str) -> str:
     model = name.lower().replace("_", "-").replace(".", "-").removeprefix(_PUBLISHER)
     model = _REVISION.sub("", model)
     if model not in MODELS:
-        raise ContractError(
-            f"embedding={name!r} is not a known model{nearest(name, MODELS)}; "
-            f"the models are {', '.join(MODELS)}"
-        )
+        raise ContractError(unknown_name("model", name, MODELS, "embedding"))
     return model
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from ..core.wording import nearest
 from . import errors
 from .engine.checks import check_metadata
 from .model import (
@@ -197,12 +198,8 @@ class FieldReader:
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
-            # Imported here because it takes 1 ms, and most requests contain no unknown field.
-            import difflib
-
             name = min(value.keys() - KNOWN)
-            near = difflib.get_close_matches(_camel(name), KNOWN, n=1, cutoff=0.5)
-            hint = f", did you mean {near[0]!r}?" if near else ""
+            hint = nearest(_camel(name), KNOWN)
             raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
         return value
 

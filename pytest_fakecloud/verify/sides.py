@@ -15,6 +15,7 @@ import requests
 
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError
+from ..core.wording import unknown_name
 from ..kv.handle import KVServer
 from ..kv.settings import VERSION
 from ..kv.table.versions import is_later
@@ -331,7 +332,7 @@ def facts_of(side: Side) -> Mapping[str, Any]:
         topics = _told(side, "/topics")
         if target.topic not in topics:
             raise Unreachable(
-                f"{target.url} has no topic {target.topic!r}; its topics are: {', '.join(topics)}"
+                f"{target.url}: {unknown_name('topic', target.topic, sorted(topics))}"
             )
         return {target.topic: topics[target.topic]}
     return {}

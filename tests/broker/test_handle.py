@@ -260,7 +260,7 @@ def test_rebalance_returns_positions_to_the_committed_offsets(broker: Broker, re
     assert rest.values("g", "i", "orders") == []
     assert broker.rebalance("g").generation == 2
     assert rest.values("g", "i", "orders") == ["a"]
-    with pytest.raises(ContractError, match="known groups: g"):
+    with pytest.raises(ContractError, match="Known groups: g"):
         broker.rebalance("h")
 
 
@@ -534,7 +534,7 @@ def test_assert_committed(broker: Broker, rest: Rest) -> None:
 
 
 def test_assert_caught_up(broker: Broker, rest: Rest) -> None:
-    with pytest.raises(AssertionError, match="no such group"):
+    with pytest.raises(AssertionError, match="'g' is not a group"):
         broker.assert_caught_up("g")
     rest.produce("orders", "before")
     rest.consume("g", "latest", "orders")
@@ -790,7 +790,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.load({"orders": [{"value": "x", 1: 2}]}),
-                "a message has unknown fields: 1; pass topic",
+                r"1 is not a field of a message\. Known fields: topic",
             ),
             (lambda b: b.create_topic("z", 100_001), "of at most 100000, got 100001"),
             (lambda b: b.create_topic("z", first_offset=2**63), "first_offset must be .* at most"),

@@ -122,7 +122,9 @@ def test_records_and_waiting_ask_the_same(broker: Broker) -> None:
         lambda: broker.wait_for_record("orders", vaule="x"),
         lambda: broker.topic("orders").records.where(vaule="x"),
     ):
-        with pytest.raises(ContractError, match="no field 'vaule', did you mean 'value'"):
+        with pytest.raises(
+            ContractError, match=r"'vaule' is not a field of .*; did you mean 'value'"
+        ):
             ask()
     for ask in (
         lambda: broker.records("orders", partition=3),
@@ -160,7 +162,7 @@ def test_commits(broker: Broker, rest: Rest) -> None:
         with pytest.raises(AssertionError, match="never, found"):
             broker.assert_not_committed("g", **asked)
     broker.assert_not_committed("g", partition=1)
-    with pytest.raises(ContractError, match="there has never been a group 'gg', did you mean 'g'"):
+    with pytest.raises(ContractError, match="'gg' is not a group; did you mean 'g'"):
         broker.assert_not_committed("gg")
     for never in ({"topic": "oders"}, {"topic": 5}, {"offset": "1"}, {"partition": -1}):
         with pytest.raises(ContractError):

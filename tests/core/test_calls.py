@@ -252,7 +252,7 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
         (
             "what",
             "sett",
-            r"^'sett' is neither a route nor a command, did you mean 'set'\?; pass 'POST /path', ",
+            r"^'sett' is neither a route nor a command; did you mean 'set'\? Pass 'POST /path', ",
         ),
         ("call", "sett", r"^call='sett' is neither"),
         ("what", "get me", r"^'get me' is neither"),

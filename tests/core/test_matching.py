@@ -322,9 +322,9 @@ NEVER: list[tuple[FieldType, Any, str]] = [
     (INSTANT, datetime(2026, 1, 1), "offset"),
     (METHOD, "get", "'get' is not an HTTP method: .* pass 'GET'"),
     (METHOD, 5, "pass a string"),
-    (STATE, "DOEN", r"x='DOEN' is not a state, did you mean 'DONE'\?; there are: ACTIVE, DONE"),
-    (STATE, "X*", r"x='X\*' is not a state; there are"),
-    (STATE, re.compile("^E"), "is not a state; there are"),
+    (STATE, "DOEN", r"x='DOEN' is not a state; did you mean 'DONE'\? Known states: ACTIVE, DONE"),
+    (STATE, "X*", r"x='X\*' is not a state. Known"),
+    (STATE, re.compile("^E"), "is not a state. Known"),
     (STATE, 5, "pass one of ACTIVE, DONE"),
     (WORD, "pet", "x='pet' is not a word"),
     *(
@@ -535,9 +535,9 @@ def test_a_field_nobody_has_is_named_with_the_nearest() -> None:
     with pytest.raises(ContractError) as caught:
         Query({"stat": 1}, FIELDS, "entry")
     assert str(caught.value) == (
-        "an entry has no field 'stat', did you mean 'state'?; there are: count, size, state"
+        "'stat' is not a field of an entry; did you mean 'state'? Known fields: count, size, state"
     )
-    with pytest.raises(ContractError, match=r"^a call has no field 'zzz'; there are: a$"):
+    with pytest.raises(ContractError, match=r"^'zzz' is not a field of a call. Known fields: a$"):
         check_fields(["zzz"], ["a"], "call")
 
 
@@ -572,19 +572,6 @@ def test_the_nearest_has_the_smallest_unlikeness() -> None:
     assert 0 < query.unlikeness(Item(count=3)) < query.unlikeness(Item("ACTIVE", 57)) <= 1
     assert query.unlikeness({}) == 1
     assert Query({"count": bool}, FIELDS).unlikeness(Item()) == 1
-
-
-@pytest.mark.parametrize(
-    ("word", "known", "hint"),
-    [
-        ("comand", ["command", "topic"], ", did you mean 'command'?"),
-        ("COMMAND", ["command"], ", did you mean 'command'?"),
-        ("x", ["command"], ""),
-        ("x", [], ""),
-    ],
-)
-def test_the_nearest_word(word: str, known: list[str], hint: str) -> None:
-    assert nearest(word, known) == hint
 
 
 class Base:
@@ -649,9 +636,9 @@ def test_the_fields_of_a_class() -> None:
         "twice": NUMBER,
         "unknown": ANYTHING,
     }
-    with pytest.raises(ContractError, match="state='NWE' is not a state, did you mean 'NEW'"):
+    with pytest.raises(ContractError, match="state='NWE' is not a state; did you mean 'NEW'"):
         state.check("state", "NWE")
-    with pytest.raises(ContractError, match="either='b' is not an either; there are: a"):
+    with pytest.raises(ContractError, match=r"either='b' is not an either. Known eithers: a"):
         either.check("either", "b")
     either.check("either", None)
     assert {*fields_of(Slotted)} == {"one"}

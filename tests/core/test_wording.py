@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.wording import (
     brief,
     check_times,
+    counted,
     differences,
     never_awaited,
+    unknown_name,
 )
 
 
@@ -26,6 +29,34 @@ def test_long_values_are_cut_and_functions_named() -> None:
     # A module has a name too, but is not a function.
     assert brief(functools) == repr(functools)
     assert brief(functools.partial(len)) == "functools.partial(<built-in function len>)"
+
+
+@pytest.mark.parametrize(
+    ("noun", "given", "known", "message"),
+    [
+        ("fault", "dely", ["delay"], "is not a fault; did you mean 'delay'? Known faults: delay"),
+        ("action", "A", {"a"}, "is not an action; did you mean 'a'? Known actions: a"),
+        ("field of a call", "x", ["at"], "is not a field of a call. Known fields: at"),
+        ("group", 5, [], "is not a group. Known groups: none"),
+    ],
+)
+def test_unknown_names(noun: str, given: object, known: Iterable[str], message: str) -> None:
+    assert unknown_name(noun, given, known) == f"{given!r} {message}"
+    assert unknown_name(noun, given, known, "kind") == f"kind={given!r} {message}"
+
+
+def test_only_a_part_of_a_long_name_and_of_many_names_is_shown() -> None:
+    message = unknown_name("fault", "delay" * 100_000, map(str, range(50)))
+    assert message.endswith(" 38, 39 and 10 more")
+    assert len(message) < 500
+
+
+def test_counts_with_nouns() -> None:
+    assert [counted(n, "record") for n in (0, 1, 1000)] == [
+        "0 records",
+        "1 record",
+        "1,000 records",
+    ]
 
 
 @pytest.mark.parametrize("times", [-1, 1.0, "2", True, [], "x" * 1000])

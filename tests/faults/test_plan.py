@@ -613,7 +613,7 @@ def gone_through(given: object) -> Iterator[bool]:
 MISUSE: dict[str, tuple[Callable[[FaultPlan], object], str]] = {
     "matcher": (
         lambda f: f.answer(503, tpoic="x"),
-        "a fault has no field 'tpoic'; there are: command, route, skip, times, when",
+        "'tpoic' is not a field of a fault. Known fields: command, route, skip, times, when",
     ),  # type: ignore[call-arg]
     "status": (lambda f: f.answer(99), "99 is not a valid status"),
     "status text": (lambda f: f.answer("503"), "'503' is not a valid status"),  # type: ignore[arg-type]
@@ -783,7 +783,8 @@ def test_a_service_adds_kinds_and_asks_for_them() -> None:
     assert fault.hits == 1
     assert call.fault == "duplicate"
     with pytest.raises(
-        ContractError, match="no field 'topic'; there are: route, skip, times, url, when"
+        ContractError,
+        match=r"'topic' is not a field of a fault. Known fields: route, skip, times, url, when",
     ):
         plan.duplicate(topic="x")
 

@@ -320,14 +320,14 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
     [
         (
             "brokr={}",
-            "*fakecloud has no setting 'brokr', did you mean 'broker'?; the settings are: now, *",
+            "*'brokr' is not a setting of fakecloud; did you mean 'broker'? Known settings: now, *",
         ),
         ("broker=3", "*the setting broker must be a dict of that service's settings, got 3*"),
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
         ("strict='unruted'", "*is not a kind of problem; pass True, False, or some of: unrouted*"),
         (
             "broker={'topix': {}}",
-            "*broker has no setting 'topix', did you mean 'topics'?; it has: *topics*",
+            "*'topix' is not a setting of broker; did you mean 'topics'? Known settings: *topics*",
         ),
         ("clock='stopped'", "*clock='stopped' must be 'running' or 'frozen', or None*"),
         ("now='yesterday'", "*'yesterday' is not a time*"),

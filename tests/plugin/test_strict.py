@@ -115,7 +115,7 @@ def test_allow_covers_only_what_it_names(run: Run) -> None:
             wander(broker)
 
         def test_no_such_kind(fakecloud):
-            with pytest.raises(Exception, match="the kinds are: unrouted, unstubbed"):
+            with pytest.raises(Exception, match="Known kinds: unrouted, unstubbed"):
                 fakecloud.allow("unruted")
         """
     )

@@ -49,7 +49,7 @@ for _ in range(20_000):
         ({"flow_control": {"key": 5}}, "flow_control['key']=5 is not a string"),
         (
             {"flow_control": {"key": "k", "rat": 1}},
-            "unknown key 'rat'; pass key, parallelism, rate, period",
+            "'rat' is not a key of flow_control; did you mean 'rate'? Known keys: key, parallelism, rate, period",
         ),
         ({"flow_control": {"key": "k", "rate": True}}, "flow_control['rate']=True is invalid"),
         ({"flow_control": {"key": "k", "period": 0.5}}, "period=0.5 is invalid; pass a whole"),
@@ -80,7 +80,7 @@ def test_publishing(queue: Queue, arguments: dict[str, Any], text: str) -> None:
         ({"method": 5}, "method=5 can never match: pass a string"),
         ({"queue": b"q"}, "queue=b'q' can never match: pass a name"),
         ({"kind": 5}, "kind=5 can never match: pass one of message"),
-        ({"kind": "calback"}, "kind='calback' is not a kind, did you mean 'callback'?"),
+        ({"kind": "calback"}, "kind='calback' is not a kind; did you mean 'callback'?"),
         *[
             ({field: None}, f"{field}=None can never match: leave {field}= out")
             for field in ("label", "method", "headers", "body", "kind", "id")
@@ -107,7 +107,10 @@ def test_asking_for_messages(queue: Queue, fields: dict[str, Any], text: str) ->
         (lambda queue: queue.messages(queue=5), "queue=5 can never match: pass a name"),
         (lambda queue: queue.messages(kind=5), "kind=5 can never match: pass one of message"),
         (lambda queue: queue.messages(state=5), "state=5 can never match: pass one of pending"),
-        (lambda queue: queue.messages("ERROR"), "state='ERROR' is not a state; there are: pending"),
+        (
+            lambda queue: queue.messages("ERROR"),
+            "state='ERROR' is not a state. Known states: pending",
+        ),
         (lambda queue: queue.messages(state=["pending"]), "state=['pending'] can never match"),
         (lambda queue: queue.message("msg_x"), "has no message 'msg_x'"),
         (lambda queue: queue.message([]), "message([]) is invalid; pass the id of a message"),
@@ -116,9 +119,18 @@ def test_asking_for_messages(queue: Queue, fields: dict[str, Any], text: str) ->
         (lambda queue: queue.attempts([]), "attempts([]) is invalid; pass a message or its id"),
         (lambda queue: queue.attempts(url=5), "url=5 can never match: pass an absolute URL"),
         (lambda queue: queue.dead_letters(url=5), "url=5 can never match: pass an absolute URL"),
-        (lambda queue: queue.messages(urll=DEST), "has no field 'urll', did you mean 'url'"),
-        (lambda queue: queue.attempts(urll=DEST), "has no field 'urll', did you mean 'url'"),
-        (lambda queue: queue.dead_letters(urll=DEST), "has no field 'urll', did you mean 'url'"),
+        (
+            lambda queue: queue.messages(urll=DEST),
+            "'urll' is not a field of a message; did you mean 'url'",
+        ),
+        (
+            lambda queue: queue.attempts(urll=DEST),
+            "'urll' is not a field of an attempt; did you mean 'url'",
+        ),
+        (
+            lambda queue: queue.dead_letters(urll=DEST),
+            "'urll' is not a field of a dead letter; did you mean 'url'",
+        ),
         (
             lambda queue: queue.assert_not_published(body=lambda body: {}[body]),
             "body=<lambda> raised KeyError",

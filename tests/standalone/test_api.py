@@ -82,7 +82,7 @@ def test_the_clock_moves(server: Server) -> None:
 def test_a_wrong_move_is_refused_in_words(server: Server) -> None:
     for body, text in [
         ({"action": "jump"}, "'jump' is not an action"),
-        ({"action": "move"}, "'move' is not an action, did you mean 'move_to'?"),
+        ({"action": "move"}, "'move' is not an action; did you mean 'move_to'?"),
         ([1], "the body must be a JSON object"),
     ]:
         status, answer = server.ask("POST", "/clock", body)
@@ -126,7 +126,7 @@ def test_wrong_faults_are_refused(server: Server) -> None:
     for other in ("close", "clear", "pause", "claim", "up", "call", None, 5):
         status, answer = server.ask("POST", path, {"kind": other, "args": [0]})
         assert status == 422
-        assert "pass one of answer, delay, down, drop" in answer["error"]["message"]
+        assert "Known faults: answer, delay, down, drop" in answer["error"]["message"]
     assert server.ask("POST", path, {"kind": "answer", "args": "503"})[0] == 422
     server.ask("POST", path, {"kind": "drop", "times": 1, "command": "GET"})
     assert len(server.ask("GET", path)[1]) == 1
@@ -356,8 +356,8 @@ def test_the_module_writes_the_files_of_the_documentation(
         ("POST", "/clock", {"action": "freeze", "by": "1h"}, 'pass {"action": "freeze"}'),
         ("POST", "/clock", {"action": ["freeze"]}, "is not an action"),
         ("POST", "/begin", {"now": "0001-01-01T00:00:00+14:00"}, "the years 1 to 9999"),
-        ("POST", "/reset", {"handel": "kv_server"}, "there is no field 'handel', did"),
-        ("POST", "/begin", {"no": "x"}, "there are: now, clock"),
+        ("POST", "/reset", {"handel": "kv_server"}, "'handel' is not a field of this request; did"),
+        ("POST", "/begin", {"no": "x"}, "Known fields: now, clock"),
         ("PUT", "/seed", {"seed": "\ud800"}, "seed must be an integer or a string"),
         ("PUT", "/seed", {"seed": 1.5}, "seed must be an integer or a string, got 1.5"),
         (
@@ -434,7 +434,7 @@ def test_what_cannot_be_read_and_a_move_that_cannot_be_made_are_refused(
 
 def test_a_refusal_does_not_repeat_all_it_was_sent(server: Server) -> None:
     _, answer = server.ask("POST", "/reset", {"handle": "x" * 1_000_000})
-    assert answer["error"]["message"].startswith("there is no handle 'xxx")
+    assert answer["error"]["message"].startswith("'xxx")
     assert len(answer["error"]["message"]) < 3000
 
 

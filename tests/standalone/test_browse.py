@@ -101,7 +101,7 @@ def test_a_cursor_survives_changes_of_the_list(lists: Lists) -> None:
         ({"limit": 501}, "limit must be from 1 to 500"),
         ({"limit": "9" * 19}, "limit must be a whole number"),
         ({"limit": "²"}, "limit must be a whole number"),
-        ({"serach": "x"}, "has no parameter 'serach'"),
+        ({"serach": "x"}, "'serach' is not a parameter of this list; did"),
     ],
 )
 def test_what_no_page_can_be_is_refused(lists: Lists, query: Any, text: str) -> None:

@@ -109,11 +109,11 @@ def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
     [
         (
             {"services": {"kf": {}}},
-            "'kf' is not a service; the services are: kv, vector, broker, queue",
+            "'kf' is not a service. Known services: kv, vector, broker, queue",
         ),
         ({"services": ["kv"]}, "is not an object of settings by service"),
         ({"services": {"kv": 5}}, "settings of kv must be an object, got 5"),
-        ({"services": {"kv": {"colour": 1}}}, "kv_server has no setting 'colour'"),
+        ({"services": {"kv": {"colour": 1}}}, "'colour' is not a setting of kv_server"),
         ({"services": {"kv": {}}, "now": "yesterday"}, "'yesterday' is not a time"),
         ({"service": {}}, "did you mean 'services'?"),
     ],

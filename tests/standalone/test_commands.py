@@ -104,7 +104,7 @@ def test_faults(command: Command, server: Server) -> None:
     command("faults", "--clear")
     assert command("faults") == "no faults\n"
     assert "did you mean 'delay'" in command("fault", "kv", "dely", "1", code=1)
-    assert "there is no fake 'brokr', did you mean 'broker'" in command(
+    assert "'brokr' is not a fake; did you mean 'broker'" in command(
         "fault", "brokr", "drop", code=1
     )
     assert "is not FIELD=VALUE" in command("fault", "kv", "drop", "--where", "GET", code=1)
@@ -121,7 +121,7 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
     command("restore", "with k")
     with Cloud.connect(server.url, server.token) as cloud:
         assert cloud.handles[0].value("k") == "v"  # type: ignore[attr-defined]
-    assert "there is no snapshot 'with j', did you mean 'with k'" in command(
+    assert "'with j' is not a snapshot; did you mean 'with k'" in command(
         "restore", "with j", code=1
     )
     command("reset")

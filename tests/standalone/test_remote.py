@@ -166,7 +166,7 @@ def test_what_cannot_cross_is_named(cloud: Cloud, use: object, text: str) -> Non
 def test_contract_errors_of_the_server_come_back(cloud: Cloud) -> None:
     with pytest.raises(ContractError, match="is not a duration"):
         cloud.clock.advance("soon")
-    with pytest.raises(ContractError, match="has no setting 'colour'"):
+    with pytest.raises(ContractError, match="'colour' is not a setting of "):
         cloud.kv_server(colour="red")
 
 
@@ -405,7 +405,7 @@ def test_a_handle_that_another_closed_is_gone(server: Server) -> None:
     with Cloud.connect(server.url, server.token) as cloud:
         handle = cloud.kv_server(name="mine")
         server.ask("DELETE", "/handles/mine")
-        with pytest.raises(ContractError, match="there is no handle 'mine'; there are: kv_server"):
+        with pytest.raises(ContractError, match=r"'mine' is not a fake. Known fakes: kv_server"):
             handle.value("a")
     with pytest.raises(ContractError, match=r"this connection to .* is closed: make a new one"):
         cloud.kv_server()
@@ -443,7 +443,7 @@ def test_a_client_that_was_refused_may_be_allowed_from_afar(cloud: Cloud) -> Non
     cloud.allow("refused", path="/metrics")
     assert cloud._allowed.covers("refused", {"path": "/metrics"})
     assert not cloud._allowed.covers("refused", {"path": "/other"})
-    with pytest.raises(ContractError, match="has no field 'nothing'"):
+    with pytest.raises(ContractError, match="'nothing' is not a field of "):
         cloud.allow("refused", nothing=1)
 
 
@@ -704,7 +704,7 @@ def test_a_receiver_is_written_and_read_from_afar(cloud: Cloud) -> None:
     assert len(queue.messages().where(json=1)) == 0
     for found in (queue.messages(), queue.dead_letters(), queue.schedules(), cloud.handles):
         with pytest.raises(
-            ContractError, match=r"url='app.test' can never match|has no field 'url'"
+            ContractError, match=r"url='app.test' can never match|'url' is not a field of "
         ):
             found.where(url="app.test")
     capture.callbacks.assert_received(times=1)
@@ -736,11 +736,13 @@ def test_blocks_of_the_handles_work_from_afar(cloud: Cloud) -> None:
 
 def test_what_is_not_offered_from_afar_is_no_attribute(cloud: Cloud) -> None:
     kv = cloud.fixture_handle("kv_server")
-    with pytest.raises(AttributeError, match="no 'colour' over a stand-alone server; it has: "):
+    with pytest.raises(
+        AttributeError, match=r"'colour' is not an attribute of .* Known attributes: "
+    ):
         kv.colour  # noqa: B018
-    with pytest.raises(AttributeError, match="it has: advance, advance_to_next"):
+    with pytest.raises(AttributeError, match="Known attributes: advance, advance_to_next"):
         cloud.clock.call_at  # noqa: B018
-    with pytest.raises(AttributeError, match="it has: nothing"):
+    with pytest.raises(AttributeError, match="Known attributes: none"):
         cloud.snapshot().handles  # noqa: B018
     assert not hasattr(kv, "password")
 
@@ -750,14 +752,16 @@ def test_which_is_asked_as_in_process(cloud: Cloud) -> None:
     kv.client().set("a", "1")
     kv.assert_called(path=re.compile("^/$|set"), times=1)
     assert kv.journal.calls().where(command="S*").only().status == 200
-    with pytest.raises(ContractError, match="call has no field 'comand', did you mean 'command'"):
+    with pytest.raises(
+        ContractError, match="'comand' is not a field of a call; did you mean 'command'"
+    ):
         kv.assert_not_called(comand="SET")
     httpx.get(f"{kv.url}/a/b/c/d/nope", headers=kv.headers)
     with pytest.raises(
-        ContractError, match="'unruted' is not a kind of problem, did you mean 'unrou"
+        ContractError, match="'unruted' is not a kind of problem; did you mean 'unrou"
     ):
         cloud.allow("unruted")
-    with pytest.raises(ContractError, match="has no field 'paht', did you mean 'path'"):
+    with pytest.raises(ContractError, match=r"'paht' is not a field of .*; did you mean 'path'"):
         cloud.allow("unrouted", paht="/x")
     cloud.allow("unrouted", path=re.compile("nope$"))
     assert cloud.problems == []

@@ -125,13 +125,16 @@ def test_it_tells_how_far_it_is(
 
 WRONG = [
     ([], "the file is []; pass an object"),
-    ({"broke": {}}, "there is no 'broke' in a state file, did you mean 'broker'?; there are: kv, "),
-    ({"kv": {"vaules": {}}}, "there is no 'vaules' in kv, did you mean 'values'?"),
+    (
+        {"broke": {}},
+        "'broke' is not a field of a state file; did you mean 'broker'? Known fields: kv, ",
+    ),
+    ({"kv": {"vaules": {}}}, "'vaules' is not a field of kv; did you mean 'values'?"),
     ({"kv": {"values": []}}, "kv.values is []; pass an object"),
     ({"kv": {"commands": [["SET"], []]}}, "kv.commands[1] is empty; pass at least 1"),
     ({"vector": {"": 5}}, "vector.'' is 5; pass an array"),
     ({"broker": {"orders": True}}, "broker.orders is True; pass an array"),
-    ({"queue": {"message": []}}, "there is no 'message' in queue, did you mean 'messages'?"),
+    ({"queue": {"message": []}}, "'message' is not a field of queue; did you mean 'messages'?"),
     ({"destinations": {"https://a": 42}}, "destinations.'https://a' is 42; pass 100 to 599"),
     ({"destinations": {"https://a": []}}, "destinations.'https://a' is empty; pass at least 1"),
     (
@@ -139,7 +142,7 @@ WRONG = [
         "destinations.'https://a' has no field 'status'",
     ),
     ({"faults": {"kv": [{"args": []}]}}, "faults.kv[0] has no field 'kind'"),
-    ({"faults": {"nobody": []}}, "there is no 'nobody' in faults"),
+    ({"faults": {"nobody": []}}, "'nobody' is not a field of faults"),
 ]
 
 
@@ -157,7 +160,7 @@ REFUSED = [
     ({"broker": {"orders": "none.jsonl"}}, "broker.'orders': cannot read "),
     ({"queue": {"messages": [{"ulr": "https://a"}]}}, "queue.messages: "),
     ({"destinations": {"app.example": 200}}, "destinations.'app.example': 'app.example' is not a"),
-    ({"faults": {"kv": [{"kind": "answr"}]}}, "faults.kv[0]: 'answr' is not a fault, did you mean"),
+    ({"faults": {"kv": [{"kind": "answr"}]}}, "faults.kv[0]: 'answr' is not a fault; did you mean"),
     ({"faults": {"kv": [{"kind": "answer", "comand": "SET"}]}}, "faults.kv[0]: "),
 ]
 

@@ -85,7 +85,7 @@ def test_what_is_no_sparse_vector(value: Any, text: str) -> None:
     [
         ([], "The request body must be a JSON object, got an array"),
         (None, "must be a JSON object, got null"),
-        ({"top_k": 1}, "unknown field 'top_k', did you mean 'topK'"),
+        ({"top_k": 1}, "unknown field 'top_k'; did you mean 'topK'"),
         ({"includeVector": True}, "did you mean 'includeVectors'"),
         ({"zzz": 1}, "unknown field 'zzz'$"),
         ({"x" * 200: 1}, "unknown field 'x{80}'$"),

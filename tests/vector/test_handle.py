@@ -426,10 +426,10 @@ def test_assertions_on_calls(index: VectorIndex) -> None:
             {"namespaces": ["a", "b"], "limits": {"namespaces": 2}},
             "the namespace 'b' cannot be created: Namespace count limit exceeded: 3, maximum: 2",
         ),
-        ({"limits": {"x": 1}}, "limits has no setting 'x'; it has: metadata_bytes"),
+        ({"limits": {"x": 1}}, "'x' is not a setting of limits. Known settings: metadata_bytes"),
         ({"recall": 2}, "recall=2 of vector_index must be a number from 0 to 1"),
         ({"embedding": 5}, "embedding=5 is invalid: pass"),
-        ({"embedding": "gpt"}, "embedding='gpt' is not a known model"),
+        ({"embedding": "gpt"}, "embedding='gpt' is not a model"),
     ],
 )
 def test_settings_without_meaning(context: Context, settings: Any, reason: str) -> None:

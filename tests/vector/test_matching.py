@@ -66,7 +66,7 @@ NEVER: list[tuple[Mapping[str, Field], dict[str, Any], str]] = [
     (UPSERT_FIELDS, {"vector": ["x"]}, r"\['x'\] is not a vector: .*expected a number, got 'x'"),
     (UPSERT_FIELDS, {"vector": [float("nan")]}, "is not a vector"),
     (UPSERT_FIELDS, {"vector": np.zeros((1, 2))}, "is not a vector: .*array of 1x2"),
-    (UPSERT_FIELDS, {"vektor": [1]}, "no field 'vektor', did you mean 'vector'"),
+    (UPSERT_FIELDS, {"vektor": [1]}, "'vektor' is not a field of .*; did you mean 'vector'"),
     (QUERY_FIELDS, {"top_k": "3"}, "top_k='3' can never match: pass a whole number from 1 up"),
     (QUERY_FIELDS, {"top_k": 0}, "top_k=0 can never match"),
     (QUERY_FIELDS, {"top_k": 1.5}, "top_k=1.5 can never match"),

@@ -529,7 +529,7 @@ GOOD = {"id": "good", "vector": [1, 2]}
         ("/upsert", [GOOD, GOOD, 5], 400, "A vector must be a JSON object, got 5"),
         ("/upsert", [GOOD, {**GOOD, "metadata": {"x": "y" * 2**20}}], 400, "Metadata size limit"),
         ("/upsert", [GOOD, {**GOOD, "data": "y" * (2**20 + 1)}], 400, "Data size limit exceeded"),
-        ("/upsert", [GOOD, {**GOOD, "vectors": []}], 400, "unknown field 'vectors', did you mean"),
+        ("/upsert", [GOOD, {**GOOD, "vectors": []}], 400, "unknown field 'vectors'; did you mean"),
         ("/upsert", b"", 400, "The request body is empty, expected JSON"),
         ("/upsert", b" \n", 400, "body is empty"),
         ("/upsert", b"{", 400, "The request body is not valid JSON"),

@@ -26,7 +26,10 @@ def test_given_limits_take_the_place_of_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"topk": 1}, r"limits has no setting 'topk', did you mean 'top_k'\?; it has: metadata_"),
+        (
+            {"topk": 1},
+            r"'topk' is not a setting of limits; did you mean 'top_k'\? Known settings: metadata_",
+        ),
         ({"top_k": "1"}, "top_k='1' of limits must be a whole number of at least 0, or None"),
         ({"top_k": True}, "top_k=True of limits must be a whole number"),
         ({"top_k": -1}, "top_k=-1 of limits must be a whole number of at least 0"),

@@ -24,6 +24,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Lane, Signal, Timer
+from ...core.wording import unknown_name
 from .. import errors
 from ..errors import string, whole
 from ..model import (
@@ -528,8 +529,7 @@ class MemoryEngine:
     def _known_group(self, name: str) -> ConsumerGroup:
         found = self.table.groups.get(name)
         if found is None:
-            known = ", ".join(sorted(self.table.groups)) or "none"
-            raise ContractError(f"there is no group {name!r}; known groups: {known}")
+            raise ContractError(unknown_name("group", name, sorted(self.table.groups)))
         return found
 
     @contextmanager

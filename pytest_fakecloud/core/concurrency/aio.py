@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from ..timeparse import Duration, Instant
 from ..timers import Fired, Timer
+from ..wording import unknown_name
 
 if TYPE_CHECKING:
     from ..timekeeper import Timekeeper
@@ -132,8 +133,9 @@ class Twin:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._names:
             raise AttributeError(
-                f"{type(self._target).__name__} has no awaitable {name!r}; "
-                f"it has: {', '.join(sorted(self._names))}"
+                unknown_name(
+                    f"method of {type(self._target).__name__}.aio", name, sorted(self._names)
+                )
             )
         method = getattr(self._target, name)
 

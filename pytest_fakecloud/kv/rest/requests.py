@@ -38,8 +38,8 @@ class _Command(FieldType):
             return
         if not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
-                f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS)}: pass {self.expected}. "
-                "To match unknown commands that clients sent, use a pattern"
+                f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS) or '.'} "
+                f"Pass {self.expected}. To match unknown commands that clients sent, use a pattern"
             )
 
     def equals(self, found: Any, wanted: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
+from ...core.wording import unknown_name
 from ...faults.fault import rule_of
 from ...faults.plan import fault_words
 
@@ -28,7 +29,7 @@ class ScopedFaults:
 
     def __getattr__(self, word: str) -> Callable[..., Fault]:
         if word not in (words := fault_words(type(self._capture.faults))):
-            raise AttributeError(f"{word!r} is not a fault; known faults: {', '.join(words)}")
+            raise AttributeError(unknown_name("fault", word, words))
         return functools.partial(self._prepare, getattr(self._capture.faults, word))
 
     def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, worked
-from .common import Sentences, Summary, clock_time, counted, listed
+from .common import Sentences, Summary, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call, Event

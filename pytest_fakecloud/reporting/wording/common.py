@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import to_datetime
+from ...core.wording import counted, listed
 from ..bodies import compact, parsed, shortened
 from ..connections import on_connection, reply
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from ...core.calls import Call
     from ..model import Finding
     from ..scene import Scene
-
-SHOWN = 6
-"""Maximum number of items of a list that are shown."""
 
 Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
 """The sentence of each kind of finding: a template filled with its values, or a function."""
@@ -62,17 +60,6 @@ class _Template(string.Formatter):
 
 def filled(template: str, values: Mapping[str, Any]) -> str:
     return _Template().vformat(template, (), values)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 record``, ``2 records``."""
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def listed(items: Sequence[str], most: int = SHOWN) -> str:
-    """Join the first items, and add the number of the others."""
-    more = len(items) - most
-    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def pairs(values: Mapping[str, Any]) -> str:

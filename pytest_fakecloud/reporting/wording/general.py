@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .common import Sentences, counted, listed
+from ...core.wording import counted, listed
+from .common import Sentences
 
 if TYPE_CHECKING:
     from ...core.calls import Event

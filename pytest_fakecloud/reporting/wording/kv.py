@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.wording import counted, listed
 from ..bodies import as_plain, compact, parsed, scalar, shortened
 from ..connections import is_error, on_connection
 from ..masking import HIDDEN, hides_words
 from ..scene import Scene, hash_of, worked
-from .common import Sentences, Summary, clock_time, counted, envelope, listed
+from .common import Sentences, Summary, clock_time, envelope
 
 if TYPE_CHECKING:
     from ...core.calls import Call

@@ -7,9 +7,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import to_datetime
+from ...core.wording import listed
 from ..bodies import compact, decoded, parsed, readable, shortened
 from ..scene import Scene, worked
-from .common import Sentences, Summary, clock_time, listed
+from .common import Sentences, Summary, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, worked
-from .common import Sentences, Summary, counted, envelope, listed, pairs
+from .common import Sentences, Summary, envelope, pairs
 
 if TYPE_CHECKING:
     from ...core.calls import Call

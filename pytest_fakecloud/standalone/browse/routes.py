@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ...core.errors import ContractError
-from ...core.wording import nearest
+from ...core.wording import unknown_name
 from ...handle import Handle
 from ...http.messages import Request
 from ...http.routing import Route
@@ -88,8 +88,7 @@ class BrowseRoutes:
 
 def _listing(lists: Mapping[str, Listing], name: str) -> Listing:
     if name not in lists:
-        near = nearest(name, lists) if len(name) < 100 else ""
-        raise NotFound(f"there is no list {name!r:.100}{near}; there are: {', '.join(lists)}")
+        raise NotFound(unknown_name("list", name, lists))
     return lists[name]
 
 
@@ -97,9 +96,7 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
     given = dict(request.query_items())
     known = {*_PAGING, *listing.filters}
     if unknown := [name for name in given if name not in known]:
-        raise ContractError(
-            f"this list has no parameter {unknown[0]!r:.100}; there are: {', '.join(sorted(known))}"
-        )
+        raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
     wanted = Wanted(
         given.get("search", ""),
         given.get("after", ""),

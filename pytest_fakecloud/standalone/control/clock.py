@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from ...core.clock import timekeeper_of
+from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.routing import Route
 from ..views import told
-from .requests import PREFIX, Refused, contract, fields, is_unicode, near_to
+from .requests import PREFIX, Refused, contract, fields, is_unicode
 from .shapes import Clock, Due, Moved, Seed
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class ClockRoutes:
         clock = self._cloud.clock
         action = body.get("action")
         if not isinstance(action, str) or action not in MOVES:
-            near = near_to(action, MOVES)
-            raise Refused(422, f"{action!r} is not an action{near}: pass one of {', '.join(MOVES)}")
+            raise Refused(422, unknown_name("action", action, MOVES))
         wanted = MOVES[action]
         if body.keys() - {"action"} != ({wanted} if wanted else set()):
             form = {"action": action, **({wanted: "…"} if wanted else {})}

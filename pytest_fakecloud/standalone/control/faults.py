@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...core.wording import unknown_name
 from ...faults.fault import rule_of
 from ...faults.plan import FaultPlan, fault_words
 from ...http.messages import Request
 from ...http.routing import Route
 from ..codec import Objects
-from .requests import PREFIX, Refused, contract, fields, named, near_to, whole_number
+from .requests import PREFIX, Refused, contract, fields, named, whole_number
 from .shapes import Fault
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ class FaultRoutes:
         arguments = body.pop("args", [])
         kinds = _fault_kinds(type(plan))
         if not isinstance(kind, str) or kind not in kinds:
-            near = near_to(kind, kinds)
-            raise Refused(422, f"{kind!r} is not a fault{near}: pass one of {', '.join(kinds)}")
+            raise Refused(422, unknown_name("fault", kind, kinds))
         if not isinstance(arguments, list):
             raise Refused(422, f"args must be a list, got {arguments!r}")
         prepare = getattr(plan, kind)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...core.errors import ContractError, ServiceError
-from ...core.wording import nearest
+from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.readers import decode_segment, json_value
 from ...http.routing import Route
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 PREFIX = "/__control__"
-_LONGEST_WORD = 100
 _MOST_DIGITS = 18
 
 
@@ -41,8 +40,7 @@ def handle_named(cloud: Cloud, name: str) -> Handle:
         if handle.name == name:
             return handle
     names = [handle.name for handle in cloud.handles]
-    known = ", ".join(names) or "none"
-    raise Refused(404, f"there is no handle {name!r}{near_to(name, names)}; there are: {known}")
+    raise Refused(404, unknown_name("fake", name, names))
 
 
 def named(cloud: Cloud, request: Request) -> Handle:
@@ -70,14 +68,8 @@ def fields(request: Request, *known: str) -> dict[str, Any]:
         raise Refused(422, f"the body must be a JSON object, got {body!r}")
     unknown = [name for name in body if known and name not in known]
     if unknown:
-        names, near = ", ".join(map(repr, unknown)), near_to(unknown[0], known)
-        raise Refused(422, f"there is no field {names}{near}; there are: {', '.join(known)}")
+        raise Refused(422, unknown_name("field of this request", unknown[0], known))
     return body
-
-
-def near_to(word: object, known: Iterable[str]) -> str:
-    """Return ``", did you mean …?"`` if a known word is similar to ``word``, else an empty string."""
-    return nearest(word, known) if isinstance(word, str) and len(word) < _LONGEST_WORD else ""
 
 
 def whole_number(text: str | None) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.readers import decode_segment
 from ...http.routing import Route
-from .requests import PREFIX, Refused, fields, near_to
+from .requests import PREFIX, Refused, fields
 from .shapes import Snapshot
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class SnapshotRoutes:
     def _snapshot(self, request: Request) -> str:
         name = decode_segment(request.params["id"])
         if name not in self._snapshots:
-            near, known = near_to(name, self._snapshots), ", ".join(self._snapshots) or "none"
-            raise Refused(404, f"there is no snapshot {name!r}{near}; there are: {known}")
+            raise Refused(404, unknown_name("snapshot", name, self._snapshots))
         return name
 
     def restore_snapshot(self, request: Request) -> Snapshot:

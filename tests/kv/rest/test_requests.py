@@ -120,7 +120,7 @@ def test_words_match_all_lines(server: KVServer) -> None:
 
 IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {"comand": "SET"}, "did you mean 'command'"),
-    ((), {"command": "SETT"}, "not a command, did you mean 'SET'"),
+    ((), {"command": "SETT"}, "not a command; did you mean 'SET'"),
     ((), {"command": "SETT*"}, "not a command"),
     ((), {"command": "create"}, "not a command"),
     ((), {"command": "set k"}, "not a command"),
@@ -135,7 +135,7 @@ IMPOSSIBLE: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((), {"status": "200"}, "can never match"),
     ((), {"path": 1}, "can never match"),
     (("post /set/k",), {}, "pass 'POST'"),
-    (("sett",), {}, "neither a route nor a command, did you mean 'SET'"),
+    (("sett",), {}, "neither a route nor a command; did you mean 'SET'"),
     (("create",), {}, "neither a route nor a command"),
     (("set k",), {}, "neither a route nor a command"),
 ]

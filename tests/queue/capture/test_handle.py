@@ -608,7 +608,7 @@ def test_differences_of_the_nearest_callback(
 def test_a_field_that_no_callback_has(capture: CallbackCapture) -> None:
     send(capture.callback_url)
     with pytest.raises(
-        ContractError, match="callback has no field 'code'; there are: at, at_us, body"
+        ContractError, match=r"'code' is not a field of a callback. Known fields: at, at_us, body"
     ):
         capture.callbacks.assert_received(code=200)
 
