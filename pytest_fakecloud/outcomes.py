@@ -14,6 +14,7 @@ import pytest
 from .core.calls import Call
 from .core.errors import report_failure
 from .core.problems import ends_the_test
+from .core.wording import counted
 from .session.options import misuse
 from .session.run import Run, end, run_of
 
@@ -135,7 +136,7 @@ def _failure(run: Run) -> BaseException | None:
         if one.values.get("problem") in kinds
     ]
     text = (
-        f"fakecloud: the test passed, but with {len(found)} strict-mode violation(s)\n"
+        f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
         + "\n".join(lines)
     )
     failed = _failed_assertion(found)

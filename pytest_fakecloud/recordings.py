@@ -16,6 +16,7 @@ from .core.errors import ContractError, shown
 from .core.field_types import fits
 from .core.found import Found
 from .core.timeparse import instant_us, to_datetime
+from .core.wording import counted
 from .files import DATA_BYTES, read_file
 from .handle import Handle, closed_fakes_of
 from .http.readers import query_items
@@ -153,7 +154,7 @@ class Differences(Found[Difference]):
         __tracebackhide__ = True
         if self:
             raise AssertionError(
-                f"{len(self)} difference(s) from the recording:\n"
+                f"{counted(len(self), 'difference')} from the recording:\n"
                 + "\n".join(f"  {difference}" for difference in self)
             )
 

@@ -186,7 +186,7 @@ def test_marker_strictness_and_report_know_it(
     result.stdout.fnmatch_lines(
         [
             "*'fist' is not a setting of toy; did you mean 'first'? Known settings: *",
-            "*with 1 strict-mode violation(s)",
+            "*with 1 strict-mode violation",
             "*[[]unrouted] *GET /nope*",
             "*toy http://*",
             "*POST /notes*",

@@ -12,7 +12,7 @@ from ..core.found import Found, check_predicate, expect, found_of
 from ..core.journal import Journal
 from ..core.matching import Condition, Field, Query
 from ..core.timekeeper import Timekeeper
-from ..core.wording import brief, unknown_name
+from ..core.wording import brief, counted, unknown_name
 from .engines import BrokerEngine
 from .errors import as_misuse, string
 from .loading import ListedFields, RecordFields, header_list
@@ -222,7 +222,8 @@ class BrokerAssertions:
             return view
         owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
         lines = [
-            f"expected group {group!r} to be caught up, but it is {view.total_lag} record(s) behind"
+            f"expected group {group!r} to be caught up, but it is "
+            f"{counted(view.total_lag, 'record')} behind"
         ]
         lines += [
             f"  {tp.topic}-{tp.partition}: committed {view.committed.get(tp, 'nothing')}, "

@@ -96,8 +96,8 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
     """Return the error for a partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
-        f"Invalid partition {partition} for topic {topic!r}: it has {count} partition(s), "
-        f"0 to {count - 1}",
+        f"Invalid partition {partition} for topic {topic!r}: it has the partitions 0 "
+        f"to {count - 1}",
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, Unpack, 
 from .errors import CannotTell, ContractError
 from .field_types import ANYTHING
 from .matching import Field, Query, Question, fields_of
-from .wording import check_times
+from .wording import check_times, counted
 
 if TYPE_CHECKING:
     from ..broker.model import MemberView, Record, TopicPartitionOffset
@@ -312,7 +312,7 @@ def expect(
         raise undecided[0]
     if (times is None and found) or (times is not None and len(found) == times):
         return found
-    often = "at least once" if times is None else "never" if times == 0 else f"{times} time(s)"
+    often = "at least once" if times is None else "never" if times == 0 else counted(times, "time")
     asked = str(query)
     lines = [f"expected {what}{f' {asked}' if asked else ''} {often}, found {len(found)}"]
     lines += [f"  matched: {_indented(show(item))}" for item in found[:_MATCHED]]

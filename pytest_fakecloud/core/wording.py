@@ -30,7 +30,12 @@ def one_line(text: str, length: int = 1000) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 record``, ``2 records``, ``1,000 records``."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {plural(noun, count)}"
+
+
+def plural(noun: str, count: int) -> str:
+    """Return a noun, in the plural unless the count is 1."""
+    return noun if count == 1 else f"{noun}s"
 
 
 def listed(items: Sequence[str], most: int = 6) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import shown
+from ..core.wording import counted
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from .schedule import Event
@@ -65,9 +66,8 @@ def delivery_words(due: Due, hit: Sequence[Event]) -> str:
         elif event.kind == "fail":
             more = int(event.detail) - 1
             words += "; the answer is lost"
-            words += f", and {more} more attempt{'s' * (more > 1)} fail{'s' * (more == 1)}" * bool(
-                more
-            )
+            if more:
+                words += f", and {counted(more, 'more attempt')} fail{'s' * (more == 1)}"
         elif event.kind == "unreachable":
             many = int(event.detail)
             words += ", which is unreachable" + (f" {many} times" if many > 1 else "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from ..core.errors import ContractError, shown
 from ..core.problems import broken_promise
 from ..core.timeparse import Duration, duration_us
-from ..core.wording import unknown_name
+from ..core.wording import counted, unknown_name
 from ..failures import chosen_handles, names_of
 from .cause import cause_text
 from .cooperation import cooperation, share_locks
@@ -88,9 +88,7 @@ class Exploration:
     def __str__(self) -> str:
         lines = [f"the promise held in {self._text}"]
         if self.calls:
-            told = (
-                f"{name} {calls} call{'s' * (calls != 1)}" for name, calls in self.calls.items()
-            )
+            told = (f"{name} {counted(calls, 'call')}" for name, calls in self.calls.items())
             lines.append(f"calls: {', '.join(told)}")
         if self.kinds:
             told = (f"{kind} {times:,}" for kind, times in self.kinds.items())
@@ -131,7 +129,7 @@ class BrokenSchedule(AssertionError):
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds
-        many = f"{self.events} event{'s' * (self.events != 1)}"
+        many = counted(self.events, "event")
         if given:
             found = "the promise was broken by the given schedule"
         elif not self.events:

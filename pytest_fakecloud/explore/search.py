@@ -19,6 +19,7 @@ from ..core.errors import ContractError, shown
 from ..core.journal import recorder_of
 from ..core.problems import broken_promise, ends_the_test
 from ..core.timeparse import Duration, duration_us, monotonic
+from ..core.wording import counted
 from .dpor import Interleavings, Redundant
 from .footprint import READS_CLOCK
 from .pct import DEPTHS, Priorities, bound
@@ -163,7 +164,7 @@ class Tally:
 
     @property
     def _interleavings(self) -> str:
-        return f"{self.orders:,} distinct interleaving{'s' * (self.orders != 1)}"
+        return counted(self.orders, "distinct interleaving")
 
     @property
     def likely(self) -> dict[int, float]:
@@ -176,7 +177,7 @@ class Tally:
         }
 
     def __str__(self) -> str:
-        many = f"{self.tried:,} schedule{'s' * (self.tried != 1)} in {self.seconds:.1f} s"
+        many = f"{counted(self.tried, 'schedule')} in {self.seconds:.1f} s"
         if self.is_given:
             return "the given schedule"
         if self.is_exhaustive and not self.singles:

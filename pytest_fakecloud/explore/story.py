@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..core.wording import counted
 from ..reporting.connections import gathered
 from ..reporting.wording import Scene, summarise
 from .run import Line, Run
@@ -98,7 +99,7 @@ def _told(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
         else:
             more += 1
     if more:
-        words.append(f"{more} more call{'s' * (more > 1)}")
+        words.append(counted(more, "more call"))
     if entry[0].breaks:
         return f"{entry[0].process} {entry[0].words}"
     return f"{entry[0].process.removesuffix(':loop')}: {'; '.join(words)}"

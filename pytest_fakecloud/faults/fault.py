@@ -19,7 +19,7 @@ from ..core.calls import CallNames, NamesOf
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.matching import Question, check_fields
-from ..core.wording import brief
+from ..core.wording import brief, counted
 from ..http.messages import Request, Response, Serve
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ class Rule:
 
     def __repr__(self) -> str:
         given = ", ".join(self.limits)
-        text = f"{self.description}{f' [{given}]' if given else ''}, {self.hits} hit(s)"
+        limits = f" [{given}]" if given else ""
+        text = f"{self.description}{limits}, {counted(self.hits, 'hit')}"
         return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
 
     def matches(self, request: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Self, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.matching import Condition, Question
+from ..core.wording import counted
 from .rest.requests import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
@@ -121,7 +122,8 @@ class Between:
             self._run()
         except Exception as error:
             raise ContractError(
-                f"the run= of between() failed after {place} command(s) of the pipeline: {error!r}"
+                f"the run= of between() failed after {counted(place, 'command')} of the pipeline: "
+                f"{error!r}"
             ) from error
 
     def remove(self) -> None:

@@ -18,6 +18,7 @@ from ..core.ids import BASE62
 from ..core.journal import recorder_of
 from ..core.problems import raised_by_test
 from ..core.timeparse import Duration, Instant
+from ..core.wording import counted, listed
 from ..handle import Context, Handle, Snapshot, action
 from .actions import QueueActions
 from .arguments import (
@@ -340,11 +341,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
         left = [one for one in list(engine.pending.values()) if one.kind == MESSAGE]
         if not left:
             return None
-        shown = ", ".join(f"{one.settings.method} {as_text(one.url)}" for one in left[:_SHOWN])
-        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        shown = listed([f"{one.settings.method} {as_text(one.url)}" for one in left], _SHOWN)
         return (
-            f"{self.name}: the test published {len(left)} message(s) and delivered none of them: "
-            f"{shown}{more}. Add {self.name}.run_until_idle(), or fakecloud.allow('undelivered') where "
+            f"{self.name}: the test published {counted(len(left), 'message')} and delivered none of "
+            f"them: {shown}. Add {self.name}.run_until_idle(), or fakecloud.allow('undelivered') where "
             "they are meant to stay undelivered"
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from ..core.timeparse import instant_us
+from ..core.wording import counted, listed, plural
 from .engine.engine import Engine
 from .model import Message
 from .timeline import due_text, waiting_text
@@ -35,7 +36,7 @@ def pending(engine: Engine, name: Naming = str, most: int | None = None) -> Iter
         told = f"{one.settings.method} {as_text(one.url)}{_attempts_text(one)}: {why}"
         alike.setdefault(told, []).append(name(one.public_id))
     for told, ids in alike.items():
-        yield f"{_listed(ids)} {told}"
+        yield f"{listed(ids, _NAMED)} {told}"
 
 
 def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
@@ -51,11 +52,12 @@ def given_up(engine: Engine, name: Naming = str) -> Iterator[str]:
         made, outcome = len(message.attempts), message.last_outcome
         status = None if outcome is None else outcome.status
         last = "no answer" if status is None else f"status {status}"
-        told = f"failed after {made} attempt{'s' * (made != 1)}, last {last}; dead letter"
+        told = f"failed after {counted(made, 'attempt')}, last {last}"
         alike.setdefault(told, []).append((name(message.public_id), letter.id))
     for told, several in alike.items():
         ids, letters = zip(*several, strict=True)
-        yield f"{_listed(ids)} {told}{'s' * (len(ids) > 1)} {_listed(letters)}"
+        dead = f"{plural('dead letter', len(ids))} {listed(letters, _NAMED)}"
+        yield f"{listed(ids, _NAMED)} {told}; {dead}"
 
 
 def schedules(engine: Engine, name: Naming = str) -> Iterator[str]:
@@ -71,18 +73,13 @@ def schedules(engine: Engine, name: Naming = str) -> Iterator[str]:
             )
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
 def waiting(engine: Engine) -> str:
     """Return a text about the undelivered messages, or ``nothing`` if there are none."""
     lines = list(pending(engine, most=_LOOKED_AT))
     if not lines:
         return "nothing"
     told = [
-        f"{len(engine.pending)} undelivered message(s):",
+        f"{counted(len(engine.pending), 'undelivered message')}:",
         *(f"  {line}" for line in lines[:_TOLD]),
     ]
     if len(lines) > _TOLD:
@@ -102,7 +99,7 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
     ahead = [name(engine.messages[one].public_id) for one in sorted(queue.active)]
-    return f"waits in queue {queue.name} behind {_listed(ahead)}" if ahead else ""
+    return f"waits in queue {queue.name} behind {listed(ahead, _NAMED)}" if ahead else ""
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:

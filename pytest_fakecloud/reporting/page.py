@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
+from ..core.wording import counted
 from .as_json import as_json
 from .masking import Mask
 from .private_files import write_private
@@ -59,7 +60,7 @@ def write_index(folder: Path) -> Path | None:
     for path in pages:
         data = _summary(path)
         groups.setdefault(_first_finding(data).get("kind", ""), []).append((path, data))
-    title = f"{len(pages)} failing test{'s' * (len(pages) != 1)}"
+    title = counted(len(pages), "failing test")
     # Sort groups by size, with the most frequent finding first and tests without a finding last.
     ordered = sorted(groups.items(), key=lambda group: (not group[0], -len(group[1])))
     body = [f"<header><h1>{title}</h1>"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.calls import Call
 from ..core.timeparse import to_datetime
+from ..core.wording import counted
 from .bodies import CONTROLS, printable
 from .model import Finding, Report, Row
 from .report import report_of
@@ -123,12 +124,12 @@ def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date)
     if all(to_datetime(row.at_us).date() == today for row in every):
         day = today
     if held:
-        yield f"... {held} run{'s' * (held > 1)} left out, in which the promise held"
+        yield f"... {counted(held, 'run')} left out, in which the promise held"
     held_back: list[tuple[int, list[str]]] = []
     lines = list(kept(folded(merged(every, marks)), marks))
     for number, line in enumerate(lines):
         if isinstance(line, int):
-            yield f"... {line} row{'s' * (line > 1)} left out"
+            yield f"... {counted(line, 'row')} left out"
             continue
         while held_back and held_back[-1][0] >= line.row.depth:
             yield from held_back.pop()[1]
@@ -248,7 +249,7 @@ def _script(sha: str, source: str, indent: str, width: int) -> Iterator[str]:
         yield from _wrapped(each, f"{indent}    {lead}", width) or [""]
     more = len(whole) - LINES_OF_A_SCRIPT
     if more > 0:
-        yield f"{indent}  ... {more} more line{'s' * (more > 1)}"
+        yield f"{indent}  ... {counted(more, 'more line')}"
 
 
 def _stamp(row: Row) -> str:

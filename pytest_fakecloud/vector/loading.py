@@ -29,6 +29,7 @@ import numpy as np
 import orjson
 
 from ..core.errors import ContractError
+from ..core.wording import counted
 from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
@@ -300,7 +301,9 @@ def _from_npz(path: Path) -> Iterator[tuple[str, Raw]]:
             f"but only {', '.join(COLUMNS)} are allowed beside vectors"
         )
     if vectors.ndim != 2:
-        raise ContractError(f"{path.name}: vectors has {vectors.ndim} dimension(s), expected 2")
+        raise ContractError(
+            f"{path.name}: vectors has {counted(vectors.ndim, 'dimension')}, expected 2"
+        )
     for name, column in columns.items():
         if column.ndim != 1:
             raise ContractError(f"{path.name}: {name} has {column.ndim} dimensions, expected 1")

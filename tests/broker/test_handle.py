@@ -364,7 +364,7 @@ def test_reorder_mixes_partitions_by_the_seed_and_keeps_each_ones_order(make_bro
 def test_partial_produce_half_writes_a_batch(broker: Broker, rest: Rest) -> None:
     broker.partial_produce(keep=2)
     body = [{"value": v} for v in "abc"]
-    assert "2 message(s)" in rest("POST", "/produce/orders", body, status=503)["error"]
+    assert "2 messages" in rest("POST", "/produce/orders", body, status=503)["error"]
     assert [r.value for r in broker.records("orders")] == ["a", "b"]
     rest("POST", "/produce/orders", body)
     with pytest.raises(ContractError):
@@ -494,9 +494,7 @@ def test_assert_produced_names_the_calls_that_came_to_nothing(broker: Broker, re
 
 def test_assert_produced_fails_on_the_wrong_number(broker: Broker, rest: Rest) -> None:
     rest.produce("orders", "a", "a")
-    with pytest.raises(
-        AssertionError, match=r"expected a record .* 1 time\(s\), found 2"
-    ) as failed:
+    with pytest.raises(AssertionError, match=r"expected a record .* 1 time, found 2") as failed:
         broker.assert_produced("orders", "a", times=1)
     assert str(failed.value).count("matched:") == 2
 
@@ -543,7 +541,7 @@ def test_assert_caught_up(broker: Broker, rest: Rest) -> None:
     rest.consume("g", "latest", "orders")
     with pytest.raises(AssertionError) as failed:
         broker.assert_caught_up("g")
-    assert "2 record(s) behind" in str(failed.value)
+    assert "2 records behind" in str(failed.value)
     assert "orders-1: committed nothing, position 2, 2 behind, owned by latest" in str(failed.value)
     broker.clock.advance("5s")
     assert broker.assert_caught_up("g").total_lag == 0
@@ -727,7 +725,7 @@ def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> N
         "i of g committed orders-0=1",
         "j of g crashed; it keeps orders[2] for 120000 ms",
         "j returned to g within its session and keeps orders[2]",
-        "g gets its last 1 record(s) again, from orders-0=0",
+        "g gets 1 record again, from orders-0=0",
         "i was deleted and left g",
         "g generation 3 (i left): j: orders[0, 1, 2]",
     ]

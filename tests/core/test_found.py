@@ -253,7 +253,7 @@ def test_what_is_expected_is_returned(
         (
             [A],
             {"name": "a", "times": 2},
-            "expected a thing name='a' 2 time(s), found 1\n  matched: <a 1>",
+            "expected a thing name='a' 2 times, found 1\n  matched: <a 1>",
         ),
         (
             [C, B, A],
@@ -277,7 +277,7 @@ def test_what_is_expected_is_returned(
         (
             [A],
             {"times": 2, "notes": lambda found: [f"  {found} of 2", "  late"]},
-            "expected a thing 2 time(s), found 1\n  matched: <a 1>\n  1 of 2\n  late",
+            "expected a thing 2 times, found 1\n  matched: <a 1>\n  1 of 2\n  late",
         ),
         (
             [],

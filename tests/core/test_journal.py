@@ -299,7 +299,7 @@ def test_a_failure_of_a_count_shows_what_matched(used: Both) -> None:
     with pytest.raises(AssertionError) as failure:
         used.assert_called("SET", times=1)
     text = str(failure.value)
-    assert "expected a call SET 1 time(s), found 2" in text
+    assert "expected a call SET 1 time, found 2" in text
     assert text.count("  matched: ") == 2
 
 

@@ -358,8 +358,8 @@ def test_an_advance_that_waits_in_vain_says_for_what(
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
     clock.dispatch(hand_over=kept.append)
     assert refused(lambda: clock.advance(1)) == (
-        "the clock cannot be moved: 1 attempt(s) in the background have not ended within 0.01 s of "
-        "real time, and their effects belong before the move. Let their destinations answer, or "
+        "the clock cannot be moved, because within 0.01 s of real time 1 attempt in the background "
+        "did not end, and their effects belong before the move. Let their destinations answer, or "
         "end them sooner with a lower attempt_cap="
     )
     kept[0]()

@@ -29,13 +29,13 @@ class Mine:
 @pytest.mark.parametrize(
     ("matchers", "shown"),
     [
-        ({}, "<answer 503, 0 hit(s)"),
-        ({"times": 2}, "<answer 503 [times=2], 0 hit(s)"),
-        ({"skip": 0}, "<answer 503, 0 hit(s)"),
-        ({"skip": 3, "route": "/x"}, "<answer 503 [skip=3, route='/x'], 0 hit(s)"),
-        ({"url": "http://a/", "label": None}, "<answer 503 [url='http://a/'], 0 hit(s)"),
-        ({"url": is_mine, "when": is_mine}, "<answer 503 [url=is_mine, when=is_mine], 0 hit(s)"),
-        ({"when": Mine()}, "<answer 503 [when=<mine>], 0 hit(s)"),
+        ({}, "<answer 503, 0 hits"),
+        ({"times": 2}, "<answer 503 [times=2], 0 hits"),
+        ({"skip": 0}, "<answer 503, 0 hits"),
+        ({"skip": 3, "route": "/x"}, "<answer 503 [skip=3, route='/x'], 0 hits"),
+        ({"url": "http://a/", "label": None}, "<answer 503 [url='http://a/'], 0 hits"),
+        ({"url": is_mine, "when": is_mine}, "<answer 503 [url=is_mine, when=is_mine], 0 hits"),
+        ({"when": Mine()}, "<answer 503 [when=<mine>], 0 hits"),
     ],
 )
 def test_a_fault_shows_what_it_does_and_what_it_was_limited_to(
@@ -46,10 +46,10 @@ def test_a_fault_shows_what_it_does_and_what_it_was_limited_to(
 
 def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) -> None:
     here = plan.drop()
-    assert re.fullmatch(r"<drop, 0 hit\(s\), set at test_fault\.py:\d+>", repr(here))
+    assert re.fullmatch(r"<drop, 0 hits, set at test_fault\.py:\d+>", repr(here))
     token = setting_over.set("the control API")
     try:
-        assert repr(plan.drop()) == "<drop, 0 hit(s), set over the control API>"
+        assert repr(plan.drop()) == "<drop, 0 hits, set over the control API>"
     finally:
         setting_over.reset(token)
 
@@ -57,7 +57,7 @@ def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) 
 def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:
     fault = plan.drop()
     rule_of(fault).origin = ""
-    assert repr(fault) == "<drop, 0 hit(s)>"
+    assert repr(fault) == "<drop, 0 hits>"
 
 
 def test_a_fault_tells_what_prepared_it_and_what_it_does(plan: FaultPlan) -> None:

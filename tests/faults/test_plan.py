@@ -596,7 +596,7 @@ def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> 
     assert demo.faults.unused() == [unused]
     assert used.hits == 1
     assert "test_plan.py:" in repr(unused)
-    assert "drop [command='nosuch'], 0 hit(s)" in repr(unused)
+    assert "drop [command='nosuch'], 0 hits" in repr(unused)
 
 
 # -- misuse --------------------------------------------------------------------------------------

@@ -555,5 +555,5 @@ class TestBetween:
             assert answer.status_code == 500
             problem = server._context.problems.pop()
             assert isinstance(problem.exception, ContractError)
-            assert "the run= of between() failed after 2 command(s)" in problem.text
+            assert "the run= of between() failed after 2 commands" in problem.text
             assert told in problem.text

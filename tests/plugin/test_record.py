@@ -123,7 +123,7 @@ def test_a_difference_says_where(tmp_path: Path) -> None:
         "request 1 (POST /): body.more was 1, is 'absent'",
         "request 1 (POST /): body.result was 'FINE', is 'OK'",
     ]
-    with pytest.raises(AssertionError, match=r"3 difference\(s\) from the recording:\n  request 1"):
+    with pytest.raises(AssertionError, match=r"3 differences from the recording:\n  request 1"):
         differences.assert_none()
     assert isinstance(differences.where(where="status"), list)
 

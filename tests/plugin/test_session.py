@@ -275,7 +275,7 @@ def test_early_fakes_that_a_test_does_not_name_are_strict_and_explained(
     result.assert_outcomes(passed=3, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
+            "fakecloud: the test passed, but with 1 strict-mode violation",
             "?unrouted? queue got GET /v9/x: *",
             "*AssertionError: own reason",
             "* --> queue GET /v2/queues[?]name=[*][*][*]*",
@@ -317,9 +317,9 @@ def test_fakes_of_session_fixtures_are_strict_and_explained_beside_the_tests_own
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
+            "fakecloud: the test passed, but with 1 strict-mode violation",
             "?unused_fault? shop: *",
-            "fakecloud: the test passed, but with 2 strict-mode violation(s)",
+            "fakecloud: the test passed, but with 2 strict-mode violations",
             "?unrouted? broker got GET /nowhere: *",
             "?unused_fault? shop: *",
             "* --> kv_server GET k *",
@@ -355,7 +355,7 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
     result = apart(pytester)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*fakecloud_early: kvs is not a service*vector_index*"])
+    result.stderr.fnmatch_lines(["*fakecloud_early: 'kvs' is not a service*vector_index*"])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
+            "fakecloud: the test passed, but with 1 strict-mode violation",
             "[[]unrouted] broker got GET /nope: no route for it; nearest: *. "
             'To allow it: fakecloud.allow("unrouted", path="/nope")',
         ],
@@ -40,7 +40,7 @@ def test_what_a_client_did_again_is_told_once(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "fakecloud: the test passed, but with 4 strict-mode violation(s)",
+            "fakecloud: the test passed, but with 4 strict-mode violations",
             '[[]unrouted] broker got GET /nope: *path="/nope") (3 times)',
             '[[]unrouted] broker got GET /never: *path="/never")',
         ],
@@ -287,7 +287,7 @@ def test_unittest_cases_are_told_apart(run: Run) -> None:
     result.stdout.fnmatch_lines_random(
         [
             "*AssertionError: own reason",
-            "fakecloud: the test passed, but with 1 strict-mode violation(s)",
+            "fakecloud: the test passed, but with 1 strict-mode violation",
         ]
     )
 

@@ -13,7 +13,7 @@ from ..harness import Run
 
 URL = "https://app.test/hook"
 WARNING = (
-    f"*queue: the test published 1 message(s) and delivered none of them: POST {URL}. "
+    f"*queue: the test published 1 message and delivered none of them: POST {URL}. "
     "Add queue.run_until_idle(), or fakecloud.allow('undelivered') where *"
 )
 TEST = """
@@ -48,7 +48,7 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
     result = run(TEST.format(then="pass"))
     result.assert_outcomes(failed=1, warnings=0)
     result.stdout.fnmatch_lines(
-        ["*with 1 strict-mode violation(s)", "*[[]undelivered] queue: the test *"]
+        ["*with 1 strict-mode violation", "*[[]undelivered] queue: the test *"]
     )
     allowed = "fakecloud.allow('undelivered', handle='queue')"
     run(TEST.format(then=allowed)).assert_outcomes(passed=1, warnings=0)
@@ -118,5 +118,5 @@ def test_a_queue_that_delivers_by_itself_is_not_warned_of() -> None:
 
 def test_a_crowd_of_messages_is_told_by_the_first() -> None:
     (told,) = left(lambda queue, message, cloud: [queue.publish(URL) for _ in range(4)])
-    assert f"published 5 message(s) and delivered none of them: POST {URL}, " in told
+    assert f"published 5 messages and delivered none of them: POST {URL}, " in told
     assert f"POST {URL} and 2 more. Add queue" in told

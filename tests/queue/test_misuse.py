@@ -49,7 +49,7 @@ for _ in range(20_000):
         ({"flow_control": {"key": 5}}, "flow_control['key']=5 is not a string"),
         (
             {"flow_control": {"key": "k", "rat": 1}},
-            "'rat' is not a key of flow_control; did you mean 'rate'? Known keys: key, parallelism, rate, period",
+            "'rat' is not a key of flow_control; did you mean 'rate'? Known keys: key, para",
         ),
         ({"flow_control": {"key": "k", "rate": True}}, "flow_control['rate']=True is invalid"),
         ({"flow_control": {"key": "k", "period": 0.5}}, "period=0.5 is invalid; pass a whole"),

@@ -103,7 +103,7 @@ def test_faults_are_armed_shown_and_taken_back(server: Server) -> None:
         "POST", path, {"kind": "answer", "args": [400, {"error": "ERR planned"}], "command": "GET"}
     )
     assert (status, fault["kind"], fault["hits"]) == (200, "answer", 0)
-    assert fault["text"].endswith("0 hit(s), set over the control API>")
+    assert fault["text"].endswith("0 hits, set over the control API>")
     assert kv(server, "SET", "a", "1")[0] == 200
     assert kv(server, "GET", "a") == (400, {"error": "ERR planned"})
     assert server.ask("GET", path)[1][0]["hits"] == 1

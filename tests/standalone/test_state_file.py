@@ -110,7 +110,7 @@ def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
         queue.publish(url, retries=0)
         assert (queue.run_until_idle().only().status or 0) == status, url
     (fault,) = kv.faults
-    assert "[times=1, command='SET'], 0 hit(s), set over a state file" in repr(fault)
+    assert "[times=1, command='SET'], 0 hits, set over a state file" in repr(fault)
 
 
 def test_it_tells_how_far_it_is(

@@ -24,7 +24,7 @@ from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Lane, Signal, Timer
-from ...core.wording import unknown_name
+from ...core.wording import counted, unknown_name
 from .. import errors
 from ..errors import string, whole
 from ..model import (
@@ -252,7 +252,8 @@ class MemoryEngine:
                 messages = messages[:failing]
                 error = errors.BrokerError(
                     "not_enough_replicas",
-                    f"Not enough in-sync replicas: {failing} message(s) of the batch were appended",
+                    "Not enough in-sync replicas after appending "
+                    f"{counted(failing, 'message')} of the batch",
                 )
             places, problem = self._append(messages, now_us, by_client=by_client)
             error = problem or error

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException, Producer
 
 from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
+from ...core.wording import counted
 from ..engine.placement import Placement
 from ..model import Metadata, ProducerRecord
 from ..settings import BrokerConfig
@@ -155,7 +156,7 @@ class _Batch:
         """Return all confirmations; raise the first error, or 503 if they do not arrive in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._missing, seconds):
-                raise Unavailable(f"{self._missing} message(s) were not confirmed in time")
+                raise Unavailable(f"{counted(self._missing, 'message')} not confirmed in time")
         if self._error is not None:
             raise translated(self._error)
         return self._found

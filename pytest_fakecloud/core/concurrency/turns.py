@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from ..errors import ContractError
+from ..wording import counted
 
 _PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
 _COURTESY = 0.01  # the same limit for an advance that a sleeping caller can do without
@@ -79,10 +80,10 @@ class Turns:
                 raise breach
             if self._handed:
                 raise ContractError(
-                    f"the clock cannot be moved: {len(self._handed)} attempt(s) in the background"
-                    f" have not ended within {_PATIENCE:g} s of real time, and their effects"
-                    " belong before the move. Let their destinations answer, or end them sooner"
-                    " with a lower attempt_cap="
+                    f"the clock cannot be moved, because within {_PATIENCE:g} s of real time"
+                    f" {counted(len(self._handed), 'attempt')} in the background did not end,"
+                    " and their effects belong before the move. Let their destinations answer, or"
+                    " end them sooner with a lower attempt_cap="
                 )
             self._turn = turn = Turn()
         try:

@@ -12,6 +12,7 @@ from heapq import merge
 from typing import Any, Protocol, TypeAlias
 
 from ...core.budget import spend
+from ...core.wording import counted
 from ..algorithms.linear_regex import LinearRegex
 from . import fuzzy
 from .index import SearchIndex
@@ -269,7 +270,7 @@ class Fuzzy(_Leaf):
         distance, cheap_swap, prefix = self.options
         swap = "" if cheap_swap else ", where a swap counts as two"
         begin = "a prefix " if prefix else ""
-        return f"looked for {begin}within {distance} edit(s){swap} of '{self.token}'"
+        return f"looked for {begin}within {counted(distance, 'edit')}{swap} of '{self.token}'"
 
     def find(self, index: SearchIndex) -> Matches:
         text = self._text(index)

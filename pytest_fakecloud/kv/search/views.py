@@ -11,7 +11,7 @@ from ...core.errors import ContractError
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, one_of, shaped
 from ...core.found import Found, expect, found_of
 from ...core.matching import Field, Query
-from ...core.wording import nearest
+from ...core.wording import counted, nearest
 from .documents import make_document
 from .filters import parse_filter
 from .index import SearchIndex
@@ -217,10 +217,10 @@ def expect_search(
 
 
 def _described(search: Search) -> str:
-    answer = f"{search.total} document(s)"
+    answer = counted(search.total, "document")
     if search.command == "query":
         answer += f", returned [{', '.join(search.keys)}]"
     if search.pending:
-        answer += f", {search.pending} change(s) pending"
+        answer += f", {counted(search.pending, 'pending change')}"
     asked = json.dumps(search.filter, ensure_ascii=False)
     return f"{search.command} of {search.index!r} {asked} found {answer}"

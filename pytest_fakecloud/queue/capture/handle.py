@@ -22,6 +22,7 @@ from ...core.concurrency.turns import Occupied
 from ...core.errors import ContractError
 from ...core.matching import Query
 from ...core.timeparse import monotonic, to_datetime
+from ...core.wording import counted
 from ...handle import Context, Snapshot
 from ..arguments import number
 from ..delivery.destination_server import Destination
@@ -312,7 +313,7 @@ class CallbackCapture(Destination):
             lines += [f"    {line}" for line in text.splitlines()]
         other = self.failures if captured is self.callbacks else self.callbacks
         if other:
-            lines.append(f"  {len(other)} {other._kind}(s) arrived at {other.url} instead:")
+            lines.append(f"  {counted(len(other), other._kind)} arrived at {other.url} instead:")
             lines += [f"    {item!r}" for item in other[-3:]]
         lines += self._message_lines(captured)
         return lines + (self._pending_lines() if missing else [])
@@ -329,7 +330,9 @@ class CallbackCapture(Destination):
             for _, message in sorted(ranked[-_TOLD:], key=lambda one: one[0]):
                 lines += [f"  {line}" for line in str(message.timeline).splitlines()]
             if len(messages) > _TOLD:
-                lines.append(f"  and {len(messages) - _TOLD} more message(s) of {queue.name}")
+                lines.append(
+                    f"  and {counted(len(messages) - _TOLD, 'more message')} of {queue.name}"
+                )
         return lines or ["  no message was published to a queue of this cloud"]
 
     def _pending_lines(self) -> list[str]:
@@ -349,7 +352,7 @@ class CallbackCapture(Destination):
             )
         elif due is not None:
             yield (
-                f"  {len(queue._engine.pending)} message(s) are still to be delivered, the next at "
+                f"  {counted(len(queue._engine.pending), 'message')} still to be delivered, the next at "
                 f"{to_datetime(due).isoformat()}: run the queue, or pass a longer timeout="
             )
         for schedule in queue.schedules():

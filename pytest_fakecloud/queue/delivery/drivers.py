@@ -15,6 +15,7 @@ from ...core.timeparse import (
     to_datetime,
 )
 from ...core.timers import Fired
+from ...core.wording import counted
 from ..engine.engine import Engine
 from ..fields import ATTEMPTS
 from ..model import Attempt
@@ -99,7 +100,7 @@ class Driver:
         pending = list(self._engine.pending.values())
         lines = [
             f"the queue is not idle after {within!r}, at {to_datetime(end_us).isoformat()}:"
-            f" {len(pending)} message(s) are undelivered. Pass a longer within=, or cancel them"
+            f" {counted(len(pending), 'undelivered message')}. Pass a longer within=, or cancel them"
         ]
         lines += [timeline(one, self.clock.now_us()) for one in pending[:3]]
         return "\n".join(lines)

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC
 
+from ...core.wording import counted
 from ..errors import QueueError, bad_request
 from ..model import DAY, SECOND, first
 
@@ -173,7 +174,7 @@ class RetryDelay:
             arguments.append(self._sum())
         self._expect(")")
         if wanted is not None and len(arguments) != wanted:
-            raise self._bad(f"{name} takes {wanted} argument(s), got {len(arguments)}")
+            raise self._bad(f"{name} takes {counted(wanted, 'argument')}, got {len(arguments)}")
         if wanted is None and len(arguments) == 1:
             return arguments[0]
         return lambda retried: function(*(argument(retried) for argument in arguments))

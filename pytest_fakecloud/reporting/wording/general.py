@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.wording import counted, listed
+from ...core.wording import counted, listed, plural
 from .common import Sentences
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _swallowed(of: Finding, scene: Scene) -> str:
 
 def _unused_fault(of: Finding, scene: Scene) -> str:
     faults = of.values["faults"]
-    named = f"the fault{'s' * (len(faults) > 1)} {listed(faults)}" if faults else "a fault"
+    named = f"the {plural('fault', len(faults))} {listed(faults)}" if faults else "a fault"
     return f"{named} never fired; the calls were {listed(of.values['calls'])}"
 
 

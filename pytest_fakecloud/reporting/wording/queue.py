@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import to_datetime
-from ...core.wording import listed
+from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
 from ..scene import Scene, worked
 from .common import Sentences, Summary, clock_time
@@ -199,7 +199,7 @@ def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
     The body is left out if the row of the publish request shows it.
     """
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
-    with_headers = f"with header{'s' * (len(headers) > 1)} {', '.join(headers)}" if headers else ""
+    with_headers = f"with {plural('header', len(headers))} {', '.join(headers)}" if headers else ""
     signature = data.get("signature")
     whole = str(data.get("sent") or "")
     if signature:

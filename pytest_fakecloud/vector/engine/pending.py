@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Timer
+from ...core.wording import counted
 from ..model import VectorRecord
 
 
@@ -106,7 +107,7 @@ class Readiness:
                 batch.due_us,
                 lambda _: self._fall_due(batch),
                 lane="state",
-                label=f"vector index: {count} pending change(s) become ready",
+                label=f"vector index: apply {counted(count, 'pending change')}",
             )
 
     def _fall_due(self, batch: Batch) -> None:

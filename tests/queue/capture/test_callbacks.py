@@ -337,7 +337,7 @@ def test_the_message_that_asked_for_it_is_told_of_first(
     queue.faults.drop_callback()
     text = told(capture.wait_for_callback)
     assert text.splitlines()[2].strip() == f"{asked.id} POST {APP}"
-    assert "and 5 more message(s)" in text
+    assert "and 5 more messages" in text
     assert text.count("CREATED") == 5
 
 
@@ -391,7 +391,7 @@ def test_keys_without_meaning(cloud: Cloud, keys: Any, text: str) -> None:
 
 def test_pending_messages_are_reported(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, 2, delay="1m")
-    text = "2 message(s) are still to be delivered, the next at 2026-01-01T00:01:00+00:00: "
+    text = "2 messages still to be delivered, the next at 2026-01-01T00:01:00+00:00: "
     assert text in told(capture.callbacks.assert_received)
     assert text in told(lambda: capture.wait_for_callback(timeout=0))
 

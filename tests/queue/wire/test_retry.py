@@ -224,8 +224,8 @@ def test_dates_of_retry_after(value: str, seconds: int | None) -> None:
         (".", "unexpected '.'"),
         ("retries", "unexpected 'retries'"),
         ("X", "unexpected 'X'"),
-        ("pow(1)", "pow takes 2 argument(s), got 1"),
-        ("sqrt(1, 2)", "sqrt takes 1 argument(s), got 2"),
+        ("pow(1)", "pow takes 2 arguments, got 1"),
+        ("sqrt(1, 2)", "sqrt takes 1 argument, got 2"),
     ],
 )
 def test_malformed_expressions(text: str, why: str) -> None:

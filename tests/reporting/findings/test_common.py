@@ -77,7 +77,7 @@ def test_a_fault_that_missed_is_told_with_the_endpoints_that_came(cloud: Cloud) 
         httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
     (one,) = [one for one in found(cloud) if one.kind == "unused_fault"]
     assert one.values["calls"] == ["get_keys", "GET /v2/none-such"]
-    assert "answer 503 [route='publish'], 0 hit(s), set at" in one.values["faults"][0]
+    assert "answer 503 [route='publish'], 0 hits, set at" in one.values["faults"][0]
     queue.faults.clear()
     assert "unused_fault" not in kinds(cloud)
 

@@ -92,7 +92,7 @@ def test_a_delay_passes_on_the_clock() -> None:
     assert seen(index) == []
     assert clock.next_due_us() is not None
     fired = clock.advance(2)
-    assert [f.label for f in fired] == ["vector index: 1 pending change(s) become ready"]
+    assert [f.label for f in fired] == ["vector index: apply 1 pending change"]
     assert seen(index) == ["a"]
     clock.advance(10)
     assert seen(index) == ["a", "b"]

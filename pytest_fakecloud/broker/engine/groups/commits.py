@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ....core.wording import counted
 from ... import errors
 from ...model import EventKind, TopicPartition, TopicPartitionOffset
 from .members import (
@@ -249,7 +250,7 @@ class Commits:
                 group.committed[tp] = offset
         self._table.tell(
             "redeliver",
-            f"{group.name} gets its last {last} record(s) again, from "
+            f"{group.name} gets {counted(last, 'record')} again, from "
             + (", ".join(f"{t}-{p}={o}" for t, p, o in moved) or "nowhere: none was delivered"),
             now,
             group=group.name,
