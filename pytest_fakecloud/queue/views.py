@@ -35,6 +35,7 @@ WORDS = {
 _MOST_RUNS = 10_000
 """Maximum number of future runs to compute, because each takes time. No test needs more."""
 STATES = tuple(dict.fromkeys(WORDS.values()))
+_GONE_SCHEDULE = "gone: deleted, or the queue was reset or restored"
 
 
 def _gone(engine: Engine) -> str:
@@ -261,7 +262,10 @@ class ScheduleView:
 
     @property
     def _record(self) -> Schedule:
-        return self._engine.schedules.get(self.id)
+        found = self._engine.schedules.by_id.get(self.id)
+        if found is None:
+            raise ContractError(f"schedule {self.id} is {_GONE_SCHEDULE}")
+        return found
 
     @property
     def cron(self) -> str:
@@ -302,10 +306,10 @@ class ScheduleView:
     def delete(self) -> None:
         """Delete the schedule. The messages that it created are kept.
 
-        Raises ``QueueError`` (404) if the schedule no longer exists.
+        Raises ``ContractError`` if the schedule no longer exists.
         """
         __tracebackhide__ = True
-        self._engine.schedules.delete(self.id)
+        self._engine.schedules.delete(self._record.id)
 
     def fire(self) -> Found[PublishedMessage]:
         """Run the schedule now, and return the messages it creates. The next planned run does not
@@ -313,12 +317,13 @@ class ScheduleView:
         """
         __tracebackhide__ = True
         return found_messages(
-            PublishedMessage(self._engine, one) for one in self._engine.schedules.fire(self.id)
+            PublishedMessage(self._engine, one)
+            for one in self._engine.schedules.fire(self._record.id)
         )
 
     def __repr__(self) -> str:
         if self.id not in self._engine.schedules.by_id:
-            return f"<Schedule {self.id}, gone: deleted, or the queue was reset or restored>"
+            return f"<Schedule {self.id}, {_GONE_SCHEDULE}>"
         return f"<Schedule {self.id} {self.cron!r} to {self.destination}>"
 
 

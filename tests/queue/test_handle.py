@@ -345,8 +345,9 @@ def test_schedules(queue: Queue) -> None:
     daily.delete()
     assert queue.schedules() == []
     assert queue.advance("24h") == []
-    with pytest.raises(QueueError, match="not found"):
-        daily.delete()
+    for use in (daily.delete, daily.fire, daily.next_runs, lambda: daily.paused):
+        with pytest.raises(ContractError, match=f"schedule {daily.id} is gone: deleted, or the"):
+            use()
 
 
 def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
