@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from http import HTTPStatus
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.journal import is_own
 from ..core.matching import Field
+from ..http.encoding import phrase
 from ..http.messages import JSON_TYPE, Answer, Effect, HeaderPairs, Request, Response, Serve
 from .answers import checked, checked_body, checked_headers, checked_status, checked_type
 from .fault import Rule
@@ -202,7 +202,7 @@ class FaultTable:
         def make() -> Answer:
             if raw is not None:
                 return Answer(raw, status, listed, kind or usual)
-            answer = self.render(ServiceError(status, _phrase(status), headers=listed))
+            answer = self.render(ServiceError(status, phrase(status), headers=listed))
             if kind is not None:
                 answer.content_type = kind
             return self.dumped(answer)
@@ -272,10 +272,3 @@ class FaultTable:
         if self.gate is not None and down is not self.shut:
             self.shut = down
             self.gate(down)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return f"status {status}"

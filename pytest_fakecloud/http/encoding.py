@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http
 import time
 from collections.abc import Iterable
@@ -15,9 +16,6 @@ _FRAMES = frozenset({"content-length", "transfer-encoding", "date"})
 _CLEAN = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in http.HTTPStatus
-}
 
 
 def encode(message: Message, answer: Answer) -> bytes:
@@ -66,7 +64,16 @@ def header(name: str, value: str) -> str:
 
 
 def status_line(status: int) -> str:
-    return _STATUS_LINES.get(status) or f"HTTP/1.1 {status} Status {status}\r\n"
+    return f"HTTP/1.1 {status} {phrase(status)}\r\n"
+
+
+@functools.lru_cache
+def phrase(status: int) -> str:
+    """Return the reason phrase that the server sends with a status."""
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return f"Status {status}"
 
 
 def head_bytes(head: str) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..core.timeparse import monotonic
 from .app import App
 from .connection import tls_error
-from .encoding import LAST_CHUNK, chunk, encode, head_bytes, header, http_date, status_line
+from .encoding import LAST_CHUNK, chunk, encode, head_bytes, header, http_date, phrase, status_line
 from .messages import Answer, Effect, Stream
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
@@ -187,8 +187,8 @@ class HTTPHandler:
         else:
             if self.native:
                 self.app.refused(status, refusal.reason)
-            phrase = status_line(status)[9:-2]
-            answer = Answer(f"{phrase}: {refusal.reason}\n".encode(), status, (), "text/plain")
+            text = f"{status} {phrase(status)}: {refusal.reason}\n"
+            answer = Answer(text.encode(), status, (), "text/plain")
         self.connection.sendall(encode(message, answer))
         # Close only the sending side: closing the socket while the client's bytes are unread would
         # reset the connection and discard the response.

@@ -45,11 +45,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its description, arguments and implementation."""
+    """A command: its description, arguments and implementation.
+
+    ``act`` is None for ``health``, because it does not connect to the control API.
+    """
 
     words: str
     arguments: Callable[[argparse.ArgumentParser], object]
-    act: Callable[[RemoteCloud, argparse.Namespace], Answer]
+    act: Callable[[RemoteCloud, argparse.Namespace], Answer] | None
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,11 +72,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(given: argparse.Namespace) -> int:
     url = given.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
     try:
-        if given.command == "health":
+        act = COMMANDS[given.command].act
+        if act is None:
             answer = _health(url, given)
         else:
             with RemoteCloud(url, given.token or _kept_token(url)) as cloud:
-                answer = COMMANDS[given.command].act(cloud, given)
+                answer = act(cloud, given)
     except (ContractError, ServiceError) as error:
         _complain(str(error))
         return EXIT_REFUSED
@@ -395,7 +399,7 @@ COMMANDS: Mapping[str, Command] = {
     "console": Command(
         "Open the console of a server in the browser, signed in", _console_arguments, _console
     ),
-    "health": Command("Report whether a server is ready; needs no token", _health_arguments, _state),
+    "health": Command("Report whether a server is ready; needs no token", _health_arguments, None),
     "advance": Command(
         "Advance the clock and run everything that becomes due",
         _one("DURATION", "such as 24h, 1d2h or 200ms"), _clock("advance", "by"),

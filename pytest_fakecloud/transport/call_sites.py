@@ -25,14 +25,14 @@ def call_site() -> Site | None:
     """Return the file, line and function of the application code that makes the current call, or
     None.
     """
-    mine = _outermost_calls(sys._getframe(1))
+    mine = _stack(sys._getframe(1))
     here = _application(mine)
     if here is not None:
         return _site(here)
     own = threading.get_ident()
     found: list[FrameType] = []
     for ident, top in sys._current_frames().items():
-        stack = _outermost_calls(top)
+        stack = _stack(top)
         if ident == own or not _waits(top):
             continue
         tasks = list(_tasks(stack))
@@ -41,7 +41,7 @@ def call_site() -> Site | None:
     return _site(found[0]) if len(found) == 1 else None
 
 
-def _outermost_calls(frame: FrameType | None) -> list[FrameType]:
+def _stack(frame: FrameType | None) -> list[FrameType]:
     """Return the frames of a stack, innermost first."""
     stack: list[FrameType] = []
     while frame is not None and len(stack) < _MOST:

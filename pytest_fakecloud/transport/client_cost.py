@@ -79,7 +79,7 @@ _hooks = [
         "httpx._transports.default",
         "create_ssl_context",
         _wrap,
-        saves="sharing a TLS context between clients",
+        without="every client creates a TLS context, which is slower",
     )
 ]
 # On Windows and macOS, do not skip the search, because proxies can also be set in the system.
@@ -89,7 +89,7 @@ if sys.platform not in ("win32", "darwin"):
             "httpx._client",
             "get_environment_proxies",
             _wrap_proxies,
-            saves="a quick look for proxies in the environment",
+            without="looking for proxies in the environment is slower",
         )
     )
 

@@ -9,14 +9,15 @@ from typing import Any
 
 
 class ShortcutWarning(UserWarning):
-    """A warning that a shortcut is off because a client library differs from the known versions."""
+    """A warning that a client library has no function of a name that should be replaced."""
 
 
 class Hook:
     """One function of a library, which is replaced while the hook has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
-    ``wrap`` makes the replacement from the original. The function is replaced once the library has
+    ``wrap`` makes the replacement from the original; ``without`` is the part of the warning that
+    says what follows if the library has no such function. The function is replaced once the library has
     been imported. Other tools may replace it too, before or afterwards. If another tool's function
     is in place when the last user leaves, it is not removed; the hook's replacement, which that
     tool may call, then calls the original.
@@ -28,11 +29,11 @@ class Hook:
         path: str,
         wrap: Callable[[Callable[..., Any], Callable[[], bool]], Callable[..., Any]],
         *,
-        saves: str,
+        without: str,
     ) -> None:
         self.module = module
         self.path = path
-        self.saves = saves
+        self.without = without
         self._wrap = wrap
         self._users = 0
         self._ours: Callable[..., Any] | None = None
@@ -104,8 +105,7 @@ class Hook:
             if not self._warned:
                 self._warned = True
                 warnings.warn(
-                    f"{self.module} has no {self.path} in this version: {self.saves} is off. "
-                    "Everything works, only slower.",
+                    f"{self.module} has no {self.path} in this version, so {self.without}",
                     ShortcutWarning,
                     stacklevel=3,
                 )

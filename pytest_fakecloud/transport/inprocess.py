@@ -19,22 +19,18 @@ from http.client import RemoteDisconnected
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..http.encoding import phrase
 from .detour import Detour, target_of
 from .hooks import Hook
-from .shortcut import (
-    NoAnswer,
-    Shortcut,
-    Whole,
-    are_timeouts,
-    phrase,
-)
+from .shortcut import NoAnswer, Shortcut, Whole, are_timeouts
 
 if TYPE_CHECKING:
     from ..http.mount import Mount
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
+_WITHOUT = "its requests to fakes are slower, and intercept() does not redirect its requests"
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
@@ -46,28 +42,19 @@ class Origins:
         self._shortcuts: dict[Origin, Shortcut] = {}
         self._detours: dict[Origin, Detour] = {}
         self.hooks = [
-            Hook("httpx", "HTTPTransport.handle_request", self._httpx, saves="in-process httpx"),
-            Hook(
-                "httpx",
-                "AsyncHTTPTransport.handle_async_request",
-                self._httpx_async,
-                saves="in-process asynchronous httpx",
-            ),
-            Hook(
-                "requests.adapters", "HTTPAdapter.send", self._requests, saves="in-process requests"
-            ),
-            Hook(
-                "urllib3.connectionpool",
-                "HTTPConnectionPool._make_request",
-                self._urllib3,
-                saves="in-process urllib3",
-            ),
+            Hook(module, path, wrap, without=_WITHOUT)
+            for module, path, wrap in (
+                ("httpx", "HTTPTransport.handle_request", self._httpx),
+                ("httpx", "AsyncHTTPTransport.handle_async_request", self._httpx_async),
+                ("requests.adapters", "HTTPAdapter.send", self._requests),
+                ("urllib3.connectionpool", "HTTPConnectionPool._make_request", self._urllib3),
+            )
         ]
         self.mocks = Hook(
             "responses",
             "RequestsMock._on_request",
             self._responses,
-            saves="intercept() while responses is active",
+            without="intercept() redirects nothing while responses is active",
         )
 
     def enter(self) -> None:
@@ -131,11 +118,11 @@ class Origins:
                 hook.refresh()
 
     def find(self, scheme: str, host: str, port: int | None) -> Shortcut | None:
-        return self._shortcuts.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
+        return self._shortcuts.get((scheme, host.rstrip("."), port or PORTS.get(scheme, 0)))
 
     def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
         # A final dot only marks a host name as fully qualified, so remove it.
-        return self._detours.get((scheme, host.rstrip("."), port or _PORTS.get(scheme, 0)))
+        return self._detours.get((scheme, host.rstrip("."), port or PORTS.get(scheme, 0)))
 
     # -- httpx -----------------------------------------------------------------------------------
 
@@ -270,7 +257,7 @@ class Origins:
                 options = {**dict(zip(names, args, strict=False)), **kwargs}
                 host = (
                     pool.host
-                    if pool.port in (None, _PORTS[pool.scheme])
+                    if pool.port in (None, PORTS[pool.scheme])
                     else f"{pool.host}:{pool.port}"
                 )
                 # Close the connection after its response, because it belongs to no pool.

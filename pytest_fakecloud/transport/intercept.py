@@ -12,9 +12,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
 from .detour import Detour
-from .inprocess import Origin, origins
-
-_PORTS = {"http": 80, "https": 443}
+from .inprocess import PORTS, Origin, origins
 
 
 def parse_origin(text: str) -> Origin:
@@ -27,7 +25,7 @@ def parse_origin(text: str) -> Origin:
         parts = None
     if (
         parts is None
-        or parts.scheme not in _PORTS
+        or parts.scheme not in PORTS
         or not (parts.hostname or "").rstrip(".")
         or parts.path not in ("", "/")
         or parts.query
@@ -36,7 +34,7 @@ def parse_origin(text: str) -> Origin:
         raise ContractError(
             f"{text!r} is not an origin: pass scheme and host, such as 'https://kv.example.com'"
         )
-    return parts.scheme, (parts.hostname or "").rstrip("."), port or _PORTS[parts.scheme]
+    return parts.scheme, (parts.hostname or "").rstrip("."), port or PORTS[parts.scheme]
 
 
 class Interception(AbstractContextManager["Interception"]):

@@ -7,12 +7,10 @@ the same as without a shortcut.
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from http import HTTPStatus
 from http.client import HTTPMessage
 from typing import TYPE_CHECKING, Any
 
@@ -163,15 +161,6 @@ def are_timeouts(*values: object) -> bool:
 
 
 _NUMBERS = frozenset({int, float})
-
-
-@functools.cache
-def phrase(status: int) -> str:
-    """Return the reason phrase that the server sends with a status."""
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return f"Status {status}"
 
 
 class Whole(io.BytesIO):

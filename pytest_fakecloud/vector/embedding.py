@@ -22,7 +22,7 @@ import numpy as np
 from ..core.errors import ContractError
 from ..core.wording import never_awaited, unknown_name
 from .errors import VectorError, invalid_dimension, unprocessable
-from .fields import as_floats, as_sparse, from_array
+from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
 
 WORD = re.compile(r"\w+")
@@ -33,7 +33,6 @@ AVERAGE_LENGTH = 32
 DEFAULT_DIMENSION = 384
 MOST_ENTRIES = 1 << 20
 INDEX = re.compile(r"-?\d{1,10}")
-SPARSE_PARTS = ("indices", "values")
 EXPECTED: Mapping[Kind, str] = {
     Kind.DENSE: "a list of numbers",
     Kind.SPARSE: "a mapping from index to weight",

@@ -501,7 +501,7 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
         (lambda: cloud.explore(redis.ping, holds, schedule="pong.1 drop"), "'pong' is not a client"),
         (lambda: cloud.explore([redis.ping], [holds, 3]), "is not a function"),
         (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
-        (lambda: cloud.explore(redis.ping, services="kv"), "not open"),
+        (lambda: cloud.explore(redis.ping, services="kv"), "is not a fake"),
         (lambda: cloud.explore(redis.ping, schedule="run drop"), "strand.point kind"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 droop"), "drop"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "runs first"),

@@ -31,7 +31,7 @@ from .passing import sent
         ("lose_answer", Effect("lose", Answer(b"fine"))),
         ("truncate", Effect("truncate", Answer(b"fine"), 2)),
         (404, Answer(b"Not Found\n", 404, (), "text/plain")),
-        (599, Answer(b"status 599\n", 599, (), "text/plain")),
+        (599, Answer(b"Status 599\n", 599, (), "text/plain")),
         ((429, None), Answer(b"Too Many Requests\n", 429, (), "text/plain")),
         ((429, "slowly"), Answer(b"slowly", 429, (), "text/plain; charset=utf-8")),
         (

@@ -125,7 +125,7 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
         "restore", "with j", code=1
     )
     command("reset")
-    assert "there is no 'kf'" in command("load", str(_written(tmp_path, '{"kf": 1}')), code=1)
+    assert "'kf' is not a field" in command("load", str(_written(tmp_path, '{"kf": 1}')), code=1)
 
 
 def _written(folder: Path, text: str) -> Path:

@@ -37,7 +37,7 @@ def wrap(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[.
 
 
 def make(path: str = "Thing.send") -> Hook:
-    return Hook("a_library", path, wrap, saves="speed")
+    return Hook("a_library", path, wrap, without="it is slower")
 
 
 def test_the_function_is_replaced_while_somebody_needs_it(library: Any) -> None:
@@ -105,7 +105,7 @@ def test_a_module_made_anew_with_the_same_classes_is_wrapped_once(library: Any) 
 
 
 def test_a_library_that_is_not_imported_is_left_alone() -> None:
-    hook = Hook("a_library_nobody_has", "send", wrap, saves="speed")
+    hook = Hook("a_library_nobody_has", "send", wrap, without="it is slower")
     hook.enter()
     assert "a_library_nobody_has" not in sys.modules
     hook.leave()
@@ -117,7 +117,7 @@ def test_a_missing_name_switches_it_off_and_says_so_once(library: Any, path: str
     with pytest.warns(ShortcutWarning) as caught:
         hook.enter()
     assert [str(one.message) for one in caught] == [
-        f"a_library has no {path} in this version: speed is off. Everything works, only slower."
+        f"a_library has no {path} in this version, so it is slower"
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -6,7 +6,6 @@ import asyncio
 import io
 import re
 from collections.abc import Callable, Iterator
-from http import HTTPStatus
 from typing import Any, Literal
 
 import httpx
@@ -18,9 +17,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.http.encoding import status_line
 from pytest_fakecloud.transport.inprocess import _is_plain
-from pytest_fakecloud.transport.shortcut import phrase
 
 Case = Callable[[KVServer], object]
 Transport = Literal["socket", "inprocess"]
@@ -376,9 +373,3 @@ def test_a_cancelled_task_sends_nothing() -> None:
         with pytest.raises(TimeoutError):
             asyncio.run(by_asyncio())
         assert kv.value("k") is None
-
-
-def test_the_phrase_of_a_status_is_the_servers() -> None:
-    for status in (*HTTPStatus, 299, 599):
-        if status >= 200:
-            assert status_line(int(status)) == f"HTTP/1.1 {int(status)} {phrase(int(status))}\r\n"
