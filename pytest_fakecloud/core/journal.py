@@ -235,6 +235,11 @@ class Recorder:
         shorten(call, read_facts=False)
 
     @property
+    def most_bytes(self) -> int:
+        """The ``keep_bytes`` of the cloud's recorder, which also limits data kept beside a journal."""
+        return self._root.keep_bytes
+
+    @property
     def is_known(self) -> bool:
         """Whether a test has read this journal or its cloud's."""
         return self.was_read or self._root.was_read

@@ -50,8 +50,7 @@ class Mount:
     ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
     after its connections were shut down, so that an application can wake its waiting handlers.
     ``reset_connections()`` calls the functions in ``on_reset`` for the same reason. The functions
-    in ``on_error`` receive exceptions from an application that is not an ``App``. ``stuck``
-    describes each handler that did not return when the mount was closed or reset. ``body_limit`` is
+    in ``on_error`` receive exceptions from an application that is not an ``App``. ``body_limit`` is
     the maximum size of a request's body in bytes, or None for the server's limit.
     """
 
@@ -77,7 +76,6 @@ class Mount:
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
-        self.stuck: tuple[str, ...] = ()
         self._live: set[Connection] = set()
         self._listening = True
         self.listener, self.port = hub.bind(host, port)
@@ -245,9 +243,8 @@ class Mount:
         while busy:
             left = deadline - monotonic()
             if left <= 0:
-                self.stuck += tuple(_still_here(connection) for connection in busy)
-                for text in self.stuck[-len(busy) :]:
-                    warnings.warn(text, RuntimeWarning, stacklevel=4)
+                for connection in busy:
+                    warnings.warn(_still_here(connection), RuntimeWarning, stacklevel=4)
                 return
             self.left.wait(left)
             self.left.clear()

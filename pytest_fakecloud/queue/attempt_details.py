@@ -53,8 +53,9 @@ class AttemptDetails:
         self._now = now
         self._alone = alone
         self._sent: dict[tuple[str, str, int], _Taken] = {}
-        self.made: deque[tuple[int, Delivery, Outcome]] = deque(maxlen=_MOST)
+        self.made: deque[tuple[int, Delivery, Outcome]] = deque()
         """The most recent deliveries, each with its journal number and its outcome."""
+        self._made_bytes = 0
         self._seen_keys = [(keys.current, keys.next)]
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
@@ -115,7 +116,7 @@ class AttemptDetails:
         if recorded is None:
             return {}
         number, sent, logged, refused = recorded
-        self.made.append((number, sent, outcome))
+        self._keep((number, sent, outcome))
         data: dict[str, Any] = {"began": number, "alone": self._alone, "where": outcome.where}
         quiet = outcome.delivered and not logged
         if quiet and sent.kind is MESSAGE:
@@ -128,6 +129,13 @@ class AttemptDetails:
             if not quiet:
                 data |= self._exchanged(sent, logged, refused, outcome)
         return {**data, "logged": problems} if problems else data
+
+    def _keep(self, made: tuple[int, Delivery, Outcome]) -> None:
+        """Keep a delivery for reports, and forget old ones until the journal's limit is met."""
+        self.made.append(made)
+        self._made_bytes += _size(made)
+        while len(self.made) > _MOST or self._made_bytes > self.recorder.most_bytes:
+            self._made_bytes -= _size(self.made.popleft())
 
     def _exchanged(
         self,
@@ -154,6 +162,7 @@ class AttemptDetails:
     def forget(self) -> None:
         self._sent.clear()
         self.made.clear()
+        self._made_bytes = 0
 
     def _signature(self, sent: Delivery, refused: list[Refusal]) -> dict[str, Any]:
         signature = first(sent.headers, "Upstash-Signature") or next(
@@ -204,6 +213,11 @@ class AttemptDetails:
             "former_key": not former.isdisjoint(tried),
             "next_key_missing": current in tried and following == now[0] and following not in tried,
         }
+
+
+def _size(made: tuple[int, Delivery, Outcome]) -> int:
+    _, sent, outcome = made
+    return len(sent.body) + len(outcome.body)
 
 
 def _environment(keys: SigningKeys) -> str:

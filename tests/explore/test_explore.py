@@ -498,7 +498,10 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
         (lambda: cloud.explore(redis.ping, holds, kinds="switch"), "no schedule was possible"),
         (lambda: cloud.explore(redis.ping, holds, kinds=("drop", "rebalance")), "rebalance never"),
         (lambda: cloud.explore(redis.ping, holds, schedule="ping.7 drop"), "were not applied"),
-        (lambda: cloud.explore(redis.ping, holds, schedule="pong.1 drop"), "'pong' is not a client"),
+        (
+            lambda: cloud.explore(redis.ping, holds, schedule="pong.1 drop"),
+            "'pong' is not a client",
+        ),
         (lambda: cloud.explore([redis.ping], [holds, 3]), "is not a function"),
         (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
         (lambda: cloud.explore(redis.ping, services="kv"), "is not a fake"),

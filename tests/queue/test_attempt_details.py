@@ -9,7 +9,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.attempt_details import _DeliveryLog, _LogCollector
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
 from pytest_fakecloud.queue.handle import Queue
 
 URL = "https://app.example.com/hook"
@@ -43,6 +43,27 @@ def test_each_delivery_has_what_was_logged_in_it() -> None:
             queue.publish(URL, body=body)
         queue.deliver_due()
         assert logged(queue) == [["one"], [], ["two"]]
+
+
+def test_deliveries_kept_for_reports_are_limited_in_number_and_bytes() -> None:
+    with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
+        cloud.journal.keep_bytes = 5_000
+        queue = cloud.queue(limits={"burst": None, "daily_messages": None})
+        made = queue._details.made
+
+        def publish(times: int, size: int) -> list[int]:
+            queue.destinations.answers(URL, Reply(200, b"y" * size))
+            for _ in range(times):
+                queue.publish(URL, body=b"x" * size)
+            queue.run_until_idle()
+            return [len(sent.body) + len(outcome.body) for _, sent, outcome in made]
+
+        assert publish(7, 500) == [1000] * 5
+        assert publish(1, 0) == [*[1000] * 5, 0]
+        assert publish(1, 3_000) == []
+        assert publish(1_001, 0) == [0] * 1000
+        queue.reset()
+        assert publish(1, 2_500) == [5_000]
 
 
 @pytest.mark.parametrize("raised", [None, ValueError("slip"), KeyboardInterrupt()])
