@@ -41,6 +41,7 @@ longer timeouts for endless waits.
 _CALM = 3  # consecutive turns of a loop in which nothing else ran, after which it counts as idle
 _NOISE = 0.25  # maximum real seconds to wait for a loop to become idle
 _NAP = 0.002
+_INTERVAL = 0.05  # real seconds for which a trio run must be idle
 
 
 class Loop(Protocol):
@@ -53,7 +54,7 @@ class Loop(Protocol):
     def cancelled(self) -> type[BaseException]:
         """The exception raised in a cancelled task."""
 
-    async def rest(self, patience: float = ..., ends: Callable[[], bool] = ...) -> bool:
+    async def rest(self, patience: float, ends: Callable[[], bool] = ...) -> bool:
         """Return when nothing else in the loop can run.
 
         If a response may arrive from outside, first wait up to ``patience`` real seconds for it.
@@ -90,7 +91,7 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
             if sleepers.first_of(loop.key) is not sleeper:
                 await _wait(loop, sleepers, sleeper)
                 continue
-            await loop.rest()
+            await loop.rest(PATIENCE)
             sleepers.settle(sleeper)
             try:
                 await _go_on(loop, sleepers, sleeper)
@@ -224,9 +225,7 @@ class AsyncioLoop:
         with contextlib.suppress(ReferenceError, RuntimeError):
             self._loop.call_soon_threadsafe(function)
 
-    async def rest(
-        self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
-    ) -> bool:
+    async def rest(self, patience: float, ends: Callable[[], bool] = lambda: False) -> bool:
         calm, began = 0, monotonic()
         patient_since = began
         while calm < _CALM:
@@ -333,9 +332,7 @@ class TrioRun:
         except RuntimeError:
             return False
 
-    async def rest(
-        self, patience: float = PATIENCE, ends: Callable[[], bool] = lambda: False
-    ) -> bool:
+    async def rest(self, patience: float, ends: Callable[[], bool] = lambda: False) -> bool:
         import trio.testing
 
         with self._trio.move_on_after(_NOISE) as scope:
@@ -344,7 +341,7 @@ class TrioRun:
             while self._awaits_others() and monotonic() - began < patience:
                 # Wait in short intervals, because a sleeper also waits until all other tasks are
                 # blocked.
-                await trio.testing.wait_all_tasks_blocked(PATIENCE)
+                await trio.testing.wait_all_tasks_blocked(_INTERVAL)
                 scope.deadline = self._trio.current_time() + _NOISE
                 if ends():
                     return False
