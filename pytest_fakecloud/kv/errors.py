@@ -6,7 +6,6 @@ were observed on Redis 7.0 and Valkey 9.1.
 
 from __future__ import annotations
 
-from ..core.budget import OverBudget
 from ..core.errors import ServiceError
 
 
@@ -38,6 +37,35 @@ class RestError(ServiceError):
     """An error of the REST interface, which rejects a request before any command runs."""
 
 
+class Template:
+    """An error text with places for values: bytes of the client, names and numbers.
+
+    As in Redis, ``c_strings`` cuts values at their first NUL byte, and ``longest`` limits their
+    length in bytes.
+    """
+
+    def __init__(self, text: str, *, c_strings: bool = False, longest: int | None = None) -> None:
+        self._text = text
+        self._c_strings = c_strings
+        self._longest = longest
+
+    def __call__(self, *values: object) -> bytes:
+        text = self._text.format(*map(self._shown, values))
+        return one_line(text.encode("utf-8", "surrogateescape"))
+
+    def _shown(self, value: object) -> object:
+        if not isinstance(value, bytes):
+            return value
+        if self._c_strings:
+            value = value.split(b"\0")[0]
+        return value[: self._longest].decode("utf-8", "surrogateescape")
+
+
+def one_line(text: bytes) -> bytes:
+    """Replace line breaks with spaces, because an error reply must be a single line."""
+    return text.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
 # -- dispatch ------------------------------------------------------------------------------------
 
 SYNTAX = b"ERR syntax error"
@@ -67,15 +95,9 @@ CLIENT_LEFT = b"ERR the client has closed its connection"
 """The error that stops work for a client that has disconnected; no client ever receives it."""
 NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
-
-def wrong_arity(name: str) -> bytes:
-    """The error for a wrong number of arguments; ``name`` is in lower case (``xgroup|create``)."""
-    return f"ERR wrong number of arguments for '{name}' command".encode()
-
-
-def over_budget(over: OverBudget) -> bytes:
-    """The error for a command that exceeds its budget of steps."""
-    return f"ERR the command was stopped: {over}".encode()
+wrong_arity = Template("ERR wrong number of arguments for '{}' command")
+"""The name is in lower case (``xgroup|create``)."""
+over_budget = Template("ERR the command was stopped: {}")
 
 
 def unknown_command(argv: list[bytes]) -> bytes:
@@ -89,31 +111,15 @@ def unknown_command(argv: list[bytes]) -> bytes:
     return one_line(b"ERR unknown command '" + name + b"', with args beginning with: " + quoted)
 
 
-def unknown_subcommand(container: str, sent: bytes) -> bytes:
-    """The error for an unknown subcommand."""
-    sent = sent.split(b"\0")[0][:128]
-    return one_line(
-        b"ERR unknown subcommand '" + sent + b"'. Try " + container.encode() + b" HELP."
-    )
-
-
-def bad_subcommand_arguments(container: str, sent: bytes) -> bytes:
-    """The error for invalid arguments of a subcommand."""
-    sent = sent.split(b"\0")[0][:128]
-    return one_line(
-        b"ERR unknown subcommand or wrong number of arguments for '"
-        + sent
-        + b"'. Try "
-        + container.encode()
-        + b" HELP."
-    )
-
-
-def not_available(name: str) -> bytes:
-    """The error for a command that the service does not offer (decided here: the vendor publishes
-    none).
-    """
-    return f"ERR Command is not available: '{name}'".encode()
+unknown_subcommand = Template(
+    "ERR unknown subcommand '{1}'. Try {0} HELP.", c_strings=True, longest=128
+)
+bad_subcommand_arguments = Template(
+    "ERR unknown subcommand or wrong number of arguments for '{1}'. Try {0} HELP.",
+    c_strings=True,
+    longest=128,
+)
+not_available = Template("ERR Command is not available: '{}'")  # decided here
 
 
 def no_permission(name: str, *, vendor: bool = True) -> bytes:
@@ -124,14 +130,8 @@ def no_permission(name: str, *, vendor: bool = True) -> bytes:
     return f"{text}'{name}' command".encode()
 
 
-def invalid_expire(name: str) -> bytes:
-    """The error for an expiry that overflows or is not positive; ``name`` is in lower case."""
-    return f"ERR invalid expire time in '{name}' command".encode()
-
-
-def one_line(text: bytes) -> bytes:
-    """Replace line breaks with spaces, because an error reply must be a single line."""
-    return text.replace(b"\r", b" ").replace(b"\n", b" ")
+invalid_expire = Template("ERR invalid expire time in '{}' command")
+"""The command's name is in lower case."""
 
 
 # -- transactions --------------------------------------------------------------------------------
@@ -143,12 +143,8 @@ WATCH_INSIDE_MULTI = b"ERR WATCH inside MULTI is not allowed"
 EXECABORT = b"EXECABORT Transaction discarded because of previous errors."
 NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
 
-
-def exec_aborted_by(reason: bytes) -> bytes:
-    """The error for an EXEC that is itself rejected; ``reason`` is a message without its error
-    code.
-    """
-    return b"EXECABORT Transaction discarded because of: " + reason
+exec_aborted_by = Template("EXECABORT Transaction discarded because of: {}")
+"""The reason is a message without its error code."""
 
 
 REPLY_TOO_DEEP = b"ERR reached lua stack limit"
@@ -174,12 +170,8 @@ BITFIELD_TYPE = (
 BITFIELD_OVERFLOW = b"ERR Invalid OVERFLOW type specified"
 BITFIELD_RO_GET_ONLY = b"ERR BITFIELD_RO only supports the GET subcommand"
 
-
-def bitop_needs_two(operation: str) -> bytes:
-    """The error for DIFF, DIFF1 or ANDOR with fewer than two sources (from tests of the vendor's
-    SDK).
-    """
-    return f"ERR BITOP {operation} must be called with at least two source keys.".encode()
+bitop_needs_two = Template("ERR BITOP {} must be called with at least two source keys.")
+"""From tests of the vendor's SDK."""
 
 
 # -- hashes --------------------------------------------------------------------------------------
@@ -217,10 +209,8 @@ LIMIT_NEEDS_BY = (
 )
 WITHSCORES_WITH_BYLEX = b"ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 
-
-def input_key_needed(name: str) -> bytes:
-    """The error for ZUNION and similar commands without a key; ``name`` is in lower case."""
-    return f"ERR at least 1 input key is needed for '{name}' command".encode()
+input_key_needed = Template("ERR at least 1 input key is needed for '{}' command")
+"""The command's name is in lower case."""
 
 
 # -- geo -----------------------------------------------------------------------------------------
@@ -241,20 +231,9 @@ GEOSEARCHSTORE_WITH = (
     b"ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
 )
 
-
-def geo_position(longitude: float, latitude: float) -> bytes:
-    """The error for coordinates that cannot be stored."""
-    return f"ERR invalid longitude,latitude pair {longitude:f},{latitude:f}".encode()
-
-
-def geo_centre(name: str) -> bytes:
-    """The error for a search that does not have exactly one centre."""
-    return f"ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {name}".encode()
-
-
-def geo_shape(name: str) -> bytes:
-    """The error for a search that does not have exactly one shape."""
-    return f"ERR exactly one of BYRADIUS and BYBOX can be specified for {name}".encode()
+geo_position = Template("ERR invalid longitude,latitude pair {:f},{:f}")
+geo_centre = Template("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {}")
+geo_shape = Template("ERR exactly one of BYRADIUS and BYBOX can be specified for {}")
 
 
 # -- HyperLogLog ---------------------------------------------------------------------------------
@@ -271,17 +250,7 @@ PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
 PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
 
 
-def debug_unknown(sent: bytes) -> bytes:
-    """The error for an unknown subcommand of DEBUG."""
-    word = sent.split(b"\0")[0][:128]
-    return one_line(
-        b"ERR unknown subcommand or wrong number of arguments for '" + word + b"'. Try DEBUG HELP."
-    )
-
-
-def pfdebug_unknown(sent: bytes) -> bytes:
-    """The error for an unknown subcommand of PFDEBUG."""
-    return one_line(b"ERR Unknown PFDEBUG subcommand '" + sent.split(b"\0")[0] + b"'")
+pfdebug_unknown = Template("ERR Unknown PFDEBUG subcommand '{}'", c_strings=True)
 
 
 # -- streams -------------------------------------------------------------------------------------
@@ -343,41 +312,21 @@ OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
 GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 
-
-def no_group(key: bytes, group: bytes, *, reading: bool = False) -> bytes:
-    """The error for a missing key or consumer group."""
-    key, group = key.split(b"\0")[0], group.split(b"\0")[0]
-    tail = b" in XREADGROUP with GROUP option" if reading else b""
-    return one_line(b"NOGROUP No such key '" + key + b"' or consumer group '" + group + b"'" + tail)
-
-
-def no_group_for_key(key: bytes, group: bytes) -> bytes:
-    """The error for a missing consumer group of an existing key."""
-    key, group = key.split(b"\0")[0], group.split(b"\0")[0]
-    return one_line(b"NOGROUP No such consumer group '" + group + b"' for key name '" + key + b"'")
-
-
-def bad_claim_argument(command: str, what: str) -> bytes:
-    """The error for an invalid number in XCLAIM or XAUTOCLAIM."""
-    return f"ERR Invalid {what} argument for {command}".encode()
-
-
-def unrecognized_claim_option(sent: bytes) -> bytes:
-    """The error for an unknown option of XCLAIM."""
-    return one_line(b"ERR Unrecognized XCLAIM option '" + sent.split(b"\0")[0] + b"'")
-
-
-def pending_limit(limit: int, size: int, wanted: int, where: tuple[bytes, bytes, bytes]) -> bytes:
-    """The vendor's error for a read that would give a consumer more pending entries than allowed.
-
-    ``where`` is the key, the group and the consumer. Source: the vendor's documentation.
-    """
-    key, group, consumer = where
-    return one_line(
-        b"ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to be "
-        b"reached. Limit: %d, Current PEL size: %d, Requested Read: %d, "
-        b"Key: %s, Group: %s, Consumer: %s." % (limit, size, wanted, key, group, consumer)
-    )
+no_group = Template("NOGROUP No such key '{}' or consumer group '{}'", c_strings=True)
+no_group_to_read = Template(
+    "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
+    c_strings=True,
+)
+no_group_for_key = Template(
+    "NOGROUP No such consumer group '{1}' for key name '{0}'", c_strings=True
+)
+bad_claim_argument = Template("ERR Invalid {1} argument for {0}")
+unrecognized_claim_option = Template("ERR Unrecognized XCLAIM option '{}'", c_strings=True)
+pending_limit = Template(
+    "ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to be reached. "
+    "Limit: {}, Current PEL size: {}, Requested Read: {}, Key: {}, Group: {}, Consumer: {}."
+)
+"""From the vendor's documentation."""
 
 
 # -- generic -------------------------------------------------------------------------------------
@@ -406,15 +355,10 @@ LFU = (
 )
 EXPIRE_NX_WITH_OTHERS = b"ERR NX and XX, GT or LT options at the same time are not compatible"
 EXPIRE_GT_AND_LT = b"ERR GT and LT options at the same time are not compatible"
-TIMEOUT_NOT_INTEGER = b"ERR timeout is not an integer or out of range"
-TIMEOUT_NEGATIVE = b"ERR timeout is negative"
 WAITAOF_NO_FILE = b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
 SORT_SCORES = b"ERR One or more scores can't be converted into double"
 
-
-def unsupported_option(option: bytes) -> bytes:
-    """The error for an unknown option of EXPIRE and similar commands."""
-    return one_line(b"ERR Unsupported option " + option.split(b"\0")[0])
+unsupported_option = Template("ERR Unsupported option {}", c_strings=True)
 
 
 # -- server --------------------------------------------------------------------------------------
@@ -489,60 +433,20 @@ AUTH_WITHOUT_PASSWORD = (
     b"Are you sure your configuration is correct?"
 )
 
-
-def disabled_by_option(command: str, option: str) -> bytes:
-    """The error for a command that must be enabled by an option when the server starts."""
-    return (
-        f"ERR {command} command not allowed. If the {option} option is set to "
-        '"local", you can run it from a local connection, otherwise you need to set this option '
-        "in the configuration file, and then restart the server."
-    ).encode()
-
-
-def unknown_config(name: bytes) -> bytes:
-    """The error for an unknown parameter of CONFIG SET."""
-    return one_line(b"ERR Unknown option or number of arguments for CONFIG SET - '" + name + b"'")
-
-
-def config_failed(name: str, reason: str) -> bytes:
-    """The error for an invalid value in CONFIG SET."""
-    text = f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
-    return one_line(text.encode("utf-8", "surrogateescape"))
-
-
-def no_samples(event: bytes) -> bytes:
-    """The error for a latency event that has no samples."""
-    return one_line(b"ERR No samples available for event '" + event + b"'")
-
-
-def no_such_user(name: bytes) -> bytes:
-    """The error for an unknown user."""
-    return one_line(b"ERR No such user '" + name + b"'")
-
-
-def unknown_client_type(word: bytes) -> bytes:
-    """The error for an unknown TYPE in CLIENT LIST or CLIENT KILL."""
-    return one_line(b"ERR Unknown client type '" + word + b"'")
-
-
-def unknown_client_attribute(word: bytes) -> bytes:
-    """The error for an unknown attribute of CLIENT SETINFO."""
-    return one_line(b"ERR Unrecognized option '" + word + b"'")
-
-
-def bad_client_attribute(name: str) -> bytes:
-    """The error for a library name or version with invalid characters."""
-    return f"ERR {name} cannot contain spaces, newlines or special characters.".encode()
-
-
-def unrecognized_replconf(word: bytes) -> bytes:
-    """The error for an unknown option of REPLCONF."""
-    return one_line(b"ERR Unrecognized REPLCONF option: " + word)
-
-
-def hello_syntax(option: bytes) -> bytes:
-    """The error for an unknown option of HELLO."""
-    return one_line(b"ERR Syntax error in HELLO option '" + option + b"'")
+disabled_by_option = Template(
+    'ERR {} command not allowed. If the {} option is set to "local", you can run it from a local '
+    "connection, otherwise you need to set this option in the configuration file, and then restart "
+    "the server."
+)
+unknown_config = Template("ERR Unknown option or number of arguments for CONFIG SET - '{}'")
+config_failed = Template("ERR CONFIG SET failed (possibly related to argument '{}') - {}")
+no_samples = Template("ERR No samples available for event '{}'")
+no_such_user = Template("ERR No such user '{}'")
+unknown_client_type = Template("ERR Unknown client type '{}'")
+unknown_client_attribute = Template("ERR Unrecognized option '{}'")
+bad_client_attribute = Template("ERR {} cannot contain spaces, newlines or special characters.")
+unrecognized_replconf = Template("ERR Unrecognized REPLCONF option: {}")
+hello_syntax = Template("ERR Syntax error in HELLO option '{}'")
 
 
 # -- the database port ---------------------------------------------------------------------------
@@ -560,23 +464,14 @@ OPT_SWITCH = (
     b"re-enabling it with a different mode."
 )
 
-
-def overlapping_prefixes(prefix: bytes, other: bytes, what: str) -> bytes:
-    """The error for a tracking prefix that overlaps with another; ``what`` describes the other."""
-    return one_line(
-        b"ERR Prefix '%b' overlaps with %b '%b'. Prefixes for a single client must not overlap."
-        % (prefix, what.encode(), other)
-    )
-
-
-def listeners_may_not(name: str) -> bytes:
-    """The error for a command that a subscribed RESP2 client may not send; ``name`` is in lower
-    case.
-    """
-    return (
-        f"ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
-        "are allowed in this context"
-    ).encode()
+overlapping_prefixes = Template(
+    "ERR Prefix '{0}' overlaps with {2} '{1}'. Prefixes for a single client must not overlap."
+)
+listeners_may_not = Template(
+    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+    "allowed in this context"
+)
+"""The command's name is in lower case."""
 
 
 # -- users ---------------------------------------------------------------------------------------
@@ -632,45 +527,14 @@ def rules_changed(reason: str) -> bytes:
     )
 
 
-def bad_acl_rule(rule: bytes, reason: str) -> bytes:
-    """The error for an invalid rule in ACL SETUSER."""
-    rule = rule.split(b"\0")[0]
-    return one_line(b"ERR Error in ACL SETUSER modifier '" + rule + b"': " + reason.encode())
-
-
-def unmatched_parenthesis(rule: bytes) -> bytes:
-    """The error for a selector without its closing parenthesis."""
-    return one_line(b"ERR Unmatched parenthesis in acl selector starting at '" + rule + b"'.")
-
-
-def unknown_category(name: bytes) -> bytes:
-    """The error for an unknown category of commands."""
-    return one_line(b"ERR Unknown category '" + name.split(b"\0")[0] + b"'")
-
-
-def user_not_found(name: bytes) -> bytes:
-    """The error for ACL DRYRUN with an unknown user."""
-    return one_line(b"ERR User '" + name.split(b"\0")[0] + b"' not found")
-
-
-def command_not_found(name: bytes) -> bytes:
-    """The error for ACL DRYRUN with an unknown command."""
-    return one_line(b"ERR Command '" + name.split(b"\0")[0] + b"' not found")
-
-
-def fixed_user(name: bytes) -> bytes:
-    """The error for changing a built-in user of the vendor (decided here)."""
-    return one_line(b"ERR The '" + name + b"' user cannot be modified")
-
-
-def cannot_remove(name: bytes) -> bytes:
-    """The error for removing a built-in user."""
-    return one_line(b"ERR The '" + name + b"' user cannot be removed")
-
-
-def rest_token_failed(name: bytes) -> bytes:
-    """The vendor's error for ACL RESTTOKEN with a wrong name or password."""
-    return one_line(b'ERR Wrong password or user "' + name + b'" does not exist')
+bad_acl_rule = Template("ERR Error in ACL SETUSER modifier '{}': {}", c_strings=True)
+unmatched_parenthesis = Template("ERR Unmatched parenthesis in acl selector starting at '{}'.")
+unknown_category = Template("ERR Unknown category '{}'", c_strings=True)
+user_not_found = Template("ERR User '{}' not found", c_strings=True)
+command_not_found = Template("ERR Command '{}' not found", c_strings=True)
+fixed_user = Template("ERR The '{}' user cannot be modified")  # decided here
+cannot_remove = Template("ERR The '{}' user cannot be removed")
+rest_token_failed = Template('ERR Wrong password or user "{}" does not exist')
 
 
 # -- REST ----------------------------------------------------------------------------------------
@@ -692,10 +556,7 @@ BAD_FORMAT = "ERR unsupported response format: use json or resp2"
 FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 encoding"
 FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-exec"
 
-
-def max_key_size(limit: int, actual: int) -> bytes:
-    """The vendor's error for a key that is too long; both lengths are in bytes."""
-    return f"ERR max key size exceeded. Limit: {limit} bytes, Actual: {actual} bytes".encode()
+max_key_size = Template("ERR max key size exceeded. Limit: {} bytes, Actual: {} bytes")
 
 
 def pipeline_too_long(limit: int, actual: int) -> str:

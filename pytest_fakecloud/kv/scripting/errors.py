@@ -4,7 +4,7 @@ known.
 
 from __future__ import annotations
 
-from ..errors import CommandError, one_line
+from ..errors import CommandError, Template, one_line
 
 
 class HostLost(Exception):
@@ -46,7 +46,6 @@ UNKILLABLE = (
 )
 KILLED = b"ERR Script killed by user with SCRIPT KILL..."
 KEYS_NEGATIVE = b"ERR Number of keys can't be negative"
-KEYS_TOO_MANY = b"ERR Number of keys can't be greater than number of args"
 KEYS_BAD = b"ERR Bad number of keys provided"
 WRITE_FLAG_IN_RO = b"ERR Can not execute a script with write flag using *_ro command."
 OUT_OF_MEMORY = b"ERR not enough memory for the script"
@@ -67,26 +66,10 @@ def busy(function: bool) -> bytes:
 INVALID_SHEBANG = b"ERR Invalid script shebang"
 INVALID_ENGINE = b"ERR Invalid engine in script shebang"
 
-
-def unexpected_engine(text: bytes) -> bytes:
-    """Return the error for a script whose shebang line names a language other than Lua."""
-    return b"ERR Unexpected engine in script shebang: " + text
-
-
-def unexpected_flag(flag: bytes) -> bytes:
-    """Return the error for a script flag that this dialect does not know."""
-    return b"ERR Unexpected flag in script shebang: " + flag
-
-
-def unknown_shebang_option(option: bytes) -> bytes:
-    """Return the error for a word of the shebang line other than ``flags=…``."""
-    return b"ERR Unknown lua shebang option: " + option
-
-
-def compile_error(message: str) -> bytes:
-    """Return the error for a script with a syntax error."""
-    text = message.encode("utf-8", "surrogateescape")
-    return one_line(b"ERR Error compiling script (new function): " + text)
+unexpected_engine = Template("ERR Unexpected engine in script shebang: {}")
+unexpected_flag = Template("ERR Unexpected flag in script shebang: {}")
+unknown_shebang_option = Template("ERR Unknown lua shebang option: {}")
+compile_error = Template("ERR Error compiling script (new function): {}")
 
 
 # -- commands called from scripts ------------------------------------------------------------------
@@ -110,13 +93,11 @@ FLUSH_WITH_KEY_LOCKING = (  # Decided here, because the vendor publishes no mess
     b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
 )
 
-
-def dynamic_key(key: bytes) -> bytes:
-    """Return the error for a key that the script did not declare (the vendor's documentation)."""
-    return (
-        b"ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
-        b"Key was: " + key
-    )
+dynamic_key = Template(
+    "ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
+    "Key was: {}"
+)
+"""From the vendor's documentation."""
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -134,56 +115,21 @@ BAD_LIBRARY_NAME = (
 )
 FUNCTION_FLUSH_MODE = b"ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
 NO_LIBRARY_ARGUMENT = b"ERR library name argument was not given"
-BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 NOT_A_FUNCTION = b"ERR given type is not a function"
 BAD_LIBRARIES = b"ERR Failed loading library payload"
 BAD_POLICY = b"ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
 LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
 
-
-def bad_metadata(word: bytes) -> bytes:
-    """Return the error for a word of a library's shebang line other than ``name=…``."""
-    return b"ERR Invalid metadata value given: " + word
-
-
-def engine_not_found(engine: bytes) -> bytes:
-    """Return the error for a library in a language other than Lua."""
-    return b"ERR Engine '%b' not found" % engine
-
-
-def library_exists(name: bytes) -> bytes:
-    """Return the error for a library name that is already in use."""
-    return b"ERR Library '%b' already exists" % name
-
-
-def library_collides(name: bytes) -> bytes:
-    """Return the error of FUNCTION RESTORE for a library name that is already in use."""
-    return b"ERR Library %b already exists" % name
-
-
-def function_exists(name: bytes) -> bytes:
-    """Return the error for a function name that another library uses."""
-    return b"ERR Function %b already exists" % name
-
-
-def unknown_load_option(option: bytes) -> bytes:
-    """Return the error for an option of FUNCTION LOAD other than REPLACE."""
-    return b"ERR Unknown option given: " + option
-
-
-def unknown_list_argument(argument: bytes) -> bytes:
-    """Return the error for an unknown option of FUNCTION LIST."""
-    return b"ERR Unknown argument " + argument
-
-
-def library_compile_error(message: str) -> bytes:
-    """Return the error for a library with a syntax error."""
-    return one_line(b"ERR Error compiling function: " + message.encode("utf-8", "surrogateescape"))
-
-
-def registration_error(text: bytes) -> bytes:
-    """Return the error for a library whose code failed while it was loaded."""
-    return one_line(b"ERR Error registering functions: " + text)
+bad_metadata = Template("ERR Invalid metadata value given: {}")
+engine_not_found = Template("ERR Engine '{}' not found")
+library_exists = Template("ERR Library '{}' already exists")
+library_collides = Template("ERR Library {} already exists")
+"""For FUNCTION RESTORE."""
+function_exists = Template("ERR Function {} already exists")
+unknown_load_option = Template("ERR Unknown option given: {}")
+unknown_list_argument = Template("ERR Unknown argument {}")
+library_compile_error = Template("ERR Error compiling function: {}")
+registration_error = Template("ERR Error registering functions: {}")
 
 
 def error_reply(text: bytes) -> CommandError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CommandError
+from ..errors import BAD_DUMP, CommandError
 from ..table.versions import rdb_version
 from . import errors
 
@@ -101,7 +101,7 @@ class Libraries:
         from ..rdb.payload import is_sealed, load_libraries
 
         if not is_sealed(payload, rdb_version(version)):
-            raise CommandError(errors.BAD_DUMP)
+            raise CommandError(BAD_DUMP)
         try:
             sources = load_libraries(payload)
         except TypeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import CommandError
+from ...errors import TOO_MANY_KEYS, CommandError
 from ...reply import OK, Reply
 from ...scripting import errors
 from ...table.registry import Args, command
@@ -21,7 +21,7 @@ def keys_and_arguments(args: Args, error: bytes | None = None) -> tuple[list[byt
     """Return the keys, whose number is in ``args[1]``, and the arguments after the keys."""
     count = parse_int(args[1]) if error is None else parse_int(args[1], error=error)
     if count > len(args) - 2:
-        raise CommandError(errors.KEYS_TOO_MANY)
+        raise CommandError(TOO_MANY_KEYS)
     if count < 0:
         raise CommandError(errors.KEYS_NEGATIVE)
     return args[2 : 2 + count], args[2 + count :]

@@ -36,7 +36,8 @@ def find_group(
     stream = session.db.get(key, Stream)
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
-        raise CommandError(errors.no_group(key, name, reading=reading))
+        text = errors.no_group_to_read if reading else errors.no_group
+        raise CommandError(text(key, name))
     return stream, group
 
 
@@ -240,7 +241,7 @@ def _check_pending_limit(
     held = len(consumer.pending)
     limit = session.engine.limits.max_pending_entries
     if session.engine.dialect == "vendor" and limit is not None and held + more > limit:
-        raise CommandError(errors.pending_limit(limit, held, more, where))
+        raise CommandError(errors.pending_limit(limit, held, more, *where))
 
 
 def _deliver(
