@@ -23,7 +23,10 @@ _ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 
 
 def _bind(spec: CommandSpec) -> None:
-    room = _ELSEWHERE.get(spec.name) or _ROOMS.get(spec.group, spec.group)
+    if spec.name.endswith(" HELP"):
+        room = "server"
+    else:
+        room = _ELSEWHERE.get(spec.name) or _ROOMS.get(spec.group, spec.group)
     importlib.import_module(f"{__name__}.{room}")
 
 

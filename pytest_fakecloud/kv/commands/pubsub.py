@@ -10,7 +10,6 @@ from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import NO_REPLY, Reply
 from ..table.registry import Args, command
-from .server.help import help_reply
 
 __all__: list[str] = []
 
@@ -96,9 +95,3 @@ def pubsub_numsub(session: Session, args: Args) -> Reply:
 def pubsub_shardnumsub(session: Session, args: Args) -> Reply:
     """Return the number of subscribers of each shard channel."""
     return _numbers(session, args, "shard")
-
-
-@command("PUBSUB HELP")
-def pubsub_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of PUBSUB."""
-    return help_reply(session, "PUBSUB")

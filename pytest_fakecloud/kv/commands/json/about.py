@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ...reply import Reply, Status
 from ...table.registry import Args, command
 from ...values.json import type_word, write_json
-from ..server.help import help_reply
 from .matches import document_of, find, no_path, of_kind, optional_path, read
 
 if TYPE_CHECKING:
@@ -123,9 +122,3 @@ def json_debug_memory(session: Session, args: Args) -> Reply:
     if not sizes:
         raise no_path(path)
     return sizes[0]
-
-
-@command("JSON.DEBUG HELP")
-def json_debug_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of JSON.DEBUG."""
-    return help_reply(session, "JSON.DEBUG")

@@ -15,7 +15,6 @@ from ...table.syntax import I64_MAX, parse_database, parse_int, try_int
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
 from ..arguments import parse_cursor, parse_scan
-from ..server.help import help_reply
 
 # -- existence -----------------------------------------------------------------------------------
 
@@ -321,9 +320,3 @@ def _timeout(text: bytes) -> int:
     if timeout < 0:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return timeout
-
-
-@command("OBJECT HELP")
-def object_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of OBJECT."""
-    return help_reply(session, "OBJECT")

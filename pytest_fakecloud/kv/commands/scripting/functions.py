@@ -9,7 +9,6 @@ from ...errors import CommandError, bad_subcommand_arguments
 from ...reply import OK, Map, Reply, SetReply, Status
 from ...scripting import errors
 from ...table.registry import Args, command
-from ..server.help import help_reply
 from .scripts import keys_and_arguments
 
 if TYPE_CHECKING:
@@ -150,9 +149,3 @@ def function_kill(session: Session, args: Args) -> Reply:
     """Stop the running function if it has not written anything."""
     session.engine.turns.kill()
     return OK
-
-
-@command("FUNCTION HELP")
-def function_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of FUNCTION."""
-    return help_reply(session, "FUNCTION")

@@ -9,7 +9,6 @@ from ...reply import OK, Reply
 from ...scripting import errors
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ..server.help import help_reply
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
@@ -109,9 +108,3 @@ def script_debug(session: Session, args: Args) -> Reply:
     if args[0].upper() not in (b"YES", b"SYNC", b"NO"):
         raise CommandError(errors.SCRIPT_DEBUG_MODE)
     return OK
-
-
-@command("SCRIPT HELP")
-def script_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of SCRIPT."""
-    return help_reply(session, "SCRIPT")

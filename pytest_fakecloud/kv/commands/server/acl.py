@@ -12,7 +12,6 @@ from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from .help import help_reply
 
 __all__: list[str] = []
 
@@ -207,9 +206,3 @@ def acl_file(session: Session, args: Args) -> Reply:
     if session.engine.dialect == "vendor":
         return OK
     raise CommandError(errors.ACL_NO_FILE)
-
-
-@command("ACL HELP")
-def acl_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of ACL."""
-    return help_reply(session, "ACL")

@@ -11,7 +11,6 @@ from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, try_int
-from .help import help_reply
 
 __all__: list[str] = []
 
@@ -346,9 +345,3 @@ def client_unblock(session: Session, args: Args) -> Reply:
     unblocked = CommandError(errors.UNBLOCKED)
     waiter.finish(unblocked if mode == b"ERROR" else waiter.blocked.on_timeout)
     return 1
-
-
-@command("CLIENT HELP")
-def client_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of CLIENT."""
-    return help_reply(session, "CLIENT")

@@ -10,7 +10,6 @@ from ...engine.engine import Engine, Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
-from .help import help_reply
 
 __all__: list[str] = []
 
@@ -66,9 +65,3 @@ def config_resetstat(session: Session, args: Args) -> Reply:
 def config_rewrite(session: Session, args: Args) -> Reply:
     """Write the configuration file; always returns an error, because there is no such file."""
     raise CommandError(errors.NO_CONFIG_FILE)
-
-
-@command("CONFIG HELP")
-def config_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of CONFIG."""
-    return help_reply(session, "CONFIG")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...engine.engine import Session
 from ...reply import Reply, Status
-from ...table.registry import CommandSpec
+from ...table.registry import COMMANDS, Args, CommandSpec, command
 from .help_texts import HELP_TEXTS
 
 
@@ -14,7 +14,7 @@ def summary(spec: CommandSpec) -> str:
     return text.strip().split("\n")[0]
 
 
-def help_reply(session: Session, container: str) -> Reply:
+def _help_reply(session: Session, container: str) -> Reply:
     """Return the lines of ``<container> HELP`` as in Redis 7.0.
 
     In the vendor's dialect, the vendor's own subcommands follow in the same layout.
@@ -31,3 +31,17 @@ def help_reply(session: Session, container: str) -> Reply:
                 lines += [f"{word} {words}".strip(), f"    {summary(spec)}"]
     lines += ["HELP", "    Prints this help."]
     return [Status(line.encode()) for line in lines]
+
+
+def _bind(container: str) -> None:
+    @command(f"{container} HELP")
+    def show_help(session: Session, args: Args) -> Reply:
+        return _help_reply(session, container)
+
+    show_help.__doc__ = f"Return the subcommands of {container}."
+
+
+for _name, _spec in COMMANDS.items():
+    # All commands of the group "cluster" are rejected.
+    if _name.endswith(" HELP") and _spec.group != "cluster":
+        _bind(_name.removesuffix(" HELP"))

@@ -12,7 +12,7 @@ from ...reply import Map, Reply, SetReply, Status
 from ...table.registry import Args, CommandSpec, KeySpec, command
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
-from .help import help_reply, summary
+from .help import summary
 
 __all__: list[str] = []
 
@@ -247,9 +247,3 @@ def _flags(args: Args, spec: KeySpec) -> list[str]:
     if name == b"BITFIELD" and not words & {b"SET", b"INCRBY"}:
         return ["RO", "access"]
     return [flag for flag in spec.flags if flag != "variable_flags"]
-
-
-@command("COMMAND HELP")
-def command_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of COMMAND."""
-    return help_reply(session, "COMMAND")

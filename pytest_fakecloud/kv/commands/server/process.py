@@ -12,7 +12,6 @@ from ...errors import CommandError, disabled_by_option
 from ...reply import OK, Map, Reply, Status, Verbatim
 from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
-from .help import help_reply
 
 MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report. The version of ReJSON is the first with the current path
@@ -171,12 +170,6 @@ def loaded_modules(session: Session) -> list[Reply]:
 def module_load(session: Session, args: Args) -> Reply:
     """Load or unload a module; always returns an error."""
     raise CommandError(disabled_by_option("MODULE", "enable-module-command"))
-
-
-@command("MODULE HELP")
-def module_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of MODULE."""
-    return help_reply(session, "MODULE")
 
 
 # -- files ---------------------------------------------------------------------------------------

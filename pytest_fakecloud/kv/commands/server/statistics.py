@@ -10,7 +10,6 @@ from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.memory import ENTRY, usage
-from .help import help_reply
 from .info import SECTIONS, script_memory, section
 
 __all__: list[str] = []
@@ -148,12 +147,6 @@ def memory_purge(session: Session, args: Args) -> Reply:
     return OK
 
 
-@command("MEMORY HELP")
-def memory_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of MEMORY."""
-    return help_reply(session, "MEMORY")
-
-
 # -- latency -------------------------------------------------------------------------------------
 
 
@@ -229,12 +222,6 @@ def latency_histogram(session: Session, args: Args) -> Reply:
     return Map(found)
 
 
-@command("LATENCY HELP")
-def latency_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of LATENCY."""
-    return help_reply(session, "LATENCY")
-
-
 # -- slow commands -------------------------------------------------------------------------------
 
 
@@ -269,9 +256,3 @@ def slowlog_reset(session: Session, args: Args) -> Reply:
     """Clear the slow log."""
     session.engine.statistics.slow.clear()
     return OK
-
-
-@command("SLOWLOG HELP")
-def slowlog_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of SLOWLOG."""
-    return help_reply(session, "SLOWLOG")

@@ -12,7 +12,6 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
 from ...values.stream import Entry, Stream, format_id
-from ..server.help import help_reply
 from .entries import answer_read, entries_reply, read_words, streams_reply
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 
@@ -139,12 +138,6 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
         return 0
     session.db.touch(args[0])
     return pending
-
-
-@command("XGROUP HELP")
-def xgroup_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of XGROUP."""
-    return help_reply(session, "XGROUP")
 
 
 # -- reading as a consumer -----------------------------------------------------------------------

@@ -10,7 +10,6 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group
 from ...values.stream import Stream, format_id
-from ..server.help import help_reply
 from .entries import entries_reply
 from .ids import entry_reply
 
@@ -28,12 +27,6 @@ def _entries_read(group: Group) -> int | None:
 
 def _sorted_groups(stream: Stream) -> list[tuple[bytes, Group]]:
     return [(name, stream.groups[name]) for name in sorted(stream.groups)]
-
-
-@command("XINFO HELP")
-def xinfo_help(session: Session, args: Args) -> Reply:
-    """Return the subcommands of XINFO."""
-    return help_reply(session, "XINFO")
 
 
 @command("XINFO GROUPS")
