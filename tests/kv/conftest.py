@@ -223,7 +223,8 @@ def case_files() -> frozenset[Path]:
         here / "search" / f"test_{name}.py"
         for name in ("definitions", "following", "queries", "aggregations")
     ]
-    return frozenset([*folders, *search, here / "engine" / "test_engine.py"])
+    others = [here / "engine" / "test_engine.py", here / "scenarios" / "test_scenarios.py"]
+    return frozenset([*folders, *search, *others])
 
 
 def is_whole(config: pytest.Config) -> bool:

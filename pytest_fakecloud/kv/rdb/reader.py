@@ -43,21 +43,17 @@ def read_value(source: Source, kind: int, version: int) -> Any:
     return read(source)
 
 
+def _packed(source: Source) -> bytes:
+    return source.string(packed=True)
+
+
 # -- strings, lists and sets -----------------------------------------------------------------------
-
-
-def _list(source: Source) -> QuickList:
-    return QuickList([source.string() for _ in range(source.count(1))])
-
-
-def _list_of_ziplist(source: Source) -> QuickList:
-    return _filled_list(texts(read_ziplist(source.string(packed=True))))
 
 
 def _quicklist(source: Source) -> QuickList:
     items: list[bytes] = []
     for _ in range(source.count(1)):
-        items += texts(read_ziplist(source.string(packed=True)))
+        items += texts(read_ziplist(_packed(source)))
     return _filled_list(items)
 
 
@@ -68,7 +64,7 @@ def _quicklist2(source: Source) -> QuickList:
         if container == 1:
             items.append(source.string())
         elif container == 2:
-            items += texts(read_listpack(source.string(packed=True)))
+            items += texts(read_listpack(_packed(source)))
         else:
             raise RdbError(f"a list node has the unknown container type {container}")
     return _filled_list(items)
@@ -78,18 +74,6 @@ def _filled_list(items: list[bytes]) -> QuickList:
     if not items:
         raise RdbError("a list is empty")
     return QuickList(items)
-
-
-def _set(source: Source) -> SetValue:
-    return _filled_set([source.string() for _ in range(source.count(1))])
-
-
-def _intset(source: Source) -> SetValue:
-    return _filled_set([b"%d" % number for number in read_intset(source.string(packed=True))])
-
-
-def _set_of_listpack(source: Source) -> SetValue:
-    return _filled_set(texts(read_listpack(source.string(packed=True))))
 
 
 def _filled_set(members: list[bytes]) -> SetValue:
@@ -102,26 +86,10 @@ def _filled_set(members: list[bytes]) -> SetValue:
 # -- sorted sets -----------------------------------------------------------------------------------
 
 
-def _zset(source: Source) -> SortedSet:
-    return _filled_zset([(source.string(), source.double()) for _ in range(source.count(1))])
-
-
-def _zset_of_texts(source: Source) -> SortedSet:
-    return _filled_zset([(source.string(), _old_score(source)) for _ in range(source.count(1))])
-
-
 def _old_score(source: Source) -> float:
     size = source.byte()
     named = {253: math.nan, 254: math.inf, 255: -math.inf}.get(size)
     return _number(source.take(size)) if named is None else named
-
-
-def _zset_of_ziplist(source: Source) -> SortedSet:
-    return _packed_zset(read_ziplist(source.string(packed=True)))
-
-
-def _zset_of_listpack(source: Source) -> SortedSet:
-    return _packed_zset(read_listpack(source.string(packed=True)))
 
 
 def _packed_zset(entries: list[Entry]) -> SortedSet:
@@ -158,26 +126,10 @@ def _pairs(entries: list[Any]) -> list[Any]:
     return entries
 
 
-def _hash(source: Source) -> HashValue:
-    return _filled_hash([source.string() for _ in range(2 * source.count(1))])
-
-
 def _packed_hash(flat: list[bytes]) -> HashValue:
     found = _filled_hash(_pairs(flat))
     found.stay_packed()
     return found
-
-
-def _hash_of_zipmap(source: Source) -> HashValue:
-    return _filled_hash(_pairs(read_zipmap(source.string(packed=True))))
-
-
-def _hash_of_ziplist(source: Source) -> HashValue:
-    return _packed_hash(texts(read_ziplist(source.string(packed=True))))
-
-
-def _hash_of_listpack(source: Source) -> HashValue:
-    return _packed_hash(texts(read_listpack(source.string(packed=True))))
 
 
 def _filled_hash(flat: list[bytes]) -> HashValue:
@@ -202,7 +154,7 @@ def _hash_since_7_4(source: Source) -> HashValue:
 def _hash_of_listpack_since_7_4(source: Source) -> HashValue:
     """Read a hash from one listpack of fields, values and absolute expiries."""
     source.int64()
-    entries = read_listpack(source.string(packed=True))
+    entries = read_listpack(_packed(source))
     expiries = [at_ms for at_ms in entries[2::3] if isinstance(at_ms, int)]
     if len(entries) != 3 * len(expiries):
         raise RdbError("a packed hash has a field without a value or an expiry")
@@ -254,7 +206,7 @@ def _stream(source: Source, form: int) -> Stream:
         key = source.string()
         if len(key) != 16:
             raise RdbError("the ID of a stream node is not 16 bytes long")
-        nodes.append(_node(int.from_bytes(key, "big"), read_listpack(source.string(packed=True))))
+        nodes.append(_node(int.from_bytes(key, "big"), read_listpack(_packed(source))))
     ids = [entry_id for node in nodes for entry_id in node.ids]
     if any(low >= high for low, high in pairwise([-1, *ids])):
         raise RdbError("the IDs of a stream are not in ascending order")
@@ -413,24 +365,28 @@ def skip_module_items(source: Source) -> list[bytes | int]:
 
 _READERS: dict[int, Callable[[Source], Any]] = {
     0: Source.string,
-    1: _list,
-    2: _set,
-    3: _zset_of_texts,
-    4: _hash,
-    5: _zset,
+    1: lambda source: QuickList([source.string() for _ in range(source.count(1))]),
+    2: lambda source: _filled_set([source.string() for _ in range(source.count(1))]),
+    3: lambda source: _filled_zset(
+        [(source.string(), _old_score(source)) for _ in range(source.count(1))]
+    ),
+    4: lambda source: _filled_hash([source.string() for _ in range(2 * source.count(1))]),
+    5: lambda source: _filled_zset(
+        [(source.string(), source.double()) for _ in range(source.count(1))]
+    ),
     7: _module,
-    9: _hash_of_zipmap,
-    10: _list_of_ziplist,
-    11: _intset,
-    12: _zset_of_ziplist,
-    13: _hash_of_ziplist,
+    9: lambda source: _filled_hash(_pairs(read_zipmap(_packed(source)))),
+    10: lambda source: _filled_list(texts(read_ziplist(_packed(source)))),
+    11: lambda source: _filled_set([b"%d" % number for number in read_intset(_packed(source))]),
+    12: lambda source: _packed_zset(read_ziplist(_packed(source))),
+    13: lambda source: _packed_hash(texts(read_ziplist(_packed(source)))),
     14: _quicklist,
     15: lambda source: _stream(source, 1),
-    16: _hash_of_listpack,
-    17: _zset_of_listpack,
+    16: lambda source: _packed_hash(texts(read_listpack(_packed(source)))),
+    17: lambda source: _packed_zset(read_listpack(_packed(source))),
     18: _quicklist2,
     19: lambda source: _stream(source, 2),
-    20: _set_of_listpack,
+    20: lambda source: _filled_set(texts(read_listpack(_packed(source)))),
     21: lambda source: _stream(source, 3),
     22: _hash_of_valkey_9,
     24: _hash_since_7_4,

@@ -73,19 +73,19 @@ class ClusterLink(Link):
 
         return self._follow(send)
 
-    def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+    def many(self, lines: list[list[bytes]]) -> list[Reply]:
         """Run command lines together. Lines that a node redirected are repeated one by one."""
         if not lines:
             return []
-        replies = self._follow(lambda place, _: self._batch(lines, login, place, []))
+        replies = self._follow(lambda place, _: self._batch(lines, None, place, []))
         return [
-            self._again(line, login) if _is_redirection(reply) else reply
+            self._again(line) if _is_redirection(reply) else reply
             for line, reply in zip(lines, replies, strict=True)
         ]
 
-    def _again(self, line: list[bytes], login: Login | None) -> Reply:
+    def _again(self, line: list[bytes]) -> Reply:
         try:
-            return self.call(line, login)
+            return self.call(line)
         except CommandError as error:
             return error
 

@@ -192,9 +192,9 @@ class Link:
         """
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 
-    def many(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
+    def many(self, lines: list[list[bytes]]) -> list[Reply]:
         """Run command lines together on one connection. Errors are returned among the replies."""
-        return self._batch(lines, login, self._home(), []) if lines else []
+        return self._batch(lines, None, self._home(), []) if lines else []
 
     def _run(
         self, argv: list[bytes], login: Login | None, place: Place | None, *, asking: bool = False
@@ -234,7 +234,7 @@ class Link:
         """Return the node to use, or None if the server has only one node."""
         return None
 
-    def lease(self, login: Login | None = None, place: Place | None = None) -> Any:
+    def lease(self, login: Login | None, place: Place | None) -> Any:
         """Take a connection from the pool; raise ``Unreachable`` if the server does not respond.
         Call ``give_back()`` after use.
         """

@@ -12,12 +12,7 @@ import math
 import re
 from typing import TypeAlias
 
-from ..errors import (
-    NOT_FLOAT,
-    NOT_INTEGER,
-    OUT_OF_INT_RANGE,
-    CommandError,
-)
+from ..errors import NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
 
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1

@@ -117,18 +117,18 @@ class QuickList:
             self._grew(item)
             self._split_if_full(0)
 
-    def _block_shrank(self, i: int, by: int) -> None:
+    def _block_shrank(self, i: int) -> None:
         if not self._blocks[i]:
             del self._blocks[i]
             self._positions = None
         elif self._positions is not None:
-            self._positions.add(i, -by)
+            self._positions.add(i, -1)
 
     def pop_left(self) -> bytes:
         """Remove and return the head; the list must not be empty."""
         item = self._blocks[0].pop(0)
         self._shrank((item,))
-        self._block_shrank(0, 1)
+        self._block_shrank(0)
         return item
 
     def pop_right(self) -> bytes:
@@ -136,7 +136,7 @@ class QuickList:
         last = len(self._blocks) - 1
         item = self._blocks[last].pop()
         self._shrank((item,))
-        self._block_shrank(last, 1)
+        self._block_shrank(last)
         return item
 
     def _find(self, index: int) -> tuple[int, int]:

@@ -1,19 +1,10 @@
-"""Geo commands: replies of real servers, and behaviour of this engine alone."""
+"""Geo commands, apart from the scenarios of real servers."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("geo")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 def test_coordinates_are_doubles_in_resp3(run: Run) -> None:

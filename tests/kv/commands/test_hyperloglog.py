@@ -1,26 +1,15 @@
-"""HyperLogLog commands: replies of real servers, and behaviour of this engine alone."""
+"""HyperLogLog commands, apart from the scenarios of real servers."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 
-import pytest
-
 from pytest_fakecloud.kv.reply import Status
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("hyperloglog")
 
 DENSE_COUNT = 4972
 DENSE_DIGEST = "5f3fc4393059c9ffb30143795fb4bb8414e7cc920fa82ff104a8f418abae2ec8"
 SPARSE_DIGEST = "3dbe492774191a80bb0068644e25df1c0eedc1e2a331d5dabc9a4a5cb0340ce3"
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 def test_a_dense_value_is_that_of_the_real_server(run: Run) -> None:

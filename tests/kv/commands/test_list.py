@@ -1,4 +1,4 @@
-"""List commands: replies of real servers, and behaviour of this engine alone."""
+"""List commands, apart from the scenarios of real servers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ import pytest
 
 from pytest_fakecloud.kv.reply import NIL_ARRAY, Blocked
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("lists")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 class TestEncoding:

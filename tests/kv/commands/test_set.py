@@ -1,4 +1,4 @@
-"""Set commands: replies of real servers, and behaviour of this engine alone."""
+"""Set commands, apart from the scenarios of real servers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ import pytest
 
 from pytest_fakecloud.kv.reply import SetReply
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("sets")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 class TestEncoding:

@@ -1,8 +1,8 @@
 """Command lines with the replies of real servers, as text: `<line> => <reply>`.
 
 A reply is JSON, or one of RESP: `+OK` (also inside JSON), `-ERR …`, `*-1` for the nil of arrays.
-JSON strings hold bytes as Latin-1. Each scenario (`== <name>`) starts with an empty database. The tests
-in `tests/kv/commands` play them on the engine; the comparison plays the same lines on real servers.
+JSON strings hold bytes as Latin-1. Each scenario (`== <name>`) starts with an empty database.
+`test_scenarios.py` plays them on the engine; the comparison plays the same lines on real servers.
 """
 
 from __future__ import annotations

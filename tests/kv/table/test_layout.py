@@ -1,4 +1,4 @@
-"""The modules of commands and of their tests have the same names."""
+"""The modules of commands and of their tests or scenarios have the same names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ MODULES = sorted(
 def test_a_module_of_commands_has_its_module_of_cases() -> None:
     def check(module: str) -> None:
         *folders, name = module.split(".")
-        assert HERE.joinpath(*folders, f"test_{name}.py").is_file()
+        cases = HERE.joinpath(*folders, f"test_{name}.py")
+        scenarios = HERE.with_name("scenarios") / f"{'s-'.join([*folders, name])}.txt"
+        assert cases.is_file() or scenarios.is_file()
 
     check_each(check, zip(MODULES))
 

@@ -6,15 +6,6 @@ import pytest
 
 from pytest_fakecloud.kv.reply import NIL_ARRAY
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("sorted_sets-members")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 class TestVendorDialect:

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.kv.conftest import Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("sorted_sets-pop")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 class TestWaiting:

@@ -8,15 +8,6 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK, Map
 from tests.kv.commands.stream.conftest import fill
 from tests.kv.conftest import NOW_MS, Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("streams-entries")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 class TestIdsOnTheClock:

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.kv.commands.stream.conftest import fill
 from tests.kv.conftest import NOW_MS, Run
-from tests.kv.scenarios import play, scenarios
-
-SCENARIOS = scenarios("streams-pending")
-
-
-@pytest.mark.dialect("redis")
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_as_real_servers_answer(run: Run, name: str) -> None:
-    play(run, SCENARIOS[name])
 
 
 class TestIdleTimes:
