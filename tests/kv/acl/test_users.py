@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -19,9 +20,7 @@ from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.budget import cases
 from tests.kv.comparison import wire
-from tests.kv.comparison.servers import RealServer, available
-
-REAL = [(name, binary) for name, binary in available() if name == "redis"]
+from tests.kv.comparison.servers import RealServer, running
 
 
 def ask(server: KVServer, token: str, *line: Any) -> Any:
@@ -240,13 +239,17 @@ LINES = [
 ]  # fmt: skip
 
 
-@pytest.mark.skipif(not REAL, reason="no redis-server here")
-def test_rules_against_a_real_server() -> None:
+@pytest.fixture
+def real() -> Iterator[RealServer]:
+    with running() as server:
+        yield server
+
+
+def test_rules_against_a_real_server(real: RealServer) -> None:
     """Random rules, and what the user may run with them, agree with Redis 7."""
     engine = Engine(Timekeeper(), Ids(1), "redis")
     session = engine.session()
     choose = random.Random(20260101)
-    real = RealServer(*REAL[0])
 
     def ours(*line: str) -> Any:
         try:
@@ -259,25 +262,20 @@ def test_rules_against_a_real_server() -> None:
         return real.call([word.encode() for word in line])
 
     differences = []
-    try:
-        for _ in range(cases(50)):
-            rules = choose.choices(RULES, k=choose.randint(1, 7))
-            for call in (ours, theirs):
-                call("ACL", "SETUSER", "u", "reset")
-            results = [call("ACL", "SETUSER", "u", *rules) for call in (ours, theirs)]
-            if _shown(results[0]) != _shown(results[1]):
-                differences.append((rules, results))
-            for line in LINES:
-                pair = [
-                    _shown(call("ACL", "DRYRUN", "u", *line.split())) for call in (ours, theirs)
-                ]
-                if pair[0] != pair[1]:
-                    differences.append((rules, line, pair))
-            pair = [_details(call("ACL", "GETUSER", "u")) for call in (ours, theirs)]
+    for _ in range(cases(50)):
+        rules = choose.choices(RULES, k=choose.randint(1, 7))
+        for call in (ours, theirs):
+            call("ACL", "SETUSER", "u", "reset")
+        results = [call("ACL", "SETUSER", "u", *rules) for call in (ours, theirs)]
+        if _shown(results[0]) != _shown(results[1]):
+            differences.append((rules, results))
+        for line in LINES:
+            pair = [_shown(call("ACL", "DRYRUN", "u", *line.split())) for call in (ours, theirs)]
             if pair[0] != pair[1]:
-                differences.append((rules, pair))
-    finally:
-        real.close()
+                differences.append((rules, line, pair))
+        pair = [_details(call("ACL", "GETUSER", "u")) for call in (ours, theirs)]
+        if pair[0] != pair[1]:
+            differences.append((rules, pair))
     assert differences == []
 
 

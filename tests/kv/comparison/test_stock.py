@@ -16,7 +16,7 @@ from pytest_fakecloud.kv.settings import VERSION
 from tests.budget import cases
 
 from .faces import Face, InProcess, Port
-from .servers import RealServer, available
+from .servers import RealServer, running
 from .wire import Typed
 
 GETKEYS = """\
@@ -120,16 +120,8 @@ def words(line: str) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RealServer]:
-    binary = dict(available()).get("redis")
-    if binary is None:
-        pytest.skip("no redis-server to compare with")
-    running = RealServer("redis", binary)
-    try:
-        if running.version != VERSION["redis"]:
-            pytest.skip(f"the dialect announces {VERSION['redis']}, this is {running.version}")
-        yield running
-    finally:
-        running.close()
+    with running(version=VERSION["redis"]) as server:
+        yield server
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])

@@ -12,9 +12,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from tests.kv.backing import eventually
 from tests.kv.comparison.faces import Port
-from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.servers import running
 
-REAL = [one for one in available() if one[0] == "redis"]
 FULL = "CONFIG SET maxmemory 1"
 ALONE = "CONFIG SET min-replicas-to-write 1"
 STORIES: dict[str, tuple[str, ...]] = {
@@ -97,11 +96,8 @@ def port() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
-    if not REAL:
-        pytest.skip("redis-server is not installed")
-    running = RealServer(*REAL[0])
-    yield running.again
-    running.close()
+    with running() as server:
+        yield server.again
 
 
 @pytest.mark.parametrize("name", STORIES)

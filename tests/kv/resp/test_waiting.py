@@ -11,11 +11,10 @@ import pytest
 from pytest_fakecloud import Cloud
 from tests.kv.backing import eventually
 from tests.kv.comparison.faces import Port
-from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error
 
 GONE = Error(b"UNBLOCKED the stream key no longer exists")
-REAL = [one for one in available() if one[0] == "redis"]
 GROUP = ("XADD s 1-1 f v", "XGROUP CREATE s g $")
 READ = "XREADGROUP GROUP g ann BLOCK 0 STREAMS s >"
 STORIES: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
@@ -81,15 +80,8 @@ def port() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
-    if not REAL:
-        pytest.skip("redis-server is not installed")
-    running = RealServer(*REAL[0])
-
-    def connect() -> Any:
-        return running.again()
-
-    yield connect
-    running.close()
+    with running() as server:
+        yield server.again
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -191,16 +183,11 @@ def held_by(connect: Any, name: str) -> tuple[bool, bool]:
 
 @pytest.mark.parametrize("name", PAUSES)
 def test_of_two_pauses_the_later_end_and_the_stronger_kind_count(port: Any, name: str) -> None:
-    if not REAL:
-        pytest.skip("redis-server is not installed")
     # A pause of all commands ends only with its server.
-    alone = RealServer(*REAL[0])
-    try:
+    with running() as alone:
         ours, theirs = held_by(port, name), held_by(alone.again, name)
-        assert ours == theirs
-        assert not ours[1]
-    finally:
-        alone.close()
+    assert ours == theirs
+    assert not ours[1]
 
 
 def test_a_removed_stream_ends_the_wait(port: Any) -> None:

@@ -19,7 +19,7 @@ from pytest_fakecloud.kv.table.versions import (
 )
 from tests.harness import check_each
 from tests.kv.comparison.faces import InProcess
-from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error
 from tests.kv.conftest import Run
 
@@ -87,20 +87,13 @@ def test_later_commands_are_unknown(run: Run) -> None:
 
 
 def test_a_real_server_refuses_them_alike() -> None:
-    binary = dict(available()).get("redis")
-    if binary is None:
-        pytest.skip("no redis-server is installed")
-    server, face = RealServer("redis", binary), InProcess()
-    try:
-        if server.version != VERSION["redis"]:
-            pytest.skip(f"another version than {VERSION['redis']}")
+    face = InProcess()
+    with running(version=VERSION["redis"]) as server:
         asked = [*(line.split() for line in SETTING), *([*name.split(), "a", "b"] for name in GONE)]
         for line in [*asked, *LINES]:
             argv = [word.encode() for word in line]
             ours, theirs = face.call(argv), server.call(argv)
             assert ours == theirs or Error not in (type(ours), type(theirs)), line
-    finally:
-        server.close()
 
 
 def test_the_table_of_a_version_ends_there() -> None:

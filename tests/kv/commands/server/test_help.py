@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from tests.kv.comparison.servers import RealServer, available
+from tests.kv.comparison.servers import running
 from tests.kv.conftest import Run
 
 CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name != "CLUSTER"]
@@ -28,16 +28,8 @@ def test_every_subcommand_is_described(run: Run, container: str) -> None:
 
 @pytest.mark.dialect("redis")
 def test_the_stock_dialect_has_the_texts_of_the_real_server(run: Run) -> None:
-    binary = dict(available()).get("redis")
-    if binary is None:
-        pytest.skip("no redis-server here")
-    server = RealServer("redis", binary)
-    try:
-        if not server.version.startswith("7.0."):
-            pytest.skip(f"the texts are those of 7.0, not of {server.version}")
+    with running(version="7.0.") as server:
         for container in CONTAINERS:
             if container != "JSON.DEBUG":
                 reply = server.call([container.encode(), b"HELP"])
                 assert told(run, container) == [line.text.decode() for line in reply]
-    finally:
-        server.close()
