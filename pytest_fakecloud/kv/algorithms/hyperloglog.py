@@ -104,29 +104,30 @@ def _value(value: int, length: int) -> int:
     return (value - 1) << 2 | (length - 1) | 0x80
 
 
-def _runs(value: bytes) -> Iterable[tuple[int, int]]:
-    """Yield the register value and the run length of each opcode in a sparse value."""
+def _runs(value: bytes) -> Iterable[tuple[int, int, int]]:
+    """Yield the register value, the run length and the size in bytes of each opcode in a sparse
+    value.
+    """
     at = HEADER_SIZE
     while at < len(value):
         opcode = value[at]
         if opcode & 0x80:
-            yield (opcode >> 2 & 0x1F) + 1, (opcode & 3) + 1
-            at += 1
+            yield (opcode >> 2 & 0x1F) + 1, (opcode & 3) + 1, 1
         elif opcode & 0x40:
             if at + 1 >= len(value):
                 raise CorruptHyperLogLog("the last XZERO opcode is truncated")
-            yield 0, ((opcode & 0x3F) << 8 | value[at + 1]) + 1
-            at += 2
-        else:
-            yield 0, (opcode & 0x3F) + 1
+            yield 0, ((opcode & 0x3F) << 8 | value[at + 1]) + 1, 2
             at += 1
+        else:
+            yield 0, (opcode & 0x3F) + 1, 1
+        at += 1
 
 
 def registers(value: bytes) -> bytearray:
     """Return all registers, one byte each; raise `CorruptHyperLogLog` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
-        for register, length in _runs(value):
+        for register, length, _ in _runs(value):
             unpacked += bytes((register,)) * length
             if len(unpacked) > REGISTERS:
                 break
@@ -258,11 +259,11 @@ class _Places:
     def _note(self, value: bytes) -> None:
         self._ats, self._firsts, self._changes = [], [], 0
         at, first = _FIRST
-        for number, (register, length) in enumerate(_runs(value)):
+        for number, (_, length, size) in enumerate(_runs(value)):
             if number % self.EVERY == 0:
                 self._ats.append(at)
                 self._firsts.append(first)
-            at += 2 if not register and value[at] & 0x40 else 1
+            at += size
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
@@ -327,18 +328,12 @@ def _sparse_set(
         # from the beginning.
         return _sparse_set(value, index, count, sparse_max_bytes)
 
-    if opcode & 0x80:
-        old = (opcode >> 2 & 0x1F) + 1
-        if old >= count:
-            return value, resume
-        if span == 1:
-            value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
-            return _merged(value, before, at), resume
-    else:
-        old = 0
-        if span == 1 and size == 1:
-            value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
-            return _merged(value, before, at), resume
+    old = (opcode >> 2 & 0x1F) + 1 if opcode & 0x80 else 0
+    if old >= count:
+        return value, resume
+    if span == 1 and size == 1:
+        value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
+        return _merged(value, before, at), resume
 
     last = first + span - 1
     pieces = bytearray()
@@ -468,20 +463,10 @@ def describe(value: bytes) -> str:
     """Return the opcodes of a sparse value as text: ``Z:n`` (XZERO), ``z:n`` (ZERO),
     ``v:value,length`` (VAL).
     """
-    words = []
-    at = HEADER_SIZE
-    while at < len(value):
-        opcode = value[at]
-        if opcode & 0x80:
-            words.append(f"v:{(opcode >> 2 & 0x1F) + 1},{(opcode & 3) + 1}")
-            at += 1
-        elif opcode & 0x40:
-            words.append(f"Z:{((opcode & 0x3F) << 8 | value[at + 1]) + 1}")
-            at += 2
-        else:
-            words.append(f"z:{(opcode & 0x3F) + 1}")
-            at += 1
-    return " ".join(words)
+    return " ".join(
+        f"v:{register},{length}" if register else f"{'Z' if size == 2 else 'z'}:{length}"
+        for register, length, size in _runs(value)
+    )
 
 
 def self_test(seed: bytes, elements: int = 1024) -> str | None:

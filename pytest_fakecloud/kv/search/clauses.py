@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from ...core.wording import counted
@@ -27,34 +27,31 @@ _A_CLAUSE, _A_SCORE = 20, 10
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
 
 
-class Clause(Protocol):
+class Clause:
     """A part of a filter."""
 
     def find(self, index: SearchIndex) -> Matches:
         """Return the matching documents with their scores. The caller may change the mapping."""
+        raise NotImplementedError
 
     def marks(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of a field and a term to highlight in results."""
+        return iter(())
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         """Return the reasons why a document does not match, or an empty list if it matches."""
+        return []
 
 
-class Everything:
+class Everything(Clause):
     """Matches every document, with score 1."""
 
     def find(self, index: SearchIndex) -> Matches:
         spend(len(index.documents))
         return dict.fromkeys(index.documents, 1.0)
 
-    def marks(self) -> Iterator[tuple[str, str]]:
-        return iter(())
 
-    def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        return []
-
-
-class Nothing:
+class Nothing(Clause):
     """Matches no document."""
 
     def __init__(self, why: str) -> None:
@@ -63,9 +60,6 @@ class Nothing:
     def find(self, index: SearchIndex) -> Matches:
         return {}
 
-    def marks(self) -> Iterator[tuple[str, str]]:
-        return iter(())
-
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         return [self.why]
 
@@ -73,14 +67,11 @@ class Nothing:
 # -- conditions ------------------------------------------------------------------------------------
 
 
-class _Leaf:
+class _Leaf(Clause):
     """A condition on a single field."""
 
     def __init__(self, spec: FieldSpec) -> None:
         self.spec = spec
-
-    def marks(self) -> Iterator[tuple[str, str]]:
-        return iter(())
 
     def sought(self) -> str:
         """Describe the terms after analysis; return ``""`` if analysis did not change them."""
@@ -91,9 +82,6 @@ class _Leaf:
         if number in self.find(index):
             return []
         return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
-
-    def find(self, index: SearchIndex) -> Matches:
-        raise NotImplementedError
 
     def _text(self, index: SearchIndex) -> TextPostings:
         return index.text(self.spec.name)
@@ -309,7 +297,7 @@ class Regex(_Leaf):
 
 
 @dataclass(frozen=True)
-class Boosted:
+class Boosted(Clause):
     """Matches like another clause, but multiplies the scores by a factor."""
 
     inner: Clause
@@ -328,7 +316,7 @@ class Boosted:
 
 
 @dataclass(frozen=True)
-class AnyOf:
+class AnyOf(Clause):
     """Matches documents that match any of several clauses, and adds up the scores."""
 
     clauses: tuple[Clause, ...]
@@ -361,7 +349,7 @@ def _add(found: Matches, more: Matches) -> None:
 
 
 @dataclass(frozen=True)
-class AllOf:
+class AllOf(Clause):
     """Matches documents that match all ``must`` clauses and no ``must_not`` clause.
 
     ``should`` clauses only add to the scores of documents that match them.
@@ -401,7 +389,7 @@ class AllOf:
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(Clause):
     """A clause with its text in the filter, for explanations."""
 
     inner: Clause
