@@ -10,8 +10,6 @@ import importlib
 
 from ..table.registry import CommandSpec, bind_with
 
-__all__: list[str] = []
-
 _ROOMS = {
     "cluster": "server",
     "connection": "server",

@@ -14,8 +14,6 @@ from ..table.registry import Args, command
 from ..table.syntax import parse_int, try_int
 from .string.values import grow
 
-__all__: list[str] = []
-
 
 def _offset(session: Session, text: bytes, width: int = 0) -> int:
     """Parse a bit offset. If ``width`` is given, ``#n`` means n times ``width`` bits."""

@@ -11,8 +11,6 @@ from ..errors import CommandError
 from ..reply import NO_REPLY, Reply
 from ..table.registry import Args, command
 
-__all__: list[str] = []
-
 
 @command("PUBLISH")
 def publish(session: Session, args: Args) -> Reply:

@@ -9,8 +9,6 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
 
-__all__: list[str] = []
-
 
 @command("MULTI")
 def multi(session: Session, args: Args) -> Reply:

@@ -13,8 +13,6 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
 
-__all__: list[str] = []
-
 
 def _fields(args: Args, at: int, each: int = 1) -> Args:
     """Return the arguments after ``FIELDS count``, which starts at ``args[at]``.

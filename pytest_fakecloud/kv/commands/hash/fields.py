@@ -14,8 +14,6 @@ from ...values.hashes import HashValue
 from ..arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
 from ..string.numbers import incremented, incremented_float
 
-__all__: list[str] = []
-
 
 @command("HSET")
 def hset(session: Session, args: Args) -> Reply:

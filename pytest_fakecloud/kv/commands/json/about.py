@@ -12,8 +12,6 @@ from .matches import document_of, find, no_path, of_kind, optional_path, read
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__: list[str] = []
-
 
 @command("JSON.TYPE")
 def json_type(session: Session, args: Args) -> Reply:

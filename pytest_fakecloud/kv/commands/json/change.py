@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ...engine.engine import Session
     from ...values.json_path import Path
 
-__all__: list[str] = []
-
 # -- numbers, strings, booleans ------------------------------------------------------------------
 
 

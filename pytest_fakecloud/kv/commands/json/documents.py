@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
-__all__: list[str] = []
-
 _BYTES_A_STEP = 4
 
 

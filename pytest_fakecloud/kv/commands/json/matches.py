@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...errors import CommandError, one_line, wrong_arity
+from ...errors import CommandError, Template, one_line, wrong_arity
 from ...reply import Reply
 from ...table.registry import Args
 from ...values.json import DEEPEST, JsonError, JsonValue, depth, parse_json, type_word
@@ -27,6 +27,10 @@ NOT_STATIC = b"ERR Err wrong static path"
 OUT_OF_BOUNDS = b"ERR index out of bounds"
 NOT_A_NUMBER = b"ERR result is not a number"
 TOO_DEEP = b"ERR the document would be nested too deeply"
+
+_invalid_path = Template("ERR invalid path: {}")
+_missing_path = Template("ERR Path '{}' does not exist")
+_wrong_type = Template("WRONGTYPE wrong type of path value - expected {} but found {}")
 
 _MOST_LEVELS = 2 * DEEPEST
 DOT = b"."
@@ -45,7 +49,7 @@ def read_path(session: Session, text: bytes) -> Path:
     try:
         return compile_path(text, outer_first=session.engine.dialect == "redis")
     except PathError as error:
-        raise CommandError(one_line(b"ERR invalid path: " + str(error).encode())) from None
+        raise CommandError(_invalid_path(error)) from None
 
 
 def find(path: Path, root: Any) -> list[Location]:
@@ -55,7 +59,7 @@ def find(path: Path, root: Any) -> list[Location]:
     try:
         return path.find(root)
     except PathError as error:
-        raise CommandError(one_line(b"ERR invalid path: " + str(error).encode())) from None
+        raise CommandError(_invalid_path(error)) from None
 
 
 def read_value(text: bytes) -> Any:
@@ -82,12 +86,11 @@ def existing(session: Session, key: bytes) -> JsonValue:
 
 
 def no_path(path: Path) -> CommandError:
-    return CommandError(one_line(b"ERR Path '" + path.text.encode() + b"' does not exist"))
+    return CommandError(_missing_path(path.text))
 
 
 def wrong_type(expected: str, value: Any) -> CommandError:
-    text = f"WRONGTYPE wrong type of path value - expected {expected} but found {type_word(value)}"
-    return CommandError(text.encode())
+    return CommandError(_wrong_type(expected, type_word(value)))
 
 
 # -- one operation on every match ----------------------------------------------------------------

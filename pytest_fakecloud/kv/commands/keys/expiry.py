@@ -9,8 +9,6 @@ from ...reply import Reply
 from ...table.expiry import is_met, parse_conditions, relative_ms
 from ...table.registry import Args, command
 
-__all__: list[str] = []
-
 
 def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bool) -> Reply:
     condition = parse_conditions(args[2:])

@@ -17,8 +17,6 @@ from ...values.lists import QuickList
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
 
-__all__: list[str] = []
-
 _STEPS_AN_ELEMENT = 8
 
 

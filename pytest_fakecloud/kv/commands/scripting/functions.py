@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ...engine.engine import Session
     from ...scripting.libraries import Library
 
-__all__: list[str] = []
-
 
 def _call(session: Session, args: Args, read_only: bool) -> Reply:
     scripting = session.engine.scripting

@@ -13,8 +13,6 @@ from ...table.syntax import parse_int
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__: list[str] = []
-
 
 def keys_and_arguments(args: Args, error: bytes | None = None) -> tuple[list[bytes], list[bytes]]:
     """Return the keys, whose number is in ``args[1]``, and the arguments after the keys."""

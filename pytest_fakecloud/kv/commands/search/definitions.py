@@ -15,8 +15,6 @@ from .reading import Words, as_command_errors, indexes_of, text
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__: list[str] = []
-
 
 @command("SEARCH.CREATE")
 def search_create(session: Session, args: Args) -> Reply:

@@ -22,8 +22,6 @@ from .reading import Words, as_command_errors, indexes_of, text
 if TYPE_CHECKING:
     from ...engine.engine import Session
 
-__all__: list[str] = []
-
 _MOST_HITS, _FARTHEST = 1000, 10_000
 _LIMIT_ERROR = f"limit should be a positive number less than {_MOST_HITS}"
 """The vendor's error message, which says "less than" although 1000 is accepted."""

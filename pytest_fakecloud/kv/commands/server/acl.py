@@ -13,8 +13,6 @@ from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 
-__all__: list[str] = []
-
 PASSWORD_BITS = 256
 _BUILT_IN = (b"default", b"default_ro")
 

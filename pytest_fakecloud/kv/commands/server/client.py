@@ -12,8 +12,6 @@ from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, try_int
 
-__all__: list[str] = []
-
 
 def _name(text: bytes) -> bytes:
     if any(not 0x21 <= byte <= 0x7E for byte in text):

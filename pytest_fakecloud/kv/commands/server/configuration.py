@@ -11,8 +11,6 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 
-__all__: list[str] = []
-
 
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:

@@ -13,8 +13,6 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_database, parse_int
 from .process import loaded_modules
 
-__all__: list[str] = []
-
 
 @command("PING")
 def ping(session: Session, args: Args) -> Reply:

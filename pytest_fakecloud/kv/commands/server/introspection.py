@@ -14,8 +14,6 @@ from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
 from .help import summary
 
-__all__: list[str] = []
-
 
 def _all(session: Session) -> list[CommandSpec]:
     return [spec for spec in session.engine.table.specs() if " " not in spec.name]

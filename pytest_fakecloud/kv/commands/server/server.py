@@ -12,8 +12,6 @@ from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 
-__all__: list[str] = []
-
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
     """Delete all keys of some databases.

@@ -12,8 +12,6 @@ from ...table.syntax import parse_int
 from ...values.memory import ENTRY, usage
 from .info import SECTIONS, script_memory, section
 
-__all__: list[str] = []
-
 _DEFAULT = [name for name in SECTIONS if name not in ("commandstats", "latencystats")]
 
 

@@ -19,8 +19,6 @@ from ...table.syntax import (
 )
 from ...values.memory import UnpackedInteger
 
-__all__: list[str] = []
-
 
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
     """Return the integer in ``text`` plus ``amount``.
