@@ -12,30 +12,15 @@ from __future__ import annotations
 # fmt: off
 COMMANDS: dict[str, list[tuple[str, int | None, str, str]]] = {
     "json": [
-        ("JSON.SET", -4, "NX XX", ""),
-        ("JSON.GET", -2, "INDENT NEWLINE SPACE", ""),
-        ("JSON.MGET", -3, "", ""),
-        ("JSON.MSET", -4, "", ""),
-        ("JSON.MERGE", 4, "", ""),
-        ("JSON.DEL", -2, "", ""),
-        ("JSON.FORGET", -2, "", ""),
-        ("JSON.TYPE", -2, "", ""),
-        ("JSON.NUMINCRBY", 4, "", ""),
-        ("JSON.NUMMULTBY", 4, "", ""),
-        ("JSON.STRLEN", -2, "", ""),
-        ("JSON.ARRAPPEND", -4, "", ""),
-        ("JSON.ARRINDEX", -4, "", ""),
-        ("JSON.ARRINSERT", -5, "", ""),
-        ("JSON.ARRLEN", -2, "", ""),
-        ("JSON.ARRPOP", -2, "", ""),
-        ("JSON.ARRTRIM", 5, "", ""),
-        ("JSON.OBJKEYS", -2, "", ""),
-        ("JSON.OBJLEN", -2, "", ""),
-        ("JSON.TOGGLE", 3, "", ""),
-        ("JSON.CLEAR", -2, "", ""),
-        ("JSON.RESP", -2, "", ""),
-        ("JSON.STRAPPEND", -3, "", ""),
-        ("JSON.DEBUG MEMORY", None, "", ""),
+        ("JSON.SET", -4, "NX XX", ""), ("JSON.GET", -2, "INDENT NEWLINE SPACE", ""),
+        ("JSON.MGET", -3, "", ""), ("JSON.MSET", -4, "", ""), ("JSON.MERGE", 4, "", ""),
+        ("JSON.DEL", -2, "", ""), ("JSON.FORGET", -2, "", ""), ("JSON.TYPE", -2, "", ""),
+        ("JSON.NUMINCRBY", 4, "", ""), ("JSON.NUMMULTBY", 4, "", ""), ("JSON.STRLEN", -2, "", ""),
+        ("JSON.ARRAPPEND", -4, "", ""), ("JSON.ARRINDEX", -4, "", ""),
+        ("JSON.ARRINSERT", -5, "", ""), ("JSON.ARRLEN", -2, "", ""), ("JSON.ARRPOP", -2, "", ""),
+        ("JSON.ARRTRIM", 5, "", ""), ("JSON.OBJKEYS", -2, "", ""), ("JSON.OBJLEN", -2, "", ""),
+        ("JSON.TOGGLE", 3, "", ""), ("JSON.CLEAR", -2, "", ""), ("JSON.RESP", -2, "", ""),
+        ("JSON.STRAPPEND", -3, "", ""), ("JSON.DEBUG MEMORY", None, "", ""),
         ("JSON.DEBUG HELP", None, "", ""),
     ],
     "search": [
@@ -69,7 +54,7 @@ COMMANDS: dict[str, list[tuple[str, int | None, str, str]]] = {
         ("BITOP", None, "DIFF DIFF1 ANDOR ONE", "w"),
         ("SCAN", None, "WITHTYPE", "r"),
     ],
-}
+}  # fmt: skip
 
 ERRORS = [
     "ERR wrong number of arguments for '<x>' command",

@@ -21,17 +21,9 @@ from pytest_fakecloud.kv.resp.parser import CommandReader, ProtocolFault
 COUNTS = ["-1", "0", "1", "2", "3", "03", "+3", "3 ", "x", "", "2147483647", "2147483648", "9" * 25]
 LENGTHS = ["-1", "0", "1", "03", "x", "", "16384", "16385", "536870912", "536870913", "9" * 25, "٣"]
 WORDS = [
-    b"SET",
-    b"GET",
-    b"k",
-    b"",
-    b"\0",
-    b"\r\n",
-    b"*1\r\n$4\r\nPING\r\n",
-    b"x" * 300,
-    b"\xff\xfe",
+    b"SET", b"GET", b"k", b"", b"\0", b"\r\n", b"*1\r\n$4\r\nPING\r\n", b"x" * 300, b"\xff\xfe",
     b"EVAL",
-]
+]  # fmt: skip
 INLINE = [
     b"PING", b"", b" ", b"GET k", b'SET k "a b"', b'SET k "a', b"SET k 'a\\'b'", b'"\\xzz"', b'"a"b',
     b"GET / HTTP/1.1", b"*", b"$3", b"\0", b"\xff" * 10, b"x" * 2000,

@@ -226,14 +226,10 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("version", "announced"),
         [
-            (None, "7.0.15"),
-            ("7", "7.0.15"),
-            ("7.0", "7.0.15"),
-            ("7.2", "7.2.0"),
-            ("8.0.3", "8.0.3"),
-            ("255.255.255", "255.255.255"),
+            (None, "7.0.15"), ("7", "7.0.15"), ("7.0", "7.0.15"), ("7.2", "7.2.0"),
+            ("8.0.3", "8.0.3"), ("255.255.255", "255.255.255"),
         ],
-    )
+    )  # fmt: skip
     def test_a_stock_server_of_a_version(self, version: str | None, announced: str) -> None:
         with KVServer(Context.alone(), dialect="redis", version=version) as server:
             assert f"redis_version:{announced}\r\n" in str(server.execute("INFO", "server"))

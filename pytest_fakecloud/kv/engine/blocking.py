@@ -28,18 +28,9 @@ class Waiter:
     """
 
     __slots__ = (
-        "begun_us",
-        "blocked",
-        "db",
-        "deadline_us",
-        "done",
-        "line",
-        "reply",
-        "session",
-        "signal",
-        "spec",
-        "tried",
-    )
+        "begun_us", "blocked", "db", "deadline_us", "done", "line", "reply", "session", "signal",
+        "spec", "tried",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -177,33 +177,11 @@ class CommandSpec:
     function: Function | None
 
     __slots__ = (
-        "arity",
-        "categories",
-        "container",
-        "flags",
-        "full_name",
-        "function",
-        "group",
-        "hidden",
-        "keys",
-        "least",
-        "may_wait",
-        "most",
-        "name",
-        "no_multi",
-        "only_key",
-        "options",
-        "over_rest",
-        "plain",
-        "readonly",
-        "reads_keys",
-        "shown_first",
-        "since",
-        "skip",
-        "subcommands",
-        "unlogged",
-        "write",
-    )
+        "arity", "categories", "container", "flags", "full_name", "function", "group", "hidden",
+        "keys", "least", "may_wait", "most", "name", "no_multi", "only_key", "options", "over_rest",
+        "plain", "readonly", "reads_keys", "shown_first", "since", "skip", "subcommands",
+        "unlogged", "write",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, arity: int, group: str, since: str, flags: str, keys: str, options: str

@@ -38,21 +38,12 @@ class TestReadOnlyToken:
     @pytest.mark.parametrize(
         ("line", "name"),
         [
-            ("SET k 2", "set"),
-            ("DEL k", "del"),
-            ("GETEX k", "getex"),
-            ("PUBLISH c m", "publish"),
-            ("KEYS *", "keys"),
-            ("SCAN 0", "scan"),
-            ("EVAL return(1) 0", "eval"),
-            ("EVALSHA abc 0", "evalsha"),
-            ("FLUSHALL", "flushall"),
-            ("CONFIG GET *", "config"),
-            ("ACL WHOAMI", "acl"),
-            ("SORT_RO k", "sort_ro"),
-            ("SCRIPT LOAD x", "script"),
+            ("SET k 2", "set"), ("DEL k", "del"), ("GETEX k", "getex"), ("PUBLISH c m", "publish"),
+            ("KEYS *", "keys"), ("SCAN 0", "scan"), ("EVAL return(1) 0", "eval"),
+            ("EVALSHA abc 0", "evalsha"), ("FLUSHALL", "flushall"), ("CONFIG GET *", "config"),
+            ("ACL WHOAMI", "acl"), ("SORT_RO k", "sort_ro"), ("SCRIPT LOAD x", "script"),
         ],
-    )
+    )  # fmt: skip
     def test_refused(self, server: KVServer, line: str, name: str) -> None:
         server.execute("SET", "k", "1")
         assert ask(server, server.read_only_token, *line.split()) == noperm(name)
@@ -61,17 +52,11 @@ class TestReadOnlyToken:
     @pytest.mark.parametrize(
         ("line", "reply"),
         [
-            ("GET k", "1"),
-            ("TTL k", -1),
-            ("PING", "PONG"),
-            ("ECHO x", "x"),
-            ("DBSIZE", 1),
-            ("TYPE k", "string"),
-            ("HGETALL none", []),
-            ("JSON.GET none", None),
+            ("GET k", "1"), ("TTL k", -1), ("PING", "PONG"), ("ECHO x", "x"), ("DBSIZE", 1),
+            ("TYPE k", "string"), ("HGETALL none", []), ("JSON.GET none", None),
             ("CLIENT SETINFO LIB-NAME x", "OK"),
         ],
-    )
+    )  # fmt: skip
     def test_allowed(self, server: KVServer, line: str, reply: Any) -> None:
         server.execute("SET", "k", "1")
         assert ask(server, server.read_only_token, *line.split()) == reply

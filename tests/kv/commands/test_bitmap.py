@@ -34,16 +34,10 @@ class TestRanges:
     @pytest.mark.parametrize(
         ("words", "count"),
         [
-            ("", 26),
-            ("0 0", 4),
-            ("1 1", 6),
-            ("1 1 BYTE", 6),
-            ("5 30 BIT", 17),
-            ("-2 -1", 7),
-            ("3 1", 0),
-            ("-1 -5", 0),
+            ("", 26), ("0 0", 4), ("1 1", 6), ("1 1 BYTE", 6), ("5 30 BIT", 17), ("-2 -1", 7),
+            ("3 1", 0), ("-1 -5", 0),
         ],
-    )
+    )  # fmt: skip
     def test_bitcount(self, run: Run, words: str, count: int) -> None:
         run("SET k foobar")
         assert run(f"BITCOUNT k {words}") == count
@@ -58,17 +52,12 @@ class TestRanges:
     @pytest.mark.parametrize(
         ("value", "words", "place"),
         [
-            (b"\xff\xf0\x00", "0", 12),
-            (b"\x00\xff\xf0", "1 0", 8),
-            (b"\x00\xff\xf0", "1 2", 16),
-            (b"\x00\xff\xf0", "1 2 -1 BYTE", 16),
-            (b"\x00\xff\xf0", "1 7 15 BIT", 8),
-            (b"\x00\x00\x00", "1", -1),
-            (b"\xff\xff", "0", 16),
-            (b"\xff\xff", "0 0 -1", -1),
+            (b"\xff\xf0\x00", "0", 12), (b"\x00\xff\xf0", "1 0", 8), (b"\x00\xff\xf0", "1 2", 16),
+            (b"\x00\xff\xf0", "1 2 -1 BYTE", 16), (b"\x00\xff\xf0", "1 7 15 BIT", 8),
+            (b"\x00\x00\x00", "1", -1), (b"\xff\xff", "0", 16), (b"\xff\xff", "0 0 -1", -1),
             (b"\xff\xff", "0 5", -1),
         ],
-    )
+    )  # fmt: skip
     def test_bitpos(self, run: Run, value: bytes, words: str, place: int) -> None:
         run(b"SET", b"k", value)
         assert run(f"BITPOS k {words}") == place

@@ -169,19 +169,10 @@ class Values:
             return repr(round(self.rng.uniform(-5, 10), self.rng.randrange(1, 6))).encode()
         return self.rng.choice(
             (
-                b"inf",
-                b"-inf",
-                b"1e20",
-                b"1e-7",
-                b"nan",
-                b"abc",
-                b"0.1",
-                b"3.3",
-                b"1e300",
-                b"+2",
+                b"inf", b"-inf", b"1e20", b"1e-7", b"nan", b"abc", b"0.1", b"3.3", b"1e300", b"+2",
                 b"-0",
             )
-        )
+        )  # fmt: skip
 
     def scored(self) -> list[bytes]:
         return [self.score(), self.member()]

@@ -116,27 +116,13 @@ class TestWaiting:
 
 class TestSnapshots:
     LINES = (
-        "SET s v",
-        "APPEND s w",
-        "SET e v EX 10",
-        "HSET h a 1 b 2",
-        "HEXPIRE h 10 FIELDS 1 a",
-        "RPUSH l 1 2",
-        "SADD m 1 2",
-        "ZADD z 1 a",
-        "XADD x 1-1 a 1",
-    )
+        "SET s v", "APPEND s w", "SET e v EX 10", "HSET h a 1 b 2", "HEXPIRE h 10 FIELDS 1 a",
+        "RPUSH l 1 2", "SADD m 1 2", "ZADD z 1 a", "XADD x 1-1 a 1",
+    )  # fmt: skip
     CHANGES = (
-        "APPEND s x",
-        "PERSIST e",
-        "HSET h a 5",
-        "RPUSH l 3",
-        "SREM m 1",
-        "ZADD z 5 a",
-        "XADD x 2-1 b 1",
-        "SET new 1",
-        "DEL s",
-    )
+        "APPEND s x", "PERSIST e", "HSET h a 5", "RPUSH l 3", "SREM m 1", "ZADD z 5 a",
+        "XADD x 2-1 b 1", "SET new 1", "DEL s",
+    )  # fmt: skip
 
     def test_a_snapshot_can_be_restored_twice(
         self, engine: Engine, run: Run, clock: Timekeeper

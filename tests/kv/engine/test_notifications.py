@@ -445,16 +445,10 @@ class TestParameter:
     @pytest.mark.parametrize(
         ("flags", "shown"),
         [
-            ("KEA", "AKE"),
-            ("KEg$lshzxetd", "AKE"),
-            ("g$lshzxe", "g$lshzxe"),
-            ("mnKEA", "AKEm"),
-            ("nKm", "nKm"),
-            ("dtx", "xtd"),
-            ("KK", "K"),
-            ("", ""),
+            ("KEA", "AKE"), ("KEg$lshzxetd", "AKE"), ("g$lshzxe", "g$lshzxe"), ("mnKEA", "AKEm"),
+            ("nKm", "nKm"), ("dtx", "xtd"), ("KK", "K"), ("", ""),
         ],
-    )
+    )  # fmt: skip
     def test_it_is_shown_in_order(self, run: Run, flags: str, shown: str) -> None:
         run("CONFIG", "SET", "notify-keyspace-events", flags)
         assert run("CONFIG GET notify-keyspace-events")[1] == shown.encode()

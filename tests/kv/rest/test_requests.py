@@ -164,19 +164,13 @@ def test_impossible_commands_are_rejected(server: KVServer) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        {"path": re.compile("/set")},
-        {"path": "/set/*"},
-        {"path": "/set/user:1/v"},
-        {"path": lambda path: path.startswith("/set")},
-        {"target": "*user:1*"},
-        {"method": "POST"},
-        {"status": 200},
-        {"status": lambda status: status < 300},
-        {"answer_json": {"result": "OK"}},
+        {"path": re.compile("/set")}, {"path": "/set/*"}, {"path": "/set/user:1/v"},
+        {"path": lambda path: path.startswith("/set")}, {"target": "*user:1*"}, {"method": "POST"},
+        {"status": 200}, {"status": lambda status: status < 300}, {"answer_json": {"result": "OK"}},
         {"route": "command", "command": "set"},
     ],
     ids=steady,
-)
+)  # fmt: skip
 def test_assert_not_called_fails_for_a_call(server: KVServer, asked: dict[str, Any]) -> None:
     by_path(server)
     assert server.assert_called(**asked)

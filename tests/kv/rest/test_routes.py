@@ -117,19 +117,11 @@ class TestBodyCommands:
     @pytest.mark.parametrize(
         ("item", "stored"),
         [
-            ('"text"', "text"),
-            ("1", "1"),
-            ("-0", "-0"),
-            ("1.10", "1.10"),
-            ("1e3", "1e3"),
-            ("18446744073709551616", "18446744073709551616"),
-            ("true", "true"),
-            ("false", "false"),
-            ('"\\ud83d\\ude00"', "😀"),
-            ('"\\ud800"', "�"),
-            ('""', ""),
+            ('"text"', "text"), ("1", "1"), ("-0", "-0"), ("1.10", "1.10"), ("1e3", "1e3"),
+            ("18446744073709551616", "18446744073709551616"), ("true", "true"), ("false", "false"),
+            ('"\\ud83d\\ude00"', "😀"), ('"\\ud800"', "�"), ('""', ""),
         ],
-    )
+    )  # fmt: skip
     def test_items_keep_their_source_text(
         self, server: KVServer, http: httpx.Client, item: str, stored: str
     ) -> None:
@@ -144,22 +136,11 @@ class TestBodyCommands:
     @pytest.mark.parametrize(
         "body",
         [
-            b"",
-            b"{",
-            b"null",
-            b'"SET"',
-            b"{}",
-            b"[]",
-            b"[null]",
-            b'["SET","k",null]',
-            b'["SET","k",{"a":1}]',
-            b'["SET","k",["v"]]',
-            b'[["SET","k","v"]]',
-            b'["SET","k",NaN]',
-            b'["SET","k","\xff"]',
-            b"[" * 100_000,
+            b"", b"{", b"null", b'"SET"', b"{}", b"[]", b"[null]", b'["SET","k",null]',
+            b'["SET","k",{"a":1}]', b'["SET","k",["v"]]', b'[["SET","k","v"]]', b'["SET","k",NaN]',
+            b'["SET","k","\xff"]', b"[" * 100_000,
         ],
-    )
+    )  # fmt: skip
     def test_bad_bodies_are_refused_and_change_nothing(
         self, server: KVServer, http: httpx.Client, body: bytes
     ) -> None:
@@ -403,15 +384,10 @@ class TestTransactions:
     @pytest.mark.parametrize(
         "line",
         [
-            ["SET", "k"],
-            ["NOSUCH"],
-            ["BLPOP", "l", 0],
-            ["WATCH", "k"],
-            ["DISCARD"],
-            ["EXEC"],
+            ["SET", "k"], ["NOSUCH"], ["BLPOP", "l", 0], ["WATCH", "k"], ["DISCARD"], ["EXEC"],
             ["MULTI"],
         ],
-    )
+    )  # fmt: skip
     def test_discarded_as_a_whole(
         self, server: KVServer, http: httpx.Client, line: list[object]
     ) -> None:

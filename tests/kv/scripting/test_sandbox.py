@@ -45,14 +45,9 @@ class TestNothingOfPython:
         "argument",
         [
             "setmetatable({}, {__index=function() error('x') end})",
-            "coroutine.create(function() end)",
-            "redis.call",
-            "cjson.null",
-            "true",
-            "nil",
-            "{}",
+            "coroutine.create(function() end)", "redis.call", "cjson.null", "true", "nil", "{}",
         ],
-    )
+    )  # fmt: skip
     def test_errors_of_calls_are_texts(self, lua: Lua, argument: str) -> None:
         kinds = lua(f"local ok, e = pcall(redis.call, {argument}) return {{type(ok), type(e)}}")
         assert kinds == ["boolean", "string"]
@@ -142,30 +137,16 @@ class TestNothingOfOtherScripts:
     @pytest.mark.parametrize(
         "script",
         [
-            "x = 1",
-            "function f() end",
-            "_G.x = 1",
-            "rawset(_G, 'x', 1)",
-            "setmetatable(_G, {})",
-            "KEYS = {}",
-            "string.rep = 1",
-            "rawset(string, 'rep', 1)",
-            "setmetatable(string, {})",
-            "table.insert(string, 1)",
-            "table.insert(redis, 1, 'x')",
-            "redis.call = nil",
-            "math.pi = 3",
-            "cjson.encode = 1",
-            "bit.band = 1",
-            "coroutine.create = 1",
-            "getmetatable('').__index = {}",
-            "getmetatable('').__index.upper = 1",
+            "x = 1", "function f() end", "_G.x = 1", "rawset(_G, 'x', 1)", "setmetatable(_G, {})",
+            "KEYS = {}", "string.rep = 1", "rawset(string, 'rep', 1)", "setmetatable(string, {})",
+            "table.insert(string, 1)", "table.insert(redis, 1, 'x')", "redis.call = nil",
+            "math.pi = 3", "cjson.encode = 1", "bit.band = 1", "coroutine.create = 1",
+            "getmetatable('').__index = {}", "getmetatable('').__index.upper = 1",
             "rawset(getmetatable(''), '__index', 1)",
-            "rawset(getmetatable('').__index, 'upper', 1)",
-            "loadstring('x = 1')()",
+            "rawset(getmetatable('').__index, 'upper', 1)", "loadstring('x = 1')()",
             "loadstring('_G.string.rep = 1')()",
         ],
-    )
+    )  # fmt: skip
     def test_shared_tables_cannot_be_written(self, lua: Lua, script: str) -> None:
         assert READ_ONLY in lua.error(script)
         assert lua("return ('ab'):rep(2):upper()") == "ABAB"

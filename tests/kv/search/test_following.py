@@ -96,19 +96,8 @@ class TestStrings:
 class TestHashes:
     def test_texts_are_read_as_the_field_says(self, hashes: Searching) -> None:
         line = (
-            "HSET",
-            "p:1",
-            "n",
-            "-7",
-            "b",
-            "true",
-            "t",
-            "Two words",
-            "d",
-            "2026-01-01",
-            "f",
-            "1e2",
-        )
+            "HSET", "p:1", "n", "-7", "b", "true", "t", "Two words", "d", "2026-01-01", "f", "1e2",
+        )  # fmt: skip
         hashes.run(*line)
         hashes.run("HSET", "p:2", "n", "7.5", "b", "yes", "d", "soon", "f", "x")
         for filter in (

@@ -22,18 +22,8 @@ from tests.kv.conftest import NOW
 from .conftest import Searching
 
 FIELDS = [
-    "title",
-    "plain",
-    "code",
-    "price",
-    "stock",
-    "delta",
-    "sold",
-    "added",
-    "brand",
-    "place",
-    "no",
-]
+    "title", "plain", "code", "price", "stock", "delta", "sold", "added", "brand", "place", "no",
+]  # fmt: skip
 VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 2, 3.5, 1e308, -1e308, 5e-324, 2**64 - 1, -(2**63), 10**30, "", "a",
     "acme", "/", "/shop", "//", "é" * 50, "\u0000", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z",

@@ -20,34 +20,10 @@ from .conftest import Searching
 CASES = 4 * EXAMPLES
 PER_BATCH = 100
 WORDS = [
-    "run",
-    "running",
-    "runner",
-    "shoe",
-    "shoes",
-    "bass",
-    "base",
-    "bases",
-    "hat",
-    "hats",
-    "that",
-    "chat",
-    "wire",
-    "wired",
-    "wireless",
-    "red",
-    "bed",
-    "reads",
-    "reading",
-    "a",
-    "ab",
-    "abc",
-    "abcd",
-    "acbd",
-    "badc",
-    "experiment",
-    "experiments",
-]
+    "run", "running", "runner", "shoe", "shoes", "bass", "base", "bases", "hat", "hats", "that",
+    "chat", "wire", "wired", "wireless", "red", "bed", "reads", "reading", "a", "ab", "abc", "abcd",
+    "acbd", "badc", "experiment", "experiments",
+]  # fmt: skip
 PATHS = ["/a", "/a/b", "/a/b/c", "/a/c", "/d", "/d/e"]
 BRANDS = ["acme", "bolt", "crown", "Acme", "z"]
 DATES = [f"2026-0{month}-1{day}T00:00:0{day}Z" for month in (1, 2, 3) for day in (1, 5, 9)]

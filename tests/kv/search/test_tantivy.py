@@ -22,30 +22,10 @@ tantivy = pytest.importorskip("tantivy")
 
 CASES = 2 * EXAMPLES
 WORDS = [
-    "running",
-    "runner",
-    "runs",
-    "shoe",
-    "shoes",
-    "boots",
-    "connection",
-    "connected",
-    "connecting",
-    "organization",
-    "organize",
-    "studies",
-    "study",
-    "national",
-    "nationality",
-    "red",
-    "reader",
-    "reading",
-    "bass",
-    "bases",
-    "wireless",
-    "wired",
-    "guitar",
-]
+    "running", "runner", "runs", "shoe", "shoes", "boots", "connection", "connected", "connecting",
+    "organization", "organize", "studies", "study", "national", "nationality", "red", "reader",
+    "reading", "bass", "bases", "wireless", "wired", "guitar",
+]  # fmt: skip
 
 
 def chain(language: str | None) -> Any:

@@ -75,14 +75,10 @@ class TestDoubles:
     @pytest.mark.parametrize(
         ("text", "value"),
         [
-            ("1", 1.0),
-            ("-.5", -0.5),
-            ("1.", 1.0),
-            ("1e3", 1000.0),
-            ("0x1p4", 16.0),
+            ("1", 1.0), ("-.5", -0.5), ("1.", 1.0), ("1e3", 1000.0), ("0x1p4", 16.0),
             ("INF", math.inf),
         ],
-    )
+    )  # fmt: skip
     def test_forms(self, text: str, value: float) -> None:
         assert parse_float(text.encode()) == value
 
@@ -101,19 +97,11 @@ class TestDoubles:
     @pytest.mark.parametrize(
         ("value", "text"),
         [
-            (3.1, "3.1"),
-            (1e10, "10000000000"),
-            (-0.0, "-0"),
-            (1e20, "1e+20"),
-            (1.5e-7, "1.5e-7"),
-            (0.0001, "0.0001"),
-            (math.inf, "inf"),
-            (-math.inf, "-inf"),
-            (math.nan, "nan"),
-            (123456789.125, "123456789.125"),
-            (5e18, "5e+18"),
+            (3.1, "3.1"), (1e10, "10000000000"), (-0.0, "-0"), (1e20, "1e+20"), (1.5e-7, "1.5e-7"),
+            (0.0001, "0.0001"), (math.inf, "inf"), (-math.inf, "-inf"), (math.nan, "nan"),
+            (123456789.125, "123456789.125"), (5e18, "5e+18"),
         ],
-    )
+    )  # fmt: skip
     def test_layout(self, value: float, text: str) -> None:
         assert format_double(value) == text.encode()
 
@@ -130,16 +118,11 @@ class TestLongDoubles:
     @pytest.mark.parametrize(
         ("left", "right", "total"),
         [
-            ("0.1", "0.2", "0.3"),
-            ("10.50", "0.1", "10.6"),
-            ("5.0e3", "2.0e2", "5200"),
-            ("-1", "1", "0"),
-            ("1e17", "0.5", "100000000000000000.5"),
-            ("3.0e-5", "0", "0.00003"),
-            ("123456789.123456789", "0", "123456789.12345678899873747"),
-            ("0e7000", "1", "1"),
+            ("0.1", "0.2", "0.3"), ("10.50", "0.1", "10.6"), ("5.0e3", "2.0e2", "5200"),
+            ("-1", "1", "0"), ("1e17", "0.5", "100000000000000000.5"), ("3.0e-5", "0", "0.00003"),
+            ("123456789.123456789", "0", "123456789.12345678899873747"), ("0e7000", "1", "1"),
         ],
-    )
+    )  # fmt: skip
     def test_sums(self, left: str, right: str, total: str) -> None:
         result = long_double_sum(
             parse_long_double(left.encode()), parse_long_double(right.encode())

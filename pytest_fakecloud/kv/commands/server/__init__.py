@@ -13,13 +13,6 @@ from . import (
 )
 
 __all__ = [
-    "acl",
-    "client",
-    "configuration",
-    "connection",
-    "debugging",
-    "introspection",
-    "process",
-    "server",
-    "statistics",
-]
+    "acl", "client", "configuration", "connection", "debugging", "introspection", "process",
+    "server", "statistics",
+]  # fmt: skip

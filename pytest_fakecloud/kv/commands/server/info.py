@@ -15,20 +15,9 @@ if TYPE_CHECKING:
     from ...engine.engine import Engine, Session
 
 SECTIONS = [
-    "server",
-    "clients",
-    "memory",
-    "persistence",
-    "stats",
-    "replication",
-    "cpu",
-    "modules",
-    "commandstats",
-    "errorstats",
-    "latencystats",
-    "cluster",
-    "keyspace",
-]
+    "server", "clients", "memory", "persistence", "stats", "replication", "cpu", "modules",
+    "commandstats", "errorstats", "latencystats", "cluster", "keyspace",
+]  # fmt: skip
 
 
 def section(session: Session, name: str) -> Iterator[str]:

@@ -232,15 +232,11 @@ def slowlog_get(session: Session, args: Args) -> Reply:
     entries = list(session.engine.statistics.slow)
     return [
         [
-            entry.id,
-            entry.at_us // 1_000_000,
-            entry.usec,
-            entry.argv,
-            entry.address.encode(),
+            entry.id, entry.at_us // 1_000_000, entry.usec, entry.argv, entry.address.encode(),
             entry.name,
         ]
         for entry in (entries if count == -1 else entries[:count])
-    ]
+    ]  # fmt: skip
 
 
 @command("SLOWLOG LEN")

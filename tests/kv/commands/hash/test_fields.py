@@ -47,15 +47,10 @@ class TestFields:
     @pytest.mark.parametrize(
         "line",
         [
-            "HSET s a 1",
-            "HGET s a",
-            "HGETALL s",
-            "HDEL s a",
-            "HLEN s",
-            "HSETNX s a 1",
+            "HSET s a 1", "HGET s a", "HGETALL s", "HDEL s a", "HLEN s", "HSETNX s a 1",
             "HINCRBY s a 1",
         ],
-    )
+    )  # fmt: skip
     def test_other_types_are_refused(self, run: Run, line: str) -> None:
         run("SET s x")
         assert run.error(line) == WRONGTYPE

@@ -85,30 +85,18 @@ class TestReplies:
     @pytest.mark.parametrize(
         ("value", "reply"),
         [
-            ("1", 1),
-            ("3.99", 3),
-            ("-3.99", -3),
-            ("'a'", b"a"),
-            ("true", 1),
-            ("false", None),
-            ("nil", None),
-            ("{}", []),
-            ("{1, 'a', true, false, {2}}", [1, b"a", 1, None, [2]]),
-            ("{1, nil, 3}", [1]),
-            ("{ok='FINE'}", Status(b"FINE")),
-            ("redis.status_reply('FINE')", Status(b"FINE")),
-            ("{double=3.5}", 3.5),
-            ("{{double=2}}", [2.0]),
-            ("{map={a=1}}", Map([b"a", 1])),
+            ("1", 1), ("3.99", 3), ("-3.99", -3), ("'a'", b"a"), ("true", 1), ("false", None),
+            ("nil", None), ("{}", []), ("{1, 'a', true, false, {2}}", [1, b"a", 1, None, [2]]),
+            ("{1, nil, 3}", [1]), ("{ok='FINE'}", Status(b"FINE")),
+            ("redis.status_reply('FINE')", Status(b"FINE")), ("{double=3.5}", 3.5),
+            ("{{double=2}}", [2.0]), ("{map={a=1}}", Map([b"a", 1])),
             ("{set={a=true}}", SetReply([b"a"])),
             ("{verbatim_string={format='txt', string='x'}}", Verbatim(b"x")),
-            ("redis.call('GET', 'missing')", None),
-            ("{redis.call('GET', 'missing')}", [None]),
-            ("redis.call('GET', 'missing') == false", 1),
-            ("redis.call('PING')", Status(b"PONG")),
+            ("redis.call('GET', 'missing')", None), ("{redis.call('GET', 'missing')}", [None]),
+            ("redis.call('GET', 'missing') == false", 1), ("redis.call('PING')", Status(b"PONG")),
             ("redis.call('TIME')[2]", b"0"),
         ],
-    )
+    )  # fmt: skip
     def test_values(self, run: Run, value: str, reply: object) -> None:
         found = run("EVAL", f"return {value}", 0)
         assert (type(found), found) == (type(reply), reply)

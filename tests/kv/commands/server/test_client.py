@@ -354,17 +354,11 @@ class TestAll:
     @pytest.mark.parametrize(
         ("words", "killed"),
         [
-            ("ADDR 127.0.0.1:5002", 1),
-            ("LADDR 1.1.1.1:1", 0),
-            ("USER default", 1),
-            ("USER default SKIPME no", 2),
-            ("TYPE normal", 1),
-            ("TYPE pubsub", 0),
-            ("TYPE MASTER", 0),
-            ("TYPE SLAVE", 0),
-            ("TYPE REPLICA", 0),
+            ("ADDR 127.0.0.1:5002", 1), ("LADDR 1.1.1.1:1", 0), ("USER default", 1),
+            ("USER default SKIPME no", 2), ("TYPE normal", 1), ("TYPE pubsub", 0),
+            ("TYPE MASTER", 0), ("TYPE SLAVE", 0), ("TYPE REPLICA", 0),
         ],
-    )
+    )  # fmt: skip
     def test_kill_by_filter(self, port: Run, second: Run, words: str, killed: int) -> None:
         assert port(f"CLIENT KILL {words}") == killed
         assert second.session.closing == bool(killed)

@@ -26,25 +26,14 @@ class TestTrimming:
     @pytest.mark.parametrize(
         ("length", "line", "removed"),
         [
-            (1000, "MAXLEN ~ 30", 970),
-            (129, "MAXLEN ~ 30", 0),
-            (130, "MAXLEN ~ 30", 100),
-            (120, "MAXLEN ~ 30", 0),
-            (120, "MAXLEN = 30", 90),
-            (120, "MAXLEN 30", 90),
-            (99, "MAXLEN ~ 0", 0),
-            (100, "MAXLEN ~ 0", 100),
-            (30, "MAXLEN ~ 50", 0),
-            (250, "MINID ~ 101", 100),
-            (250, "MINID ~ 100-2", 100),
-            (250, "MINID ~ 100", 0),
-            (250, "MINID = 100", 99),
-            (250, "MINID ~ 9999", 250),
-            (250, "MAXLEN ~ 100 LIMIT 7", 7),
-            (250, "MAXLEN ~ 200 LIMIT 7", 0),
-            (250, "MAXLEN ~ 100 LIMIT 0", 150),
+            (1000, "MAXLEN ~ 30", 970), (129, "MAXLEN ~ 30", 0), (130, "MAXLEN ~ 30", 100),
+            (120, "MAXLEN ~ 30", 0), (120, "MAXLEN = 30", 90), (120, "MAXLEN 30", 90),
+            (99, "MAXLEN ~ 0", 0), (100, "MAXLEN ~ 0", 100), (30, "MAXLEN ~ 50", 0),
+            (250, "MINID ~ 101", 100), (250, "MINID ~ 100-2", 100), (250, "MINID ~ 100", 0),
+            (250, "MINID = 100", 99), (250, "MINID ~ 9999", 250), (250, "MAXLEN ~ 100 LIMIT 7", 7),
+            (250, "MAXLEN ~ 200 LIMIT 7", 0), (250, "MAXLEN ~ 100 LIMIT 0", 150),
         ],
-    )
+    )  # fmt: skip
     def test_the_vendor_trims_roughly_once_a_hundred_are_too_many(
         self, run: Run, length: int, line: str, removed: int
     ) -> None:
