@@ -2,9 +2,14 @@
 
 Messages are bytes, because they may quote bytes that a client sent. Unless a source is named, they
 were observed on Redis 7.0 and Valkey 9.1.
+
+Decided here, because the vendor publishes none: the errors for a command that the service does not
+offer, and for changing a built-in user.
 """
 
 from __future__ import annotations
+
+import re
 
 from ..core.errors import ServiceError
 
@@ -38,10 +43,10 @@ class RestError(ServiceError):
 
 
 class Template:
-    """An error text with places for values: bytes of the client, names and numbers.
+    """An error text with placeholders such as ``<name>``. A call passes their values in order.
 
-    As in Redis, ``c_strings`` cuts values at their first NUL byte, and ``longest`` limits their
-    length in bytes.
+    Values are bytes that a client sent, strings or numbers. As in Redis, bytes are cut at their
+    first NUL if ``c_strings`` is true, and after ``longest`` bytes.
     """
 
     def __init__(self, text: str, *, c_strings: bool = False, longest: int | None = None) -> None:
@@ -50,15 +55,17 @@ class Template:
         self._longest = longest
 
     def __call__(self, *values: object) -> bytes:
-        text = self._text.format(*map(self._shown, values))
-        return one_line(text.encode("utf-8", "surrogateescape"))
+        first, *parts = re.split(r"<\w+>", self._text)
+        filled = zip(map(self._shown, values), parts, strict=True)
+        return one_line(
+            first.encode() + b"".join([shown + part.encode() for shown, part in filled])
+        )
 
-    def _shown(self, value: object) -> object:
+    def _shown(self, value: object) -> bytes:
         if not isinstance(value, bytes):
-            return value
-        if self._c_strings:
-            value = value.split(b"\0")[0]
-        return value[: self._longest].decode("utf-8", "surrogateescape")
+            text = f"{value:f}" if isinstance(value, float) else str(value)
+            return text.encode("utf-8", "surrogateescape")
+        return (value.split(b"\0")[0] if self._c_strings else value)[: self._longest]
 
 
 def one_line(text: bytes) -> bytes:
@@ -95,9 +102,9 @@ CLIENT_LEFT = b"ERR the client has closed its connection"
 """The error that stops work for a client that has disconnected; no client ever receives it."""
 NOT_ENOUGH_REPLICAS = b"NOREPLICAS Not enough good replicas to write."
 
-wrong_arity = Template("ERR wrong number of arguments for '{}' command")
+wrong_arity = Template("ERR wrong number of arguments for '<name>' command")
 """The name is in lower case (``xgroup|create``)."""
-over_budget = Template("ERR the command was stopped: {}")
+over_budget = Template("ERR the command was stopped: <reason>")
 
 
 def unknown_command(argv: list[bytes]) -> bytes:
@@ -112,14 +119,14 @@ def unknown_command(argv: list[bytes]) -> bytes:
 
 
 unknown_subcommand = Template(
-    "ERR unknown subcommand '{1}'. Try {0} HELP.", c_strings=True, longest=128
+    "ERR unknown subcommand '<sent>'. Try <container> HELP.", c_strings=True, longest=128
 )
 bad_subcommand_arguments = Template(
-    "ERR unknown subcommand or wrong number of arguments for '{1}'. Try {0} HELP.",
+    "ERR unknown subcommand or wrong number of arguments for '<sent>'. Try <container> HELP.",
     c_strings=True,
     longest=128,
 )
-not_available = Template("ERR Command is not available: '{}'")  # decided here
+not_available = Template("ERR Command is not available: '<name>'")  # decided here
 
 
 def no_permission(name: str, *, vendor: bool = True) -> bytes:
@@ -130,7 +137,7 @@ def no_permission(name: str, *, vendor: bool = True) -> bytes:
     return f"{text}'{name}' command".encode()
 
 
-invalid_expire = Template("ERR invalid expire time in '{}' command")
+invalid_expire = Template("ERR invalid expire time in '<name>' command")
 """The command's name is in lower case."""
 
 
@@ -143,7 +150,7 @@ WATCH_INSIDE_MULTI = b"ERR WATCH inside MULTI is not allowed"
 EXECABORT = b"EXECABORT Transaction discarded because of previous errors."
 NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
 
-exec_aborted_by = Template("EXECABORT Transaction discarded because of: {}")
+exec_aborted_by = Template("EXECABORT Transaction discarded because of: <reason>")
 """The reason is a message without its error code."""
 
 
@@ -170,7 +177,7 @@ BITFIELD_TYPE = (
 BITFIELD_OVERFLOW = b"ERR Invalid OVERFLOW type specified"
 BITFIELD_RO_GET_ONLY = b"ERR BITFIELD_RO only supports the GET subcommand"
 
-bitop_needs_two = Template("ERR BITOP {} must be called with at least two source keys.")
+bitop_needs_two = Template("ERR BITOP <operation> must be called with at least two source keys.")
 """From tests of the vendor's SDK."""
 
 
@@ -209,7 +216,7 @@ LIMIT_NEEDS_BY = (
 )
 WITHSCORES_WITH_BYLEX = b"ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 
-input_key_needed = Template("ERR at least 1 input key is needed for '{}' command")
+input_key_needed = Template("ERR at least 1 input key is needed for '<name>' command")
 """The command's name is in lower case."""
 
 
@@ -231,9 +238,9 @@ GEOSEARCHSTORE_WITH = (
     b"ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
 )
 
-geo_position = Template("ERR invalid longitude,latitude pair {:f},{:f}")
-geo_centre = Template("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {}")
-geo_shape = Template("ERR exactly one of BYRADIUS and BYBOX can be specified for {}")
+geo_position = Template("ERR invalid longitude,latitude pair <longitude>,<latitude>")
+geo_centre = Template("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for <name>")
+geo_shape = Template("ERR exactly one of BYRADIUS and BYBOX can be specified for <name>")
 
 
 # -- HyperLogLog ---------------------------------------------------------------------------------
@@ -250,7 +257,7 @@ PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
 PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
 
 
-pfdebug_unknown = Template("ERR Unknown PFDEBUG subcommand '{}'", c_strings=True)
+pfdebug_unknown = Template("ERR Unknown PFDEBUG subcommand '<sent>'", c_strings=True)
 
 
 # -- streams -------------------------------------------------------------------------------------
@@ -312,19 +319,20 @@ OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
 GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 
-no_group = Template("NOGROUP No such key '{}' or consumer group '{}'", c_strings=True)
+no_group = Template("NOGROUP No such key '<key>' or consumer group '<group>'", c_strings=True)
 no_group_to_read = Template(
-    "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
+    "NOGROUP No such key '<key>' or consumer group '<group>' in XREADGROUP with GROUP option",
     c_strings=True,
 )
 no_group_for_key = Template(
-    "NOGROUP No such consumer group '{1}' for key name '{0}'", c_strings=True
+    "NOGROUP No such consumer group '<group>' for key name '<key>'", c_strings=True
 )
-bad_claim_argument = Template("ERR Invalid {1} argument for {0}")
-unrecognized_claim_option = Template("ERR Unrecognized XCLAIM option '{}'", c_strings=True)
+bad_claim_argument = Template("ERR Invalid <what> argument for <command>")
+unrecognized_claim_option = Template("ERR Unrecognized XCLAIM option '<sent>'", c_strings=True)
 pending_limit = Template(
     "ERR XReadGroup is cancelled. Pending Entries List limit per consumer is about to be reached. "
-    "Limit: {}, Current PEL size: {}, Requested Read: {}, Key: {}, Group: {}, Consumer: {}."
+    "Limit: <limit>, Current PEL size: <size>, Requested Read: <wanted>, Key: <key>, "
+    "Group: <group>, Consumer: <consumer>."
 )
 """From the vendor's documentation."""
 
@@ -358,7 +366,7 @@ EXPIRE_GT_AND_LT = b"ERR GT and LT options at the same time are not compatible"
 WAITAOF_NO_FILE = b"ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
 SORT_SCORES = b"ERR One or more scores can't be converted into double"
 
-unsupported_option = Template("ERR Unsupported option {}", c_strings=True)
+unsupported_option = Template("ERR Unsupported option <option>", c_strings=True)
 
 
 # -- server --------------------------------------------------------------------------------------
@@ -434,19 +442,19 @@ AUTH_WITHOUT_PASSWORD = (
 )
 
 disabled_by_option = Template(
-    'ERR {} command not allowed. If the {} option is set to "local", you can run it from a local '
-    "connection, otherwise you need to set this option in the configuration file, and then restart "
-    "the server."
+    'ERR <command> command not allowed. If the <option> option is set to "local", you can run it '
+    "from a local connection, otherwise you need to set this option in the configuration file, and "
+    "then restart the server."
 )
-unknown_config = Template("ERR Unknown option or number of arguments for CONFIG SET - '{}'")
-config_failed = Template("ERR CONFIG SET failed (possibly related to argument '{}') - {}")
-no_samples = Template("ERR No samples available for event '{}'")
-no_such_user = Template("ERR No such user '{}'")
-unknown_client_type = Template("ERR Unknown client type '{}'")
-unknown_client_attribute = Template("ERR Unrecognized option '{}'")
-bad_client_attribute = Template("ERR {} cannot contain spaces, newlines or special characters.")
-unrecognized_replconf = Template("ERR Unrecognized REPLCONF option: {}")
-hello_syntax = Template("ERR Syntax error in HELLO option '{}'")
+unknown_config = Template("ERR Unknown option or number of arguments for CONFIG SET - '<name>'")
+config_failed = Template("ERR CONFIG SET failed (possibly related to argument '<name>') - <reason>")
+no_samples = Template("ERR No samples available for event '<event>'")
+no_such_user = Template("ERR No such user '<name>'")
+unknown_client_type = Template("ERR Unknown client type '<word>'")
+unknown_client_attribute = Template("ERR Unrecognized option '<word>'")
+bad_client_attribute = Template("ERR <name> cannot contain spaces, newlines or special characters.")
+unrecognized_replconf = Template("ERR Unrecognized REPLCONF option: <word>")
+hello_syntax = Template("ERR Syntax error in HELLO option '<option>'")
 
 
 # -- the database port ---------------------------------------------------------------------------
@@ -465,10 +473,11 @@ OPT_SWITCH = (
 )
 
 overlapping_prefixes = Template(
-    "ERR Prefix '{0}' overlaps with {2} '{1}'. Prefixes for a single client must not overlap."
+    "ERR Prefix '<prefix>' overlaps with <what> '<other>'. Prefixes for a single client must not "
+    "overlap."
 )
 listeners_may_not = Template(
-    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+    "ERR Can't execute '<name>': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
     "allowed in this context"
 )
 """The command's name is in lower case."""
@@ -527,14 +536,14 @@ def rules_changed(reason: str) -> bytes:
     )
 
 
-bad_acl_rule = Template("ERR Error in ACL SETUSER modifier '{}': {}", c_strings=True)
-unmatched_parenthesis = Template("ERR Unmatched parenthesis in acl selector starting at '{}'.")
-unknown_category = Template("ERR Unknown category '{}'", c_strings=True)
-user_not_found = Template("ERR User '{}' not found", c_strings=True)
-command_not_found = Template("ERR Command '{}' not found", c_strings=True)
-fixed_user = Template("ERR The '{}' user cannot be modified")  # decided here
-cannot_remove = Template("ERR The '{}' user cannot be removed")
-rest_token_failed = Template('ERR Wrong password or user "{}" does not exist')
+bad_acl_rule = Template("ERR Error in ACL SETUSER modifier '<rule>': <reason>", c_strings=True)
+unmatched_parenthesis = Template("ERR Unmatched parenthesis in acl selector starting at '<rule>'.")
+unknown_category = Template("ERR Unknown category '<name>'", c_strings=True)
+user_not_found = Template("ERR User '<name>' not found", c_strings=True)
+command_not_found = Template("ERR Command '<name>' not found", c_strings=True)
+fixed_user = Template("ERR The '<name>' user cannot be modified")  # decided here
+cannot_remove = Template("ERR The '<name>' user cannot be removed")
+rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist')
 
 
 # -- REST ----------------------------------------------------------------------------------------
@@ -556,7 +565,7 @@ BAD_FORMAT = "ERR unsupported response format: use json or resp2"
 FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 encoding"
 FORMAT_IN_TRANSACTION = "ERR response format resp2 is not available for multi-exec"
 
-max_key_size = Template("ERR max key size exceeded. Limit: {} bytes, Actual: {} bytes")
+max_key_size = Template("ERR max key size exceeded. Limit: <limit> bytes, Actual: <actual> bytes")
 
 
 def pipeline_too_long(limit: int, actual: int) -> str:

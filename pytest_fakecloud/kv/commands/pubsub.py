@@ -55,7 +55,7 @@ for _kind, _prefix, _what in (
 
 def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
     if len(args) > 1:
-        raise CommandError(errors.bad_subcommand_arguments("PUBSUB", name))
+        raise CommandError(errors.bad_subcommand_arguments(name, "PUBSUB"))
     names = session.engine.pubsub.names(kind)
     return [channel for channel in names if not args or matcher(args[0])(channel)]
 

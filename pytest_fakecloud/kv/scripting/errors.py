@@ -66,10 +66,10 @@ def busy(function: bool) -> bytes:
 INVALID_SHEBANG = b"ERR Invalid script shebang"
 INVALID_ENGINE = b"ERR Invalid engine in script shebang"
 
-unexpected_engine = Template("ERR Unexpected engine in script shebang: {}")
-unexpected_flag = Template("ERR Unexpected flag in script shebang: {}")
-unknown_shebang_option = Template("ERR Unknown lua shebang option: {}")
-compile_error = Template("ERR Error compiling script (new function): {}")
+unexpected_engine = Template("ERR Unexpected engine in script shebang: <engine>")
+unexpected_flag = Template("ERR Unexpected flag in script shebang: <flag>")
+unknown_shebang_option = Template("ERR Unknown lua shebang option: <option>")
+compile_error = Template("ERR Error compiling script (new function): <message>")
 
 
 # -- commands called from scripts ------------------------------------------------------------------
@@ -95,7 +95,7 @@ FLUSH_WITH_KEY_LOCKING = (  # Decided here, because the vendor publishes no mess
 
 dynamic_key = Template(
     "ERR Dynamic keys are not allowed in Lua scripts when 'allow-key-locking' flag is set. "
-    "Key was: {}"
+    "Key was: <key>"
 )
 """From the vendor's documentation."""
 
@@ -120,16 +120,16 @@ BAD_LIBRARIES = b"ERR Failed loading library payload"
 BAD_POLICY = b"ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
 LOAD_TIMEOUT = b"ERR FUNCTION LOAD timeout"
 
-bad_metadata = Template("ERR Invalid metadata value given: {}")
-engine_not_found = Template("ERR Engine '{}' not found")
-library_exists = Template("ERR Library '{}' already exists")
-library_collides = Template("ERR Library {} already exists")
+bad_metadata = Template("ERR Invalid metadata value given: <word>")
+engine_not_found = Template("ERR Engine '<engine>' not found")
+library_exists = Template("ERR Library '<name>' already exists")
+library_collides = Template("ERR Library <name> already exists")
 """For FUNCTION RESTORE."""
-function_exists = Template("ERR Function {} already exists")
-unknown_load_option = Template("ERR Unknown option given: {}")
-unknown_list_argument = Template("ERR Unknown argument {}")
-library_compile_error = Template("ERR Error compiling function: {}")
-registration_error = Template("ERR Error registering functions: {}")
+function_exists = Template("ERR Function <name> already exists")
+unknown_load_option = Template("ERR Unknown option given: <option>")
+unknown_list_argument = Template("ERR Unknown argument <argument>")
+library_compile_error = Template("ERR Error compiling function: <message>")
+registration_error = Template("ERR Error registering functions: <message>")
 
 
 def error_reply(text: bytes) -> CommandError:

@@ -334,7 +334,7 @@ class Table:
         if spec.subcommands is not None and len(argv) > 1:
             found = spec.subcommands.get(argv[1].upper())
             if found is None or found.function is None:
-                raise CommandError(unknown_subcommand(spec.name, argv[1]))
+                raise CommandError(unknown_subcommand(argv[1], spec.name))
             return found
         return spec
 

@@ -28,9 +28,9 @@ OUT_OF_BOUNDS = b"ERR index out of bounds"
 NOT_A_NUMBER = b"ERR result is not a number"
 TOO_DEEP = b"ERR the document would be nested too deeply"
 
-_invalid_path = Template("ERR invalid path: {}")
-_missing_path = Template("ERR Path '{}' does not exist")
-_wrong_type = Template("WRONGTYPE wrong type of path value - expected {} but found {}")
+_invalid_path = Template("ERR invalid path: <reason>")
+_missing_path = Template("ERR Path '<path>' does not exist")
+_wrong_type = Template("WRONGTYPE wrong type of path value - expected <expected> but found <found>")
 
 _MOST_LEVELS = 2 * DEEPEST
 DOT = b"."

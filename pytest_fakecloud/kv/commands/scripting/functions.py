@@ -57,7 +57,7 @@ def function_delete(session: Session, args: Args) -> Reply:
 def function_flush(session: Session, args: Args) -> Reply:
     """Delete all function libraries."""
     if len(args) > 1:
-        raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
+        raise CommandError(bad_subcommand_arguments(session.engine.line[1], "FUNCTION"))
     if args and args[0].upper() not in (b"SYNC", b"ASYNC"):
         raise CommandError(errors.FUNCTION_FLUSH_MODE)
     session.engine.scripting.libraries.flush()
@@ -133,7 +133,7 @@ def function_dump(session: Session, args: Args) -> Reply:
 def function_restore(session: Session, args: Args) -> Reply:
     """Load the function libraries of a FUNCTION DUMP payload, either all of them or none."""
     if len(args) > 2:
-        raise CommandError(bad_subcommand_arguments("FUNCTION", session.engine.line[1]))
+        raise CommandError(bad_subcommand_arguments(session.engine.line[1], "FUNCTION"))
     policy = args[1].upper() if len(args) == 2 else b"APPEND"
     if policy not in (b"FLUSH", b"APPEND", b"REPLACE"):
         raise CommandError(errors.BAD_POLICY)

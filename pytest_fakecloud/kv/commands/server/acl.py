@@ -26,7 +26,7 @@ def _bytes(name: str) -> bytes:
 
 
 def _bad_arguments(subcommand: bytes) -> CommandError:
-    return CommandError(errors.bad_subcommand_arguments("ACL", subcommand))
+    return CommandError(errors.bad_subcommand_arguments(subcommand, "ACL"))
 
 
 # -- users ---------------------------------------------------------------------------------------

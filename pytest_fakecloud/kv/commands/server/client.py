@@ -146,7 +146,7 @@ def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
     for prefix in given:
         for other in others:
             if prefix != other and (prefix.startswith(other) or other.startswith(prefix)):
-                raise CommandError(errors.overlapping_prefixes(prefix, other, what))
+                raise CommandError(errors.overlapping_prefixes(prefix, what, other))
 
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:

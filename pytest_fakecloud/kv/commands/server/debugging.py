@@ -52,7 +52,7 @@ def debug(session: Session, args: Args) -> Reply:
         return OK
     found = _WORDS.get(word)
     if found is None or not found[0] <= len(args) - 1 <= found[1]:
-        raise CommandError(errors.bad_subcommand_arguments("DEBUG", args[0]))
+        raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
     return found[2](session, args[1:])
 
 

@@ -227,7 +227,7 @@ def latency_histogram(session: Session, args: Args) -> Reply:
 def slowlog_get(session: Session, args: Args) -> Reply:
     """Return the latest slow commands, newest first."""
     if len(args) > 1:
-        raise CommandError(errors.bad_subcommand_arguments("SLOWLOG", session.engine.line[1]))
+        raise CommandError(errors.bad_subcommand_arguments(session.engine.line[1], "SLOWLOG"))
     count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
     entries = list(session.engine.statistics.slow)
     return [

@@ -57,7 +57,7 @@ def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
             if entries_read < 0 and entries_read != UNKNOWN_ENTRIES_READ:
                 raise CommandError(errors.XGROUP_ENTRIESREAD)
         else:
-            raise CommandError(bad_subcommand_arguments("XGROUP", sub))
+            raise CommandError(bad_subcommand_arguments(sub, "XGROUP"))
         at += 1
     return mkstream, entries_read
 
@@ -73,7 +73,7 @@ def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
     stream = _existing(session, args[0])
     group = stream.groups.get(args[1])
     if group is None:
-        raise CommandError(errors.no_group_for_key(args[0], args[1]))
+        raise CommandError(errors.no_group_for_key(args[1], args[0]))
     return stream, group
 
 
@@ -83,7 +83,7 @@ def xgroup_create(session: Session, args: Args) -> Reply:
     mkstream, entries_read = _group_words(args, b"CREATE")
     stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args[0])
     if len(args) > 6:
-        raise CommandError(bad_subcommand_arguments("XGROUP", b"CREATE"))
+        raise CommandError(bad_subcommand_arguments(b"CREATE", "XGROUP"))
     end = 0 if stream is None else stream.last_id
     last_id = end if args[2] == b"$" else parse_id(args[2])
     if stream is None:
@@ -102,7 +102,7 @@ def xgroup_setid(session: Session, args: Args) -> Reply:
     _, entries_read = _group_words(args, b"SETID")
     stream, group = _existing_group(session, args)
     if len(args) not in (3, 5):
-        raise CommandError(bad_subcommand_arguments("XGROUP", b"SETID"))
+        raise CommandError(bad_subcommand_arguments(b"SETID", "XGROUP"))
     group.last_id = stream.last_id if args[2] == b"$" else parse_extreme_id(args[2])
     group.entries_read = entries_read
     session.db.touch(args[0])

@@ -60,7 +60,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
     if group is None:
         if session.engine.dialect == "vendor":
             return []
-        raise CommandError(errors.no_group_for_key(args[0], args[1]))
+        raise CommandError(errors.no_group_for_key(args[1], args[0]))
     now_ms = session.now_ms
     found: list[Reply] = []
     for consumer in group.sorted_consumers():
@@ -90,7 +90,7 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
     if words:
         shape = (words[0], len(words), words[1] if len(words) == 3 else b"COUNT")
         if shape not in ((b"FULL", 1, b"COUNT"), (b"FULL", 3, b"COUNT")):
-            raise CommandError(bad_subcommand_arguments("XINFO", b"STREAM"))
+            raise CommandError(bad_subcommand_arguments(b"STREAM", "XINFO"))
         if len(words) == 3:
             count = parse_int(args[3])
             count = 10 if count < 0 else count

@@ -84,7 +84,7 @@ class _Claim:
 def _claim_number(text: bytes, command_name: str, what: str) -> int:
     number = try_int(text)
     if number is None:
-        raise CommandError(errors.bad_claim_argument(command_name, what))
+        raise CommandError(errors.bad_claim_argument(what, command_name))
     return number
 
 
