@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from .run import Program
-    from .simulation import Simulation
+    from .simulation.scheduler import Simulation
     from .world import World
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us, to_datetime
-from .simulation import simulation
+from .simulation.state import simulation
 
 if TYPE_CHECKING:
     from .history import History, Operation

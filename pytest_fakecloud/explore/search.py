@@ -29,7 +29,7 @@ from .runtime.loops import await_in_own_loop
 from .runtime.strands import Threads
 from .schedule import EDGE, SWITCHES, TRIED, WINDOWS, Event, Schedule
 from .shrink import shrink
-from .simulation import Simulation
+from .simulation.scheduler import Simulation
 
 if TYPE_CHECKING:
     from .world import World

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..process_time.wall import Wall
     from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message, Outcome
-    from .simulation import Simulation
+    from .simulation.scheduler import Simulation
 
 T = TypeVar("T")
 HOLD_US = 60_000_000

@@ -20,7 +20,7 @@ from pytest_fakecloud.explore.dpor import Everything, Interleavings, Redundant
 from pytest_fakecloud.explore.run import Choice, Program
 from pytest_fakecloud.explore.runtime.strands import Threads
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
-from pytest_fakecloud.explore.simulation import Simulation
+from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.world import World
 
 from ..budget import cases

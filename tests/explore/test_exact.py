@@ -689,7 +689,7 @@ def test_a_thread_that_polls_for_ever_is_an_error(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis = Redis(kv.url, kv.token)
-    monkeypatch.setattr("pytest_fakecloud.explore.simulation.MOST_STEPS", 100)
+    monkeypatch.setattr("pytest_fakecloud.explore.simulation.clock.MOST_STEPS", 100)
 
     def polls() -> None:
         redis.ping()

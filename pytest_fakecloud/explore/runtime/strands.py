@@ -18,7 +18,7 @@ from .frames import wakings
 if TYPE_CHECKING:
     import asyncio
 
-    from ..simulation import Simulation
+    from ..simulation.scheduler import Simulation
     from .deliveries import Due
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]

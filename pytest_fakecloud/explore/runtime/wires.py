@@ -13,7 +13,7 @@ from ...core.timeparse import monotonic
 from .strands import pause
 
 if TYPE_CHECKING:
-    from ..simulation import Simulation
+    from ..simulation.scheduler import Simulation
 
 _PATIENCE = 5.0
 """Wall-clock seconds to wait for a fake to finish sending."""

@@ -1,0 +1,1 @@
+"""Runs explored code once, under one schedule."""

@@ -1,0 +1,198 @@
+"""Moves of the clock: forced ones, those that the search chooses, and pauses of strands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.errors import ContractError
+from ..call_events import seconds
+from ..footprint import MOVES_CLOCK, Footprint, Touch
+from ..run import Moment, Option, Step
+from ..runtime.strands import Strand
+from ..schedule import CLOCK, DELAY, EDGE, TICKS, Event, Kind
+from .state import RunState
+
+MOST_STEPS = 20_000
+MOST_MOVES = 8
+"""Maximum number of clock moves in one run while a strand could run instead."""
+FIRINGS = 3
+"""Number of times that the queue's schedules fire at the end of a run without ``horizon``."""
+_JUMPS = 3
+"""Number of known times that ``jump`` events move to, from each point."""
+
+
+class ClockMoves(RunState):
+    """Moves the clock when no strand can run, or when the schedule demands it."""
+
+    def _all_times(self) -> frozenset[int]:
+        """Return the times that the clock can move to, if timers are explored."""
+        if not self._moves_time:
+            return frozenset()
+        waits = (s.wake_us for s in self._strands if s.state == "waiting" and s.wake_us is not None)
+        return frozenset((*self._world.known_instants(MOST_MOVES), *waits))
+
+    def _moment(self, options: Sequence[Option]) -> Moment | None:
+        """Return the next step of time, or None if the code cannot be that slow."""
+        forced = not options
+        at_us = self._next_us(forced=forced)
+        if at_us is None:
+            return None
+        now = self._world.now_us()
+        if forced:
+            if not self._moves_time:
+                return None
+            at_us = min([at_us, *self._world.known_instants(1)])
+        moment = Moment(at_us)
+        if forced:
+            return moment
+        waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
+        if not all(self._may_pause(strand, moment.at_us - now) for strand in waiting):
+            return None
+        if self._moved >= MOST_MOVES:
+            self.run.is_cut = True
+            return None
+        return moment
+
+    def _foresee(self) -> None:
+        """Record the clock moves after the end of the run, since a later run may make them earlier."""
+        run, world = self.run, self._world
+        now = world.now_us()
+        if self._moved >= MOST_MOVES:
+            return
+        for at_us in world.known_instants(MOST_MOVES - self._moved):
+            if at_us > now + self._choice.patience_us:
+                return
+            touched = Footprint([MOVES_CLOCK, *world.ends_until(at_us)])
+            if self._choice.always:
+                touched.add(Touch("", "promise", "*", True))
+            touched.is_everything = world.fires_until(at_us)
+            run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self._barrier))
+
+    def _pass_time(self) -> bool:
+        """Move time to the next event; return False if there is none."""
+        target = self._next_us(forced=True)
+        if target is None:
+            return False
+        if target == self._world.next_firing_us():
+            self._firings += 1
+        self._passed += 1
+        if self._passed > MOST_STEPS:
+            waiting = ", ".join(s.title for s in self._strands if s.state == "waiting")
+            raise ContractError(
+                f"time has moved {MOST_STEPS} times and the run goes on: {waiting} waits again and "
+                "again. Give its loop an end"
+            )
+        self._world.move_to(target)
+        self._barrier = len(self.run.steps) - 1
+        return True
+
+    def _next_us(self, *, forced: bool) -> int | None:
+        """Return the time of the next timer or wake-up, or None.
+
+        A forced move skips the ends of TTLs, because no strand waits for them, and stops at the
+        horizon of schedules.
+        """
+        now = self._world.now_us()
+        found = []
+        only_daemons = all(
+            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.wake_us is None)
+            for s in self._strands
+        )
+        for strand in self._strands:
+            if strand.state == "ended" or (strand.is_daemon and only_daemons):
+                continue
+            if strand.held_until_us > now:
+                found.append(strand.held_until_us)
+            elif strand.state in ("waiting", "new") and (strand.wake_us or 0) > now:
+                found.append(strand.wake_us or 0)
+        if self._held_us > now:
+            found.append(self._held_us)
+        # A message that is due but cannot begin waits for something else, such as a paused queue.
+        due = self._world.next_delivery_us(after_us=now)
+        if due is not None:
+            found.append(due)
+        firing = self._world.next_firing_us()
+        if not forced:
+            found += self._world.known_instants(1)
+        if firing is not None and not found:
+            horizon = self._choice.horizon_us
+            if horizon is None:
+                firing = firing if self._firings < FIRINGS else None
+            elif firing > self.run.start_us + horizon:
+                firing = None
+        if firing is not None and firing > now:
+            found.append(firing)
+        return min((at for at in found if at > now), default=None)
+
+    def _pause(self, strand: Strand, event: Event) -> bool:
+        """Pause a strand, as an event of the schedule demands; return False if its patience does
+        not allow it.
+        """
+        world = self._world
+        if world.clock.driving:
+            return False
+        now = world.now_us()
+        if event.kind == "delay":
+            target = now + int(event.detail or DELAY) * 1_000_000
+        elif event.kind == "tick":
+            target = now + TICKS[event.detail]
+        else:
+            instants = world.known_instants(_JUMPS)
+            index = int(event.detail or 1) - 1 if (event.detail or "1").isdigit() else 0
+            if event.detail == EDGE:
+                target = _edge(now)
+            elif index < len(instants):
+                target = instants[index]
+            else:
+                return False
+            target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
+        if target <= now or not self._may_pause(strand, target - now):
+            return False
+        alone = event.kind == "delay"
+        held = [strand]
+        if not alone:
+            held += [
+                s
+                for s in self._strands
+                if s is not strand and s.state in ("parked", "new") and s.held_until_us <= now
+            ]
+            if not all(self._may_pause(s, target - now) for s in held if s.state != "new"):
+                return False
+        for each in held:
+            each.held_until_us = target
+            if each.state != "new":
+                each.paused_us += target - now
+        if not alone:
+            self._held_us = target
+            strand.last = True
+        strand.state, strand.place = "parked", "switch"
+        self._stamp(strand)
+        span = seconds(target - now)
+        self._say(strand.name, f"pauses for {span} before its call", event=True)
+        return True
+
+    def _may_pause(self, strand: Strand, span_us: int) -> bool:
+        root = strand.root
+        if root.patience_us is None:
+            return True
+        if root.role == "delivery":
+            return self._world.now_us() + span_us - root.began_us <= root.patience_us
+        return strand.paused_us + span_us <= root.patience_us
+
+    def _note_moves(self, strand: Strand, number: int, choices: list[tuple[Kind, str]]) -> None:
+        world = self._world
+        if not world.clock.driving:
+            now = world.now_us()
+            for index, at in enumerate(world.known_instants(_JUMPS), 1):
+                if self._may_pause(strand, at - now):
+                    detail = "" if index == 1 else str(index)
+                    choices += [("jump", detail), ("past", detail), ("nearly", detail)]
+            choices += [("tick", span) for span in TICKS]
+            if self._may_pause(strand, _edge(now) - now):
+                choices.append(("nearly", EDGE))
+        self._note(strand.name, number, choices)
+
+
+def _edge(now_us: int) -> int:
+    """Return the start of the next second; ``nearly`` subtracts a millisecond from it."""
+    return (now_us // 1_000_000 + 1) * 1_000_000

@@ -1,0 +1,308 @@
+"""Calls of explored code, and the events of the schedule that happen at them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ContractError
+from ...http.messages import Effect, Request, Response, Serve
+from ..call_events import FAULT_WORDS, command_of, faulted, seconds, session_of
+from ..run import Line
+from ..runtime.frames import carried_source, source_of
+from ..runtime.strands import Crash, Strand
+from ..schedule import DELAY, FAULTS, PARTITION, SLOW, Event, Kind
+from ..world import HOLD_US, ROTATED_US
+from .loops import EventLoops
+
+if TYPE_CHECKING:
+    from ...handle import Handle
+
+MOST_POINTS = 2_000
+"""Maximum number of calls that one strand may make; more count as an endless loop."""
+_AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
+_PREPARING = frozenset(
+    ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
+)
+"""Commands of the Redis protocol at which no event is tried, because they affect only their
+connection.
+"""
+_MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
+_Turn = Generator[None, None, None]
+"""A generator that yields where the strand must give its turn away."""
+
+
+class Points(EventLoops):
+    """Handles calls, and applies the events of the schedule before, around and after each call."""
+
+    def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
+        """Return the strand that makes a call, and whether its own thread handles the call."""
+        strand = self._here()
+        if strand is not None:
+            return strand, True
+        if request.client is not None and request.client[1]:
+            owner = self._owners.get(request.client[1])
+            if owner is not None and owner.state != "ended":
+                return owner, False
+        # A thread that is not explored works for the strand that runs, or for one that waits for
+        # it.
+        waiting = (s for s in self._strands if s.state == "waiting" and s.why in ("lock", "join"))
+        return self._turns.current or next(waiting, None), False
+
+    def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
+        """Handle a request at its endpoint and return its outcome."""
+        if self._aside:
+            return serve()
+        strand, own = self._strand_of(request)
+        if strand is None and not self._turns.over:
+            return serve()
+        me = threading.get_ident()
+        try:
+            if self._turns.over or strand is None or strand.is_over:
+                raise Crash
+            self._serving[me] = strand
+            if strand.state != "running" and not strand.granted:
+                # Another thread makes this call for a waiting strand, so there is no turn to give.
+                strand.points += 1
+                if self._notes and handle.name in self._choice.handles:
+                    self._note_call(strand, strand.points, handle, request, False)
+                return self._serve(strand, handle, request, serve)
+            if request.call.route == "database-port" and self._is_silent(handle, request):
+                if self._stacks:
+                    self.run.quiet.append(request.call)
+                return serve()
+            if strand.granted:
+                strand.granted = False
+            else:
+                for _ in self._approach(strand, handle, request):
+                    self._take_turn(strand, own)
+            response = self._serve(strand, handle, request, serve)
+            may_yield = self._late or self._schedule.at(strand.name, strand.points)
+            if may_yield and not (strand.role == "task" and own and strand.turn_is_async):
+                for _ in self._receive(strand):
+                    self._take_turn(strand, own)
+            return response
+        except Crash:
+            if own:
+                raise
+            # Another thread runs the code of this strand, and ends at its next turn.
+            return Effect("drop")
+        finally:
+            self._serving.pop(me, None)
+
+    async def leaves(self, handle: Handle) -> None:
+        """Let other tasks and strands run before an asynchronous request is sent."""
+        strand = self._here()
+        if strand is None or strand.role != "task":
+            return
+        self._check_alive(strand)
+        for _ in self._approach(strand, handle, None):
+            await self._take_turn_async(strand)
+        strand.granted = strand.turn_is_async = True
+
+    async def arrives(self, handle: Handle) -> None:
+        """Let other strands run before the answer of an asynchronous request is received."""
+        strand = self._here()
+        if strand is None or strand.role != "task":
+            return
+        strand.turn_is_async = False
+        for _ in self._receive(strand):
+            await self._take_turn_async(strand)
+
+    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _Turn:
+        """Reach the point before a call; yield wherever the turn must be given away."""
+        strand.points += 1
+        number = strand.points
+        if number > MOST_POINTS:
+            self._turns.fail(
+                ContractError(
+                    f"{strand.title} has made {MOST_POINTS} calls and goes on: explore() is for "
+                    "code that ends, so give its loop an end"
+                )
+            )
+        is_point = handle.name in self._choice.handles
+        may_wait = not self._world.clock.driving
+        if is_point and self._notes:
+            self._note_call(strand, number, handle, request, may_wait)
+        if not may_wait:
+            return
+        for event in self._schedule.at(strand.name, number):
+            if event.kind in _MOVES and self._pause(strand, event):
+                self.run.fired.append(event)
+                yield
+        if is_point or self._switches.get((strand.name, number)):
+            strand.state, strand.place = "parked", "switch"
+            self._stamp(strand)
+            yield
+
+    def _receive(self, strand: Strand) -> _Turn:
+        """Reach the point before the code receives an answer; yield to give the turn away."""
+        if self._world.clock.driving:
+            return
+        for event in self._schedule.at(strand.name, strand.points):
+            if event.kind == "slow":
+                now = self._world.now_us()
+                span = int(event.detail or DELAY) * 1_000_000
+                if self._may_pause(strand, span):
+                    strand.paused_us += span
+                    strand.state, strand.place = "parked", "late"
+                    strand.held_until_us = now + span
+                    self._stamp(strand)
+                    self.run.fired.append(event)
+                    self._say(strand.name, f"receives its answer {seconds(span)} later", event=True)
+                    yield
+        if self._late:
+            strand.state, strand.place = "parked", "late"
+            self._stamp(strand)
+            yield
+
+    def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
+        run, number = self.run, strand.points
+        title = strand.title
+        self._served += 1
+        strand.root.last_call = self._served
+        strand.root.first_call = strand.root.first_call or self._served
+        run.calls[title] = run.calls.get(title, 0) + 1
+        self._join(strand, handle, request)
+        fault = ""
+        for event in self._schedule.at(strand.name, number):
+            if event.kind in FAULTS and not fault:
+                if not self._may_befall(event.kind, request):
+                    continue
+                fault = event.kind
+            elif event.kind in FAULTS or not self._before(strand, event, handle, request):
+                continue
+            run.fired.append(event)
+            if strand.root.crashed:
+                raise Crash
+        until = self._cut.get((strand.root.title, handle.name), 0)
+        line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
+        app: Any = handle._app
+        app.recorder.begins_now(request.call, line.at_us)
+        if self._stacks:
+            line.lines = (
+                carried_source.get()
+                or source_of(sys._getframe())
+                or self._sources.get(request.client[1] if request.client else 0)
+                or source_of(sys._current_frames().get(strand.host.thread))
+            )
+        run.lines.append(line)
+        if self._records:
+            self.touch(self._world.touches_of(handle, request))
+        if until > self._world.now_us():
+            line.event, line.words = True, f"does not reach {handle.name}"
+            return Effect("drop")
+        if not fault:
+            return serve()
+        line.event, line.words = True, FAULT_WORDS[fault]
+        request.call.fault = fault
+        return faulted(fault, handle, session_of(handle, request), serve)
+
+    def at_gap(self, handle: Handle) -> None:
+        """Let other strands run between two commands of a pipeline."""
+        strand = self._serving.get(threading.get_ident()) or self._here()
+        if strand is None or self._turns.over or self._world.clock.driving:
+            return
+        own = self._turns.here() is not None
+        if strand.role == "task" and own:
+            return
+        strand.points += 1
+        if self._notes:
+            self._note_moves(strand, strand.points, [])
+        for event in self._schedule.at(strand.name, strand.points):
+            if event.kind in _MOVES and self._pause(strand, event):
+                self.run.fired.append(event)
+                self._take_turn(strand, own)
+        strand.state, strand.place = "parked", "switch"
+        self._stamp(strand)
+        self._take_turn(strand, own)
+
+    def _join(self, strand: Strand, handle: Handle, request: Request) -> None:
+        if handle.fixture == "broker" and request.route in ("consume", "commit"):
+            group, instance = request.params.get("group"), request.params.get("instance")
+            if group and instance:
+                strand.root.members.add((handle, group, instance))
+
+    def _note_call(
+        self, strand: Strand, number: int, handle: Handle, request: Request | None, may_wait: bool
+    ) -> None:
+        choices: list[tuple[Kind, str]] = []
+        route = "" if request is None else request.call.route
+        if handle.fixture == "broker":
+            choices += [("rebalance", ""), ("redeliver", "")]
+        if handle.fixture == "vector_index":
+            choices.append(("hold_pending", ""))
+        for kind in _AT_CALLS:
+            if request is None or self._may_befall(kind, request):
+                choices.append((kind, ""))
+        if route != "database-port":
+            choices.append(("duplicate", ""))
+        if may_wait:
+            choices += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
+        choices += [("rotate_token", ""), ("partition", str(PARTITION))]
+        self._note_moves(strand, number, choices)
+
+    def _may_befall(self, kind: Kind, request: Request) -> bool:
+        """Return whether the call's transport can have this fault."""
+        return kind != "duplicate" or request.call.route != "database-port"
+
+    def _is_silent(self, handle: Any, request: Request) -> bool:
+        """Return whether a command only prepares its connection, or is queued for EXEC."""
+        command = command_of(request)
+        if command.partition(" ")[0] in _PREPARING:
+            return True
+        session = session_of(handle, request)
+        return command != "EXEC" and session is not None and session.queue is not None
+
+    def _before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
+        """Apply an event before its call; return whether it was possible."""
+        kind = event.kind
+        if kind == "crash":
+            strand.root.crashed = True
+            strand.crashed = True
+            self._say(strand.name, "crashes", event=True)
+            return True
+        if kind == "rotate_token":
+            self._world.rotate(handle)
+            text = (
+                f"the token of {handle.name} is rotated; the code has the new one after "
+                f"{seconds(ROTATED_US)}"
+            )
+            self._say(strand.name, text, event=True)
+            return True
+        if kind == "hold_pending":
+            if handle.fixture != "vector_index":
+                return False
+            self._world.hold(handle)
+            text = f"changes of {handle.name} stay pending for {HOLD_US // 1_000_000} s"
+            self._say(strand.name, text, event=True)
+            return True
+        if kind == "partition":
+            span = int(event.detail or PARTITION)
+            place = strand.root.title, handle.name
+            self._cut[place] = self._world.now_us() + span * 1_000_000
+            text = f"is cut off from {handle.name} for {span} s"
+            self._say(strand.name, text, event=True)
+            return True
+        if kind in ("rebalance", "redeliver"):
+            return self._disturb(strand, kind, handle, request)
+        return False
+
+    def _disturb(self, strand: Strand, kind: str, broker: Any, request: Request) -> bool:
+        group = request.params.get("group")
+        if broker.fixture != "broker" or not group or group not in broker.groups():
+            return False
+        if kind == "rebalance":
+            broker.rebalance(group)
+            self._say(strand.name, f"{group} rebalances", event=True)
+            return True
+        try:
+            again = broker.redeliver(group)
+        except ContractError:
+            return False  # nothing has been delivered yet
+        if not again:
+            return False
+        self._say(strand.name, f"the last commit of {group} is lost", event=True)
+        return True

@@ -1,0 +1,255 @@
+"""The state of a run that all parts of a simulation share, and what they record about the run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ..footprint import Touch, touches_of_delivery
+from ..history import History, Operation, begin, end
+from ..run import Choice, Line, Point, Program, Run, Strategy
+from ..runtime.deliveries import Due
+from ..runtime.frames import Source
+from ..runtime.strands import Crash, Place, Strand, Threads, Turns
+from ..schedule import CLOCK, SWITCHES, Event, Kind, Schedule
+from ..world import World
+
+if TYPE_CHECKING:
+    from .scheduler import Simulation
+
+simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
+"""The simulation that the current code runs in."""
+
+
+class RunState:
+    """The strands of one run, with their connections and tasks, and the record of the run."""
+
+    _turns: Turns
+
+    def __init__(
+        self,
+        world: World,
+        programs: Sequence[Program],
+        schedule: Schedule,
+        choice: Choice,
+        threads: Threads,
+        strategy: Strategy | None = None,
+        *,
+        stacks: bool = False,
+        notes: bool = True,
+    ) -> None:
+        self._world = world
+        self._notes = notes
+        self._choice = choice
+        self._schedule = schedule
+        self._strategy = strategy
+        self._stacks = stacks
+        self._threads = threads
+        self._strands: list[Strand] = []
+        for one in programs:
+            self._add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
+        self._names = {one.name for one in programs}
+        self._switches: dict[tuple[str, int], list[Event]] = {}
+        for event in schedule:
+            if event.kind in SWITCHES:
+                self._switches.setdefault((event.process, event.point), []).append(event)
+        kinds = choice.kinds
+        places = strategy.places if strategy is not None else frozenset[Place]()
+        self._late = "late" in kinds or "late" in places or _has(schedule, "late")
+        self._noted: set[tuple[str, int, Kind]] = set()
+        self._mishaps: dict[str, tuple[str, ...]] = {}
+        self._losses: dict[str, list[str]] = {}
+        self._clients: dict[str, Operation] = {}
+        self._tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
+        self._owners: dict[int, Strand] = {}
+        self._serving: dict[int, Strand] = {}
+        self._cut: dict[tuple[str, str], int] = {}
+        self._parkings = itertools.count(1)
+        self._served = 0
+        self._firings = 0
+        self._moves_time = strategy is not None and strategy.moves_time
+        self._may_move = self._moves_time or any(event.detail == CLOCK for event in schedule)
+        self._moves: list[tuple[int, int]] = []
+        self._moved = 0
+        self._passed = 0
+        self._times: frozenset[int] = frozenset()
+        self._held_us = 0
+        self._aside = 0
+        self._lock = threading.RLock()
+        self._barrier = -1
+        self._by: dict[str, int] = {}
+        self._sources: dict[int, Source] = {}
+        self._inner_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+        self.run = Run(schedule, start_us=world.now_us())
+        self.history = History(world.cloud, str(schedule))
+
+    def live(self) -> list[Strand]:
+        """Return the strands that have begun and not ended."""
+        return [
+            s
+            for s in self._strands
+            if s.state not in ("new", "ended") or (s.thread and s.state == "new")
+        ]
+
+    def _add(self, strand: Strand) -> Strand:
+        strand.patience_us = self._choice.patience_us
+        self._strands.append(strand)
+        return strand
+
+    def _new_name(self, name: str) -> str:
+        """Return a name that no strand of this run has."""
+        found = name
+        for number in itertools.count(2):
+            if found not in self._names:
+                break
+            found = f"{name}{number}"
+        self._names.add(found)
+        return found
+
+    def _stamp(self, strand: Strand) -> None:
+        strand.parked_at = next(self._parkings)
+        strand.host.parked_at = strand.parked_at
+
+    def now_us(self) -> int:
+        """Return the current fake time."""
+        return self._world.now_us()
+
+    @property
+    def turns(self) -> Turns:
+        """Return the object that passes the turn between strands."""
+        return self._turns
+
+    def is_ending(self) -> bool:
+        """Return whether this thread belongs to a run that has already ended."""
+        return self._turns.over and self._turns.here() is not None
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with an error."""
+        self._turns.fail(error)
+
+    def is_here(self) -> bool:
+        """Return whether this thread runs explored code."""
+        return not self._aside and self._turns.here() is not None
+
+    def _here(self) -> Strand | None:
+        """Return the strand of this thread or, in an event loop, of its current task."""
+        host = self._turns.here()
+        if host is None or host.loop is None:
+            return host
+        try:
+            task = asyncio.current_task(host.loop)
+        except RuntimeError:
+            task = None
+        return host if task is None else self._task(host, task)
+
+    def _task(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
+        found = self._tasks.get(task)
+        if found is None:
+            coroutine = task.get_coro()
+            name = getattr(coroutine, "__name__", "task")
+            if not str(name).isidentifier():
+                name = "task"
+            name = self._new_name(f"{host.root.title}:{name}")
+            found = self._add(Strand(name, "task", nothing, parent=host))
+            found.state = "running"
+            self._tasks[task] = found
+            self.run.strands.add(name)
+        return found
+
+    def _check_alive(self, strand: Strand) -> None:
+        if self._turns.over or strand.is_over:
+            raise Crash
+
+    def cooperating(self) -> Strand | None:
+        """Return the strand of this thread, unless it waits for a thread that is not explored."""
+        strand = None if self._aside or self._turns.over else self._here()
+        return None if strand is None or strand.host.real else strand
+
+    @property
+    def _records(self) -> bool:
+        return self._stacks or (self._strategy is not None and self._strategy.records)
+
+    def touch(self, touches: Iterable[Touch]) -> None:
+        """Record what the current step touches."""
+        if self.run.steps and not self._aside:
+            footprint = self.run.steps[-1].footprint
+            for touch in touches:
+                footprint.add(touch)
+                if touch.writes and self._choice.always:
+                    # A promise that is checked after every step depends on the order of all writes.
+                    footprint.add(Touch("", "promise", "*", True))
+
+    def _touch_message(self, due: Due) -> None:
+        if self._records:
+            self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
+
+    def _touch_history(self, writes: bool) -> None:
+        if self._choice.is_history_read and self._records:
+            self.touch([Touch("", "history", "*", writes)])
+
+    def touch_lock(self, name: str) -> None:
+        """Record that a lock was acquired or released."""
+        if self._records:
+            self.touch([Touch("", "lock", name, True)])
+
+    def _note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
+        kinds = self._choice.kinds
+        allowed = [choice for choice in choices if choice[0] in kinds]
+        self.run.points.append(Point(process, number, allowed))
+
+    def _say(self, process: str, words: str, *, event: bool = False) -> None:
+        line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
+        self.run.lines.append(line)
+
+    def _check_always(self) -> None:
+        if not self._choice.always or self.run.broken is not None:
+            return
+        with self.aside():
+            for promise in self._choice.always:
+                try:
+                    promise(self.history)
+                except AssertionError as error:
+                    self.run.broken = error
+                    self._say("the promise", "breaks here")
+                    self.run.lines[-1].breaks = True
+                    return
+
+    def aside(self) -> _Aside:
+        """Return a context manager in which calls belong to a promise, not to the code."""
+        return _Aside(self)
+
+    def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
+        """Record the start of a client's operation."""
+        strand = self._here() or self._turns.current
+        client = strand.root.title if strand is not None else ""
+        self._touch_history(False)
+        return begin(self.history, client, name, args, kwargs)
+
+    def finished(self, operation: Operation, result: object) -> None:
+        """Record the end of a client's operation."""
+        self._touch_history(True)
+        end(self.history, operation, result)
+
+
+class _Aside:
+    def __init__(self, running: RunState) -> None:
+        self._running = running
+
+    def __enter__(self) -> None:
+        self._running._aside += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._running._aside -= 1
+
+
+def nothing() -> None:
+    return None
+
+
+def _has(schedule: Schedule, kind: Kind) -> bool:
+    return any(event.kind == kind for event in schedule)

@@ -1,0 +1,163 @@
+"""Waiting strands: how a strand gives its turn away, sleeps, or waits for a condition."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...core.timeparse import monotonic
+from ..footprint import READS_CLOCK
+from ..runtime.strands import Crash, Strand, pause
+from .state import nothing
+from .workers import Workers
+
+if TYPE_CHECKING:
+    from ...core.timers import Signal
+
+PATIENCE = 10.0
+"""Wall-clock seconds to wait until a fake has handled requests whose answers the code does not
+read.
+"""
+LOOK = 0.5
+"""Wall-clock seconds between two checks whether a strand has ended."""
+
+
+class Waits(Workers):
+    """Lets other strands run while one of them sleeps, waits for a condition, or reaches a point."""
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep in fake time while other strands run."""
+        strand = self._here()
+        if strand is None or self._aside:
+            return False
+        self._check_alive(strand)
+        if self._world.clock.driving or seconds <= 0:
+            return True
+        self.wait_for(strand, None, self._world.now_us() + math.ceil(seconds * 1e6), "sleep")
+        return True
+
+    def wait_for(
+        self,
+        strand: Strand,
+        ready: Callable[[], bool] | None,
+        until_us: int | None,
+        why: str,
+        *,
+        own: bool = True,
+    ) -> None:
+        """Let other strands run until ``ready()`` is true, or until a time."""
+        if own:
+            self._finish_calls(strand)
+        if until_us is not None and self._records:
+            self.touch([READS_CLOCK])
+        strand.place, strand.ready, strand.wake_us = "wake", ready, until_us
+        strand.why = why
+        strand.state = "waiting"
+        self._stamp(strand)
+        self._take_turn(strand, own)
+        strand.ready = strand.wake_us = None
+
+    def _finish_calls(self, strand: Strand, but: int = 0) -> None:
+        """Wait, in wall-clock time, until the fakes have handled the requests whose answers a
+        strand has not read.
+
+        A blocking command, such as BLPOP, is not waited for. ``but`` is the port of a connection to
+        ignore.
+        """
+        if strand.host.loop is not None:
+            return
+        deadline = monotonic() + PATIENCE
+        for wire in self._world.wires.all():
+            if wire.port != but and self._owners.get(wire.port) is strand:
+                while wire.has_unhandled() and monotonic() < deadline:
+                    if strand.state == "waiting" and strand.why == "wait":
+                        break
+                    self._check_alive(strand)
+                    pause(0.0005)
+
+    def wait(
+        self, signal: Signal, poll: Callable[[], object], until_us: int
+    ) -> tuple[bool, object]:
+        """Wait until ``poll()`` returns something, as a blocking call does."""
+        strand = self._serving.get(threading.get_ident())
+        if strand is None or self._world.clock.driving:
+            return False, None
+        found: list[object] = []
+
+        def ready() -> bool:
+            if not found and (got := poll()) is not None:
+                found.append(got)
+            return bool(found) or signal.closed
+
+        if not ready() and self._world.now_us() < until_us:
+            own = self._here() is strand
+            try:
+                self.wait_for(strand, ready, until_us, "wait", own=own)
+            except Crash:
+                if own:
+                    raise
+            ready()
+        return True, found[0] if found else None
+
+    def pass_time(self, seconds: float) -> bool:
+        """Let time pass in an event loop that is not explored."""
+        if self._turns.current is None or self._aside:
+            return False
+        if not self._world.clock.driving and seconds > 0:
+            self._world.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
+        return True
+
+    def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
+        """Return a new strand for a thread that explored code starts."""
+        self._finish_calls(strand)
+        target = getattr(thread, "_target", None)
+        name = getattr(target, "__name__", "thread").strip("_")
+        name = self._new_name(f"{strand.root.title}+{name if name.isidentifier() else 'thread'}")
+        child = self._add(Strand(name, "thread", nothing, parent=strand))
+        child.thread = -1
+        child.is_daemon = thread.daemon
+        self._by[name] = len(self.run.steps) - 1
+        return child
+
+    def _take_turn(self, strand: Strand, own: bool) -> None:
+        if strand.role == "task" and not own:
+            # The task's event loop chooses the next strand when it is idle.
+            while not strand.go.acquire(LOOK):
+                if strand.state == "ended":
+                    raise Crash
+            self._check_alive(strand)
+            strand.state = "running"
+            return
+        if strand.role != "task" and self._is_alone(strand):
+            strand.state, strand.last = "running", False
+            self._turns.progress += 1
+            self._check_always()
+            self._check_alive(strand)
+            return
+        strand.inline = strand.role == "task"
+        try:
+            self._turns.give_way(strand)
+        finally:
+            strand.inline = False
+        self._check_alive(strand)
+
+    def _is_alone(self, strand: Strand) -> bool:
+        """Return whether a strand would be the only option, so that its turn is not given away."""
+        if self._records or self._may_move or strand.carried or strand.state != "parked":
+            return False
+        if strand.held_until_us > self._world.now_us() or self._world.has_messages():
+            return False
+        return all(one is strand or one.state == "ended" for one in self._strands)
+
+    async def _take_turn_async(self, strand: Strand) -> None:
+        assert strand.host.loop is not None
+        strand.turn = strand.host.loop.create_future()
+        try:
+            await strand.turn
+        finally:
+            strand.turn = None
+            if strand.state != "ended":
+                strand.state = "running"
+        self._check_alive(strand)
