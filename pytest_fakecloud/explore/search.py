@@ -5,45 +5,40 @@ schedules with one event and with two, and random ones.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import itertools
 import random
-import types
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError
 from ..core.journal import recorder_of
 from ..core.problems import broken_promise, ends_the_test
-from ..core.timeparse import Duration, duration_us, monotonic
-from ..core.wording import counted
+from ..core.timeparse import monotonic
 from .dpor import Interleavings, Redundant
 from .footprint import READS_CLOCK
-from .pct import DEPTHS, Priorities, bound
+from .pairs import Pairs
+from .pct import DEPTHS, Priorities
 from .promises import takes_argument
 from .run import Choice, Program, Run, Strategy
 from .runtime.loops import await_in_own_loop
 from .runtime.strands import Threads
-from .schedule import EDGE, SWITCHES, TRIED, WINDOWS, Event, Schedule
+from .schedule import SWITCHES, TRIED, Event, Schedule
 from .shrink import shrink
 from .simulation.scheduler import Simulation
+from .stored import database, forget, key_of, saved
+from .tally import MOST_EVENTS, Budget, Tally
 
 if TYPE_CHECKING:
     from .world import World
 
-MOST_EVENTS = 6
-"""Maximum number of events in a random schedule."""
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, beyond the budget."""
 MOST_REPEATED = 100
 """Number of consecutive random schedules that were tried before, after which the search ends."""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
-MOST_LISTED = 100_000
-"""Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
 _FOR_PAIRS = 0.5
 """Share of the remaining budget for schedules with two events, if they do not all fit."""
 _FOR_PAUSES = 0.2
@@ -52,166 +47,6 @@ _FOR_FIRST_ORDERS = 0.1
 """Share of the remaining budget for interleavings before single events are tried."""
 _FOR_ORDERS = 0.25
 """Share of the remaining budget for the other interleavings."""
-
-
-def hypothesis() -> Any:
-    """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
-    try:
-        import hypothesis
-    except ModuleNotFoundError as error:
-        raise ContractError(
-            "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
-        ) from error
-    return hypothesis
-
-
-class Budget:
-    """The limit of a search: a number of runs, or a wall-clock duration."""
-
-    def __init__(self, given: int | Duration) -> None:
-        self.runs: int | None = None
-        self._until: float | None = None
-        if isinstance(given, bool | float):
-            raise _no_budget(given)
-        if isinstance(given, int):
-            if given < 1:
-                raise _no_budget(given)
-            self.runs = given
-        else:
-            span = duration_us(given) / 1e6
-            if span <= 0:
-                raise _no_budget(given)
-            self._until = monotonic() + span
-
-    def left(self, used: int) -> bool:
-        """Return whether the budget allows another schedule after ``used`` ones."""
-        if self.runs is not None:
-            return used < self.runs
-        assert self._until is not None
-        return monotonic() < self._until
-
-    def part(self, used: int, share: float) -> Budget:
-        """Return a share of the remaining budget."""
-        made = Budget.__new__(Budget)
-        made.runs = made._until = None
-        if self.runs is not None:
-            made.runs = used + round((self.runs - used) * share)
-        else:
-            assert self._until is not None
-            now = monotonic()
-            made._until = now + max(0.0, self._until - now) * share
-        return made
-
-
-def _no_budget(given: object) -> ContractError:
-    return ContractError(
-        f"budget={shown(given)} is not a budget: pass a number of runs (500), or a span such as '10s'"
-    )
-
-
-@dataclass
-class Tally:
-    """Counters of a search: the schedules tried, and the calls, points and kinds of events they
-    covered.
-    """
-
-    orders: int = 0
-    all_orders: bool = False
-    is_cut: bool = False
-    is_exhaustive: bool = False
-    singles: int = 0
-    all_singles: int = 0
-    pairs: int = 0
-    all_pairs: int | None = None
-    drawn: int = 0
-    prioritised: dict[int, int] = field(default_factory=dict)
-    strands: int = 1
-    decisions: int = 1
-    has_timers: bool = False
-    reads_clock: bool = False
-    is_given: bool = False
-    seconds: float = 0.0
-    seed: int | str = 0
-    calls: dict[str, int] = field(default_factory=dict)
-    points: dict[str, set[int]] = field(default_factory=dict)
-    kinds: dict[str, int] = field(default_factory=dict)
-    possible: set[str] = field(default_factory=set)
-    handled: dict[str, list[bool]] = field(default_factory=dict)
-    notes: dict[str, None] = field(default_factory=dict)
-    is_steady: bool = True
-
-    @property
-    def tried(self) -> int:
-        """The number of runs, without the undisturbed one."""
-        return self.orders + self.singles + self.pairs + self.drawn
-
-    def note(self, run: Run) -> None:
-        """Add what a run covered to the counters."""
-        for name, calls in run.calls.items():
-            self.calls[name] = max(calls, self.calls.get(name, 0))
-        for point in run.points:
-            if point.choices:
-                self.points.setdefault(point.process, set()).add(point.number)
-                self.possible.update(kind for kind, _ in point.choices)
-        for event in run.fired:
-            self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
-        for where, outcomes in run.handled.items():
-            kept = self.handled.setdefault(where, [])
-            kept[:] = [*kept, *outcomes][:100]
-            if any(outcomes):
-                kept.append(True)
-        self.notes.update(run.notes)
-
-    @property
-    def _interleavings(self) -> str:
-        return counted(self.orders, "distinct interleaving")
-
-    @property
-    def likely(self) -> dict[int, float]:
-        """Return, for each bug depth, a lower bound of the probability that the search found such a
-        bug.
-        """
-        return {
-            depth: bound(self.strands, self.decisions, depth, runs)
-            for depth, runs in self.prioritised.items()
-        }
-
-    def __str__(self) -> str:
-        many = f"{counted(self.tried, 'schedule')} in {self.seconds:.1f} s"
-        if self.is_given:
-            return "the given schedule"
-        if self.is_exhaustive and not self.singles:
-            if self.orders == 1:
-                return f"the only possible interleaving (exhaustive) in {self.seconds:.1f} s"
-            return f"all {self._interleavings} (exhaustive) in {self.seconds:.1f} s"
-        parts = []
-        if self.orders > 1:
-            of = "all " if self.all_orders and not self.is_cut else ""
-            end = " (exhaustive)" if self.is_exhaustive else ""
-            parts.append(f"{of}{self._interleavings}{end}")
-        if self.all_singles:
-            parts.append(_of(self.singles, self.all_singles, "of one event"))
-        if self.pairs:
-            parts.append(_of(self.pairs, self.all_pairs, "of two"))
-        if self.drawn:
-            parts.append(f"{self.drawn:,} drawn, of up to {MOST_EVENTS}")
-        text = f"{many} ({', '.join(parts)}; seed {self.seed!r})"
-        if self.prioritised and not self.is_exhaustive:
-            depth, least = next(
-                ((d, p) for d, p in sorted(self.likely.items(), reverse=True) if p >= 0.05),
-                min(self.likely.items()),
-            )
-            text += (
-                f"; a bug that needs {depth} ordered switches is found with a probability of at "
-                f"least {least:.0%}"
-            )
-        return text
-
-
-def _of(done: int, there_are: int | None, what: str) -> str:
-    if done == there_are:
-        return f"all {done:,} {what}"
-    return f"{done:,} {what}" if there_are is None else f"{done:,} of {there_are:,} {what}"
 
 
 @dataclass
@@ -318,14 +153,14 @@ class Explorer:
         self.tally.seed = seed
         try:
             chance = random.Random(str(seed))
-            key = self._key()
+            key = key_of(self.programs, self.check, self.choice)
             found = self._stored(key) or self._search(undisturbed, budget, chance)
             if found is None:
                 return None
             found = self._smallest(found)
-            database = _database()
-            if database is not None and not found.is_stuck:
-                database.save(key, str(found.schedule).encode())
+            examples = database()
+            if examples is not None and not found.is_stuck:
+                examples.save(key, str(found.schedule).encode())
             return found
         finally:
             self.tally.seconds = monotonic() - began
@@ -368,7 +203,7 @@ class Explorer:
     def _pairs(self, singles: list[Run], budget: Budget, chance: random.Random) -> Run | None:
         """Run schedules with two events: all of them, or a share of the budget."""
         tally = self.tally
-        pairs = _Pairs(singles)
+        pairs = Pairs(singles)
         tally.all_pairs = len(pairs)
         part = budget.part(tally.tried, _FOR_PAUSES)
         for schedule in pairs.pauses() if tally.reads_clock else ():
@@ -549,7 +384,7 @@ class Explorer:
     # -- stored failures -------------------------------------------------------------------------
 
     def _stored(self, key: bytes) -> Run | None:
-        for text in _saved(key):
+        for text in saved(key):
             try:
                 schedule = Schedule.parse(text)
             except ContractError:
@@ -559,20 +394,8 @@ class Explorer:
                 run = self.play(schedule)
                 if run.broken is not None and len(run.fired) == len(schedule):
                     return run
-            _forget(key, text)
+            forget(key, text)
         return None
-
-    def _key(self) -> bytes:
-        """Return the key under which failures of this code with these options are stored."""
-        parts = sorted(self.choice.kinds) + sorted(self.choice.handles)
-        for function in (*(program.function for program in self.programs), self.check):
-            if function is not None:
-                inner = getattr(function, "func", function)
-                code = getattr(inner, "__code__", None)
-                name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
-                parts += [name, "" if code is None else _code_text(code)]
-        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        return f"pytest_fakecloud.explore.{digest}".encode()
 
 
 class _Orders:
@@ -603,15 +426,6 @@ class _Repeated(Exception):
         self.run = run
 
 
-def _code_text(code: types.CodeType) -> str:
-    """Return a function's code as text, without line numbers."""
-    parts = [code.co_code.hex(), *code.co_names]
-    for constant in code.co_consts:
-        inner = isinstance(constant, types.CodeType)
-        parts.append(_code_text(constant) if inner else repr(constant))
-    return " ".join(parts)
-
-
 def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -> Schedule:
     """Return a schedule with one event added, removed or replaced."""
     events = list(schedule)
@@ -632,94 +446,3 @@ def _pairs_reached(run: Run) -> set[object]:
         for line in calls
     ]
     return set(itertools.pairwise(told))
-
-
-class _Pairs:
-    """All schedules that extend those of some runs by one event, at the point of the last event or
-    later.
-
-    Their number is computed, and single ones are created by index: a hundred calls have a million
-    of them.
-    """
-
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self._later: list[tuple[Run, int, list[Event]]] = []
-        self._ends: list[int] = []
-        total = 0
-        for run in runs:
-            if not run.fired:
-                continue
-            after = run.fired[-1]
-            places = [(point.process, point.number) for point in run.points]
-            place = (after.process, after.point)
-            begins = places.index(place) if place in places else 0
-            here = [event for event in run.points[begins].events() if _may_follow(event, after)]
-            total += len(here) + sum(len(point.choices) for point in run.points[begins + 1 :])
-            self._later.append((run, begins, here))
-            self._ends.append(total)
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __getitem__(self, index: int) -> Schedule:
-        which = bisect_right(self._ends, index)
-        run, begins, here = self._later[which]
-        left = index - (self._ends[which - 1] if which else 0)
-        if left < len(here):
-            return run.schedule + here[left]
-        left -= len(here)
-        for point in run.points[begins + 1 :]:
-            if left < len(point.choices):
-                return run.schedule + point.events()[left]
-            left -= len(point.choices)
-        raise IndexError(index)
-
-    def pauses(self) -> Iterator[Schedule]:
-        """Yield schedules that pause until just before a whole second, and later until just before
-        the end of a window.
-
-        Code that truncates times to seconds fails only at such a distance.
-        """
-        for run, begins, _ in self._later:
-            if run.fired[-1].detail == EDGE:
-                for point in run.points[begins + 1 :]:
-                    for event in point.events():
-                        if event.detail in WINDOWS:
-                            yield run.schedule + event
-
-    def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
-        """Yield each schedule once, in random order."""
-        if len(self) <= MOST_LISTED:
-            order = list(range(len(self)))
-            chance.shuffle(order)
-            yield from map(self.__getitem__, order)
-            return
-        drawn: set[int] = set()
-        while len(drawn) < len(self):
-            index = chance.randrange(len(self))
-            if index not in drawn:
-                drawn.add(index)
-                yield self[index]
-
-
-def _may_follow(event: Event, after: Event) -> bool:
-    """Return whether an event can follow another event of the same point."""
-    return event.order > after.order and not (event.ends_call and after.ends_call)
-
-
-def _database() -> Any:
-    return hypothesis().settings().database
-
-
-def _saved(key: bytes) -> list[str]:
-    database = _database()
-    if database is None:
-        return []
-    texts = sorted(database.fetch(key), key=lambda text: (len(text), text))
-    return [text.decode("utf-8", "replace") for text in texts]
-
-
-def _forget(key: bytes, text: str) -> None:
-    database = _database()
-    if database is not None:
-        database.delete(key, text.encode())

@@ -12,7 +12,7 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
-from pytest_fakecloud.explore import search
+from pytest_fakecloud.explore import pairs
 from pytest_fakecloud.explore.runtime.loops import OwnLoop
 
 
@@ -20,19 +20,19 @@ def test_many_are_drawn_one_by_one_and_each_once(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[list[str]] = []
-    in_any_order = search._Pairs.in_any_order
+    in_any_order = pairs.Pairs.in_any_order
 
-    def noted(pairs: search._Pairs, chance: random.Random) -> object:
-        few = [str(one) for one in in_any_order(pairs, chance)]
+    def noted(listed: pairs.Pairs, chance: random.Random) -> object:
+        few = [str(one) for one in in_any_order(listed, chance)]
         with monkeypatch.context() as patch:
-            patch.setattr(search, "MOST_LISTED", 0)
-            drawn.append([str(one) for one in in_any_order(pairs, chance)])
+            patch.setattr(pairs, "MOST_LISTED", 0)
+            drawn.append([str(one) for one in in_any_order(listed, chance)])
         assert sorted(drawn[-1]) == sorted(few)
         with pytest.raises(IndexError):
-            pairs[len(pairs)]
+            listed[len(listed)]
         return iter(())
 
-    monkeypatch.setattr(search._Pairs, "in_any_order", noted)
+    monkeypatch.setattr(pairs.Pairs, "in_any_order", noted)
     redis = kv.client()
 
     def run() -> None:
