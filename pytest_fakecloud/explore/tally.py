@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us, monotonic
+from ..core.wording import counted
 from .pct import bound
 from .run import Run
 
@@ -112,7 +113,7 @@ class Tally:
 
     @property
     def _interleavings(self) -> str:
-        return f"{self.orders:,} distinct interleaving{'s' * (self.orders != 1)}"
+        return counted(self.orders, "distinct interleaving")
 
     @property
     def likely(self) -> dict[int, float]:
@@ -125,7 +126,7 @@ class Tally:
         }
 
     def __str__(self) -> str:
-        many = f"{self.tried:,} schedule{'s' * (self.tried != 1)} in {self.seconds:.1f} s"
+        many = f"{counted(self.tried, 'schedule')} in {self.seconds:.1f} s"
         if self.is_given:
             return "the given schedule"
         if self.is_exhaustive and not self.singles:

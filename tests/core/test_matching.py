@@ -46,7 +46,6 @@ from pytest_fakecloud.core.matching import (
     check_fields,
     fields_of,
 )
-from pytest_fakecloud.core.wording import nearest
 from tests.harness import check_each
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
