@@ -68,7 +68,7 @@ CALLS: dict[str, tuple[Callable[[Cloud, Any], object], str]] = {
     "Cloud.start(fixture)": (lambda cloud, v: cloud.start(v, {}), ""),
     "Cloud.start(settings)": (lambda cloud, v: cloud.start("kv_server", v), ""),
     "Cloud.start(a name)": (
-        lambda cloud, v: cloud.start("kv_server", {v if _hashable(v) else "": 1, "x": 1}),
+        lambda cloud, v: cloud.start("kv_server", {v if _hashable(v) else "": 1}),
         "",
     ),
     "Cloud.start(name=)": (lambda cloud, v: cloud.kv_server(name=v), "none text"),
