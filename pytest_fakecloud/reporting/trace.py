@@ -16,6 +16,7 @@ from pkgutil import get_data
 from typing import Any
 
 from ..core.errors import shown
+from ..core.wording import counted
 from .bodies import printable, shortened
 
 _SOURCE_LINES = 6
@@ -29,7 +30,7 @@ def document(data: Mapping[str, Any]) -> str:
     rows = data["rows"]
     clock = data["clock"]
     now = clock["now"][:19].replace("T", " ")
-    facts = f"clock {clock['mode']} at {now} UTC · {len(rows)} row{'s' * (len(rows) != 1)}"
+    facts = f"clock {clock['mode']} at {now} UTC · {counted(len(rows), 'row')}"
     # The test's name is the default seed, so do not repeat it.
     if data["seed"] != data["test"]:
         facts = f"seed {shown(data['seed'])} · {facts}"
