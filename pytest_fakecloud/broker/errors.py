@@ -199,41 +199,6 @@ def concurrent_consume(group: str, instance: str) -> BrokerError:
 # -- arguments of tests ----------------------------------------------------------------------------
 
 
-def choice(name: str, value: object, *known: object) -> None:
-    """Raise ``ContractError`` with the known values unless the value is one of them."""
-    if value not in known:
-        raise ContractError(
-            f"{name}={value!r} is unknown: pass one of {', '.join(map(repr, known))}"
-        )
-
-
-def whole(
-    name: str,
-    value: object,
-    minimum: int | None,
-    maximum: int | None = None,
-    *,
-    optional: bool = False,
-) -> None:
-    """Raise ``ContractError`` unless the value is an integer within the bounds.
-
-    ``optional`` also allows None.
-    """
-    if value is None and optional:
-        return
-    if (
-        type(value) is int
-        and (minimum is None or value >= minimum)
-        and (maximum is None or value <= maximum)
-    ):
-        return
-    bound = "" if minimum is None else f" of at least {minimum}"
-    if type(value) is int and maximum is not None and value > maximum:
-        bound = f" of at most {maximum}"
-    or_none = ", or None" if optional else ""
-    raise ContractError(f"{name} must be a whole number{bound}{or_none}, got {value!r:.200}")
-
-
 def string(name: str, value: object, *, optional: bool = False) -> None:
     """Raise ``ContractError`` unless the value is a string. ``optional`` also allows None."""
     if not isinstance(value, str) and not (value is None and optional):

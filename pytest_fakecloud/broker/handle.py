@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast
 from ..core.concurrency.aio import Twin
 from ..core.errors import ContractError
 from ..core.found import Found
+from ..core.settings import choice, optional, whole
 from ..core.timeparse import Duration, duration_us
+from ..core.wording import unknown_name
 from ..handle import Context, Handle, action
 from .assertions import BrokerAssertions
 from .engines import BrokerEngine, make_engine
-from .errors import as_misuse, choice, string, strings, whole
+from .errors import as_misuse, string, strings
 from .loading import (
     Headers,
     ListedFields,
@@ -306,8 +308,8 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         string("topic", topic)
-        whole("before", before, 0)
-        whole("partition", partition, 0, optional=True)
+        whole(0).read("before", before)
+        optional(whole(0)).read("partition", partition)
         with as_misuse():
             return self._engine.delete_records(topic, partition, before)
 
@@ -321,8 +323,8 @@ class Broker(BrokerAssertions, Handle):
         __tracebackhide__ = True
         string("group", group)
         string("topic", topic)
-        whole("partition", partition, 0)
-        whole("offset", offset, 0, INT64_MAX)
+        whole(0).read("partition", partition)
+        whole(0, INT64_MAX).read("offset", offset)
         self._time.settle()
         with as_misuse():
             self._engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
@@ -386,7 +388,7 @@ class Broker(BrokerAssertions, Handle):
         if not wanted:
             raise ContractError("topics is empty: pass at least one topic for the instance to read")
         string("auto_offset_reset", auto_offset_reset)
-        choice("auto_offset_reset", auto_offset_reset, *AUTO_OFFSET_RESETS)
+        choice(*AUTO_OFFSET_RESETS).read("auto_offset_reset", auto_offset_reset)
         self._time.settle()
         with as_misuse():
             self._engine.join(group, instance, wanted, auto_offset_reset)
@@ -416,8 +418,8 @@ class Broker(BrokerAssertions, Handle):
         self._time.settle()
         string("group", group)
         string("topic", topic, optional=True)
-        whole("redeliver(): last", last, 1)
-        whole("partition", partition, 0, optional=True)
+        whole(1).read("last", last, "redeliver()")
+        optional(whole(0)).read("partition", partition)
         with as_misuse():
             return self._found(self._engine.redeliver(group, last, topic, partition))
 
@@ -438,8 +440,8 @@ class Broker(BrokerAssertions, Handle):
         batches.
         """
         __tracebackhide__ = True
-        whole("partial_produce(): keep", keep, 0)
-        whole("partial_produce(): times", times, 1, 1_000_000)
+        whole(0).read("keep", keep, "partial_produce()")
+        whole(1, 1_000_000).read("times", times, "partial_produce()")
         self._engine.fail_batches(keep, times)
 
 
@@ -462,7 +464,8 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
             f"any of {', '.join(known)}"
         )
     for option in options:
-        choice(f"topics[{topic!r}]: option", option, *known)
+        if option not in known:
+            raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
     return dict(options)
 
 

@@ -10,9 +10,10 @@ from typing import Any, TypedDict
 
 from ..core.errors import ContractError
 from ..core.matching import Condition
+from ..core.settings import optional, whole
 from ..core.timeparse import instant_us
 from ..core.wording import unknown_name
-from .errors import string, whole
+from .errors import string
 from .model import INT64_MAX, Header, ProducerRecord
 
 Loadable = (
@@ -26,6 +27,9 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str] | Mapping[str, str]]
 """Headers as a mapping, as pairs of name and value, or as mappings with ``key`` and ``value`` like
 in the API.
 """
+
+_PARTITION = optional(whole())
+_TIMESTAMP = optional(whole(maximum=INT64_MAX))
 
 
 class RecordFields(TypedDict, total=False):
@@ -98,8 +102,8 @@ def checked(message: ProducerRecord) -> ProducerRecord:
     string("topic", message.topic)
     string("value", message.value)
     string("key", message.key, optional=True)
-    whole("partition", message.partition, None, optional=True)
-    whole("timestamp", message.timestamp, None, INT64_MAX, optional=True)
+    _PARTITION.read("partition", message.partition)
+    _TIMESTAMP.read("timestamp", message.timestamp)
     headers = header_list(message.headers)
     for name, value in headers:
         string("a header's name", name)

@@ -118,7 +118,7 @@ def number(minimum: float, maximum: float | None = None) -> Kind[float]:
 
 def _bounds(minimum: float | None, maximum: float | None) -> str:
     if minimum is None:
-        return ""
+        return "" if maximum is None else f" of at most {maximum}"
     return f" of at least {minimum}" if maximum is None else f" from {minimum} to {maximum}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import ContractError
+from ..core.settings import choice
 from ..core.timeparse import Duration
 from ..handle import action
 from .arguments import (
@@ -15,7 +16,6 @@ from .arguments import (
     flow_control_pairs,
     forwarded_pairs,
     labels_of,
-    one_of,
     setting_pairs,
     text,
     whole_seconds,
@@ -65,7 +65,7 @@ class QueueActions:
         """
         __tracebackhide__ = True
         self._check_open()
-        one_of("api", api, ("v1", "v2"))
+        choice("v1", "v2").read("api", api)
         pairs = setting_pairs(settings) + forwarded_pairs(headers)
         for header, value in (
             ("Method", method),

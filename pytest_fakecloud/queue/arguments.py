@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json as jsonlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Required, TypedDict
 
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
 from .model import HeaderList
@@ -38,22 +38,6 @@ class _Absent:
 
 ANY: Any = _Absent()
 """Default of arguments for which None is a valid value."""
-
-
-def one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise ``ContractError`` unless the value is one of the allowed ones."""
-    if value not in allowed:
-        words = ", ".join(repr(one) for one in allowed if one is not None)
-        raise ContractError(f"{name}={shown(value)} is unknown; pass one of {words}")
-
-
-def number(name: str, value: object, *, least: int = 0, whole: bool = True) -> None:
-    """Raise ``ContractError`` unless the value is a number of at least ``least``."""
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    # Use `not >=`, which also rejects NaN, because comparisons with NaN are false.
-    if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:  # type: ignore[operator]
-        kind = "whole number" if whole else "number"
-        raise ContractError(f"{name}={shown(value)} is invalid; pass a {kind} of at least {least}")
 
 
 def text(name: str, value: object) -> str:

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..core.ids import Ids
+from ..core.settings import SWITCH, whole
 from ..core.timekeeper import Timekeeper
 from .actions import QueueActions
 from .arguments import (
     keywords,
     known_keys,
-    number,
-    one_of,
     section,
     text,
 )
@@ -85,8 +84,8 @@ def _queue(name: str, settings: object) -> _Step:
     given = known_keys(
         f"queue {name}", {} if settings is None else settings, ("parallelism", "paused")
     )
-    number("parallelism", given.setdefault("parallelism", 1), least=1)
-    one_of("paused", given.setdefault("paused", False), (True, False))
+    whole(1).read("parallelism", given.setdefault("parallelism", 1))
+    SWITCH.read("paused", given.setdefault("paused", False))
     given["paused"] = bool(given["paused"])
     return lambda place: place._engine.admission.upsert_queue(name, **given)
 

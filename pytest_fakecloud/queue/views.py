@@ -12,8 +12,8 @@ from ..core.errors import ContractError
 from ..core.field_types import INSTANT, JSON, MESSAGE_ID, METHOD, TEXT, URL, one_of
 from ..core.found import Found, found_of
 from ..core.matching import HEADERS, Field, fields_of
+from ..core.settings import whole
 from ..core.timeparse import to_datetime
-from .arguments import number
 from .engine.engine import Engine
 from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
@@ -296,11 +296,7 @@ class ScheduleView:
     def next_runs(self, count: int = 1) -> list[datetime]:
         """Return the times of the next runs as aware UTC datetimes. ``count`` is at most 10,000."""
         __tracebackhide__ = True
-        number("count", count)
-        if count > _MOST_RUNS:
-            raise ContractError(
-                f"count={count} is invalid; pass at most {_MOST_RUNS} runs of a schedule"
-            )
+        whole(0, _MOST_RUNS).read("count", count)
         return self._record.next_runs(count, self._engine.clock.now_us())
 
     def delete(self) -> None:

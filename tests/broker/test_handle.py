@@ -48,7 +48,7 @@ def test_topics_come_from_the_constructor_and_from_create_topic(broker: Broker) 
         ("a b", 1, "illegal"),
         ("", 1, "illegal"),
         ("x" * 250, 1, "250"),
-        ("t", 0, "at least 1, got 0"),
+        ("t", 0, "partitions=0 of"),
     ],
 )
 def test_bad_topics_are_misuse(broker: Broker, name: str, partitions: int, text: str) -> None:
@@ -750,11 +750,11 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
     check_each(
         check,
         [
-            (lambda b: b.create_topic("z", "3"), "partitions of topic 'z' must be a whole number"),
-            (lambda b: b.create_topic("z", 0), "of at least 1, got 0"),
+            (lambda b: b.create_topic("z", "3"), "of topic 'z' must be a whole number"),
+            (lambda b: b.create_topic("z", 0), "partitions=0 of"),
             (lambda b: b.create_topic(5), "a topic's name must be a string, got 5"),
-            (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes must be"),
-            (lambda b: b.create_topic("z", first_offset=-1), "first_offset must be"),
+            (lambda b: b.create_topic("z", max_message_bytes=0), "max_message_bytes=0 must be"),
+            (lambda b: b.create_topic("z", first_offset=-1), "first_offset=-1 must be"),
             (lambda b: b.produce("orders", "v", key=5), "key must be a string, or None, got 5"),
             (
                 lambda b: b.produce("orders", "v", headers={"a": 1}),
@@ -771,13 +771,16 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.partial_produce(1, times=0),
-                r"partial_produce\(\): times must be .* at least 1",
+                r"times=0 of partial_produce\(\) must be .* from 1",
             ),
             (lambda b: b.load(5), "the data must be a list .*, got 5"),
             (lambda b: b.load({"orders": 5}), "the records of topic 'orders' must be a list"),
             (lambda b: b.load({"orders": "abc"}), "the records of topic 'orders' must be a list"),
             (lambda b: b.load({"orders": [{"value": "x", "key": 5}]}), "key must be a string"),
-            (lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}), "partition must be"),
+            (
+                lambda b: b.load({"orders": [{"value": "x", "partition": "0"}]}),
+                "partition='0' must be",
+            ),
             (
                 lambda b: b.load({"orders": [{"value": "x", "headers": [{"key": "a"}]}]}),
                 "header 'a' must be a string, got None",
@@ -790,11 +793,11 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
                 lambda b: b.load({"orders": [{"value": "x", 1: 2}]}),
                 r"1 is not a field of a message\. Known fields: topic",
             ),
-            (lambda b: b.create_topic("z", 100_001), "of at most 100000, got 100001"),
-            (lambda b: b.create_topic("z", first_offset=2**63), "first_offset must be .* at most"),
+            (lambda b: b.create_topic("z", 100_001), "from 1 to 100000"),
+            (lambda b: b.create_topic("z", first_offset=2**63), "first_offset=.* must be .* to"),
             (
                 lambda b: b.add_partitions("orders", 10**12),
-                r"add_partitions\(\): count .* at most 100000",
+                r"count=.* of add_partitions\(\) must be .* to 100000",
             ),
             (
                 lambda b: b.produce("orders", b"x"),
@@ -811,7 +814,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.produce("orders", ["x", "y"], timestamp=2**63),
-                "timestamp must be .* at most",
+                "timestamp=.* must be .* at most",
             ),
             (
                 lambda b: b.produce("orders", "v", headers=["ab"]),
@@ -827,17 +830,17 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
             ),
             (
                 lambda b: b.commit("g", "orders", 0, 2**63),
-                "offset must be a whole number of at most",
+                "offset=9223372036854775808 must be a whole number from 0 to",
             ),
             (lambda b: b.join("g", "i", ["orders", 1]), "topics must be a list of strings"),
             (lambda b: b.join("g", "i", []), "topics is empty"),
             (
                 lambda b: b.join("g", "i", ["orders"], auto_offset_reset="oldest"),
-                "auto_offset_reset='oldest' is unknown: pass one of 'earliest', 'latest', 'none'",
+                "auto_offset_reset='oldest' must be 'earliest' or 'latest' or 'none'",
             ),
             (
                 lambda b: b.partial_produce(1, times=2**70),
-                r"partial_produce\(\): times must be .* at most",
+                r"times=.* of partial_produce\(\) must be .* to",
             ),
             (
                 lambda b: b.assert_produced("orders", times=-1),
@@ -864,7 +867,7 @@ def test_settings_of_a_wrong_type_are_named() -> None:
             ({"topics": "a"}, "topics='a' of broker must be a mapping"),
             (
                 {"topics": {"a": {"partitions": "x"}}},
-                "partitions of topic 'a' must be a whole number",
+                "of topic 'a' must be a whole number",
             ),
             (
                 {"limits": {"max_partitions": 3}},

@@ -86,10 +86,10 @@ def contents(queue: Queue) -> object:
             {"queues": {"q": {"par": 2}}},
             r"'par' is not a key of queue q. Known keys: parallelism",
         ),
-        ({"queues": {"x": {"paused": "no"}}}, "paused='no' is unknown; pass one of True, False"),
+        ({"queues": {"x": {"paused": "no"}}}, "paused='no' must be True or False"),
         (
             {"queues": {"more": {}, "bad": {"parallelism": 0}}},
-            "parallelism=0 is invalid; pass a whole number of at least 1",
+            "parallelism=0 must be a whole number of at least 1",
         ),
         ({"url_groups": {"g": DEST}}, "g must be a list"),
         ({"url_groups": {**GOOD["url_groups"], "bad": 5}}, "bad must be a list"),

@@ -21,12 +21,13 @@ from typing import Any, Literal, TypeVar, Unpack
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.settings import optional, whole
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Lane, Signal, Timer
 from ...core.wording import counted, unknown_name
 from .. import errors
-from ..errors import string, whole
+from ..errors import string
 from ..model import (
     INT64_MAX,
     GroupAssignments,
@@ -138,10 +139,10 @@ class MemoryEngine:
         string("a topic's name", name)
         if not errors.can_name_a_topic(name):
             raise ContractError(str(errors.invalid_topic(name)))
-        whole(f"partitions of topic {name!r}", partitions, 1, MOST_PARTITIONS)
-        whole("retention_bytes", retention_bytes, 0, optional=True)
-        whole("max_message_bytes", max_message_bytes, 1, optional=True)
-        whole("first_offset", first_offset, 0, INT64_MAX)
+        whole(1, MOST_PARTITIONS).read("partitions", partitions, f"topic {name!r}")
+        optional(whole(0)).read("retention_bytes", retention_bytes)
+        optional(whole(1)).read("max_message_bytes", max_message_bytes)
+        whole(0, INT64_MAX).read("first_offset", first_offset)
         return Topic(
             name,
             partitions,
@@ -192,7 +193,7 @@ class MemoryEngine:
         Groups that consume the topic rebalance. As in Kafka, keys may map to other partitions
         afterwards.
         """
-        whole("add_partitions(): count", count, 1, MOST_PARTITIONS)
+        whole(1, MOST_PARTITIONS).read("count", count, "add_partitions()")
         with self.locked() as now:
             topic = self.table.topic(name, now)
             self._check_partition_limit(count)
@@ -206,7 +207,7 @@ class MemoryEngine:
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
         """Set a topic's retention; None means no limit."""
-        whole("retention_bytes", retention_bytes, 0, optional=True)
+        optional(whole(0)).read("retention_bytes", retention_bytes)
         with self.locked() as now:
             topic = self.table.topic(name, now)
             topic.retention_ms = retention_ms

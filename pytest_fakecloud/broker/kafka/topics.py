@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from ...core.errors import ContractError
+from ...core.settings import optional, whole
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
-from ..errors import as_misuse, string, whole
+from ..errors import as_misuse, string
 from ..settings import BrokerConfig
 from .cluster import Address, real_only
 
@@ -151,9 +152,9 @@ class KafkaTopics:
             raise ContractError(str(errors.invalid_topic(name)))
         if not errors.TOPIC_NAME.fullmatch(real):
             raise ContractError(str(errors.invalid_topic(real)))
-        whole(f"partitions of topic {name!r}", partitions, 1)
-        whole("retention_bytes", retention_bytes, 0, optional=True)
-        whole("max_message_bytes", max_message_bytes, 1, optional=True)
+        whole(1).read("partitions", partitions, f"topic {name!r}")
+        optional(whole(0)).read("retention_bytes", retention_bytes)
+        optional(whole(1)).read("max_message_bytes", max_message_bytes)
         if name in self.counts():
             raise ContractError(
                 f"topic {name!r} already exists; add_partitions() adds partitions to it"
@@ -177,7 +178,7 @@ class KafkaTopics:
         self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
-        whole("add_partitions(): count", count, 1)
+        whole(1).read("count", count, "add_partitions()")
         total = self.check(name) + count
         with as_misuse():
             self._cluster.add_partitions(self.real(name), total)

@@ -21,10 +21,10 @@ from ...core.concurrency.aio import drive, in_thread
 from ...core.concurrency.turns import Occupied
 from ...core.errors import ContractError
 from ...core.matching import Query
+from ...core.settings import number
 from ...core.timeparse import monotonic, to_datetime
 from ...core.wording import counted
 from ...handle import Context, Snapshot
-from ..arguments import number
 from ..delivery.destination_server import Destination
 from ..delivery.sender import real_time
 from ..model import DAY
@@ -391,7 +391,7 @@ class CallbackCapture(Destination):
 
 
 def _give_up(timeout: object) -> float:
-    number("timeout", timeout, whole=False)
+    number(0).read("timeout", timeout)
     # Limit the timeout, because a longer timeout overflows in the threading module.
     return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
 

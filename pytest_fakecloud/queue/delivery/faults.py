@@ -17,12 +17,12 @@ from typing import Any, Unpack
 
 from ...core.field_types import MESSAGE_ID, URL, one_of
 from ...core.matching import Field, Question
+from ...core.settings import whole
 from ...faults.fault import Fault, Matchers, Rule
 from ...faults.kinds import AnswerRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
 from ...http.messages import Answer, Request
-from ..arguments import number
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
@@ -175,12 +175,12 @@ class QueueFaults(FaultPlan):
 
     def burst_limit(self, limit: int = 100, **matchers: Unpack[Matchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the burst limit."""
-        number("limit", limit)
+        whole(0).read("limit", limit)
         return self._refusal(burst_limited, limit, f"burst_limit {limit}", matchers)
 
     def daily_limit(self, limit: int = 1000, **matchers: Unpack[Matchers]) -> Fault:
         """Reject publish requests with the 429 response and the headers of the daily limit."""
-        number("limit", limit)
+        whole(0).read("limit", limit)
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:

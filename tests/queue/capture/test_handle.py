@@ -408,9 +408,9 @@ def test_a_message_due_beyond_a_month_is_not_waited_for(
             (lambda one, count=count: one.callbacks.wait_for(count), "wait_for")
             for count in (0, -1, True, "2", None)
         ],
-        (lambda one: one.callbacks.wait_for(1, timeout="5s"), "timeout='5s' is invalid; pass"),
-        (lambda one: one.wait_for_failure(timeout=math.nan), "timeout=nan is invalid; pass"),
-        (lambda one: one.wait_for_failure(timeout=-1), "timeout=-1 is invalid; pass a number"),
+        (lambda one: one.callbacks.wait_for(1, timeout="5s"), "timeout='5s' must be a number"),
+        (lambda one: one.wait_for_failure(timeout=math.nan), "timeout=nan must be a number"),
+        (lambda one: one.wait_for_failure(timeout=-1), "timeout=-1 must be a number"),
         (lambda one: one.callbacks.assert_received(times=-1), "times=-1 is not a count"),
     ],
 )

@@ -245,14 +245,14 @@ async def awaited(request: object) -> bool:
 @pytest.mark.parametrize(
     ("word", "given", "text"),
     [
-        ("burst_limit", {"limit": "7"}, "limit='7' is invalid; pass a whole number of at least 0"),
+        ("burst_limit", {"limit": "7"}, "limit='7' must be a whole number of at least 0"),
         (
             "burst_limit",
             {"limit": None},
-            "limit=None is invalid; pass a whole number of at least 0",
+            "limit=None must be a whole number of at least 0",
         ),
-        ("daily_limit", {"limit": -1}, "limit=-1 is invalid; pass a whole number of at least 0"),
-        ("daily_limit", {"limit": 2.5}, "limit=2.5 is invalid; pass a whole number of at least 0"),
+        ("daily_limit", {"limit": -1}, "limit=-1 must be a whole number of at least 0"),
+        ("daily_limit", {"limit": 2.5}, "limit=2.5 must be a whole number of at least 0"),
         ("burst_limit", {"when": 5}, "when=5 is not a function"),
         (
             "burst_limit",
