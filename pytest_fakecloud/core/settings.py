@@ -196,9 +196,9 @@ def settings_of(declared: Any) -> Mapping[str, Setting]:
 def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
     """Raise ``ContractError`` for names that are not settings, suggesting the nearest valid one."""
     known = settings_of(declared)
-    unknown = sorted((name for name in given if name not in known), key=shown)
-    if unknown:
-        raise ContractError(unknown_name(f"setting of {of}", unknown[0], known))
+    for name in given:
+        if name not in known:
+            raise ContractError(unknown_name(f"setting of {of}", name, known))
 
 
 def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any]:

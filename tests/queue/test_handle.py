@@ -101,7 +101,7 @@ def test_settings_without_meaning() -> None:
             ({"loop_limit": 0}, "loop_limit=0 of queue must be a whole number of at least 1"),
             ({"attempt_cap": "5s"}, "attempt_cap='5s' of queue must be a number of at least 0"),
             ({"limits": {"burst": "x"}}, "burst='x' of limits must be a whole number"),
-            ({"limits": {1: 2, "x": 3}}, "'x' is not a setting of limits"),
+            ({"limits": {1: 2, "x": 3}}, "1 is not a setting of limits"),
             ({"limits": 5}, "limits=5 of queue must be a mapping of limits"),
             ({"limits": {"message_size": None}}, "message_size=None of limits must be a whole"),
         ],
