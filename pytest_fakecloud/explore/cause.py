@@ -1,4 +1,6 @@
-"""The cause of a broken promise: two calls that conflicted, on what, and which order broke it."""
+"""The cause of a broken promise: two conflicting calls, the data that both access, and the order
+that broke it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A conflict: ``decisive`` came before ``after``, and after ``before`` if there is one."""
+    """A conflict: ``decisive`` was executed before ``after`` and, if ``before`` is not None, after
+    ``before``.
+    """
 
     decisive: Line
     after: Line
@@ -27,8 +31,9 @@ class Cause:
 def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
     """Return the last conflict of a run that broke its promise, or None if there was none.
 
-    Conflicts on the application's data come before those on the queue's own. One call before another
-    is only a cause if the undisturbed run made them in the other order.
+    Conflicts on the application's data take precedence over those on the queue's own data. A call
+    that was executed before another one is only a cause if the undisturbed run made them in the
+    other order.
     """
     calls = [
         (line, _data_of(run.steps[line.step].footprint))
@@ -41,7 +46,9 @@ def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
 
 
 def _positions(run: Run) -> dict[tuple[str, str], int]:
-    """Return the position at which each call was last made, by strand and text."""
+    """Return the position at which each call was last made, by the caller's name and the call's
+    text.
+    """
     made = [
         (line.process, call_text(line.call, run)) for line in run.lines if line.call is not None
     ]
@@ -84,7 +91,9 @@ def _is_reversed(early: Line, late: Line, run: Run, orders: Mapping[tuple[str, s
 
 
 def _data_of(footprint: Footprint) -> Footprint:
-    """Return what a step touched in the fakes, without the clock, the memory and the like."""
+    """Return the part of a footprint that is in the fakes, without the clock, the memory and the
+    like.
+    """
     return Footprint(touch for touch in footprint.touches if touch.fake)
 
 

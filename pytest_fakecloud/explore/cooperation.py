@@ -1,4 +1,6 @@
-"""Threads and locks of explored code: each thread is a strand, and waiting for a lock yields."""
+"""Threads and locks of explored code: each thread becomes a strand, and waiting for a lock lets
+other strands run.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ _ENDING = 0.5
 
 
 class _Lock:
-    """A lock that lets other strands run while a strand waits; other threads use the wrapped lock."""
+    """A lock that lets other strands run while a strand waits for it. Other threads use the wrapped
+    lock.
+    """
 
     def __init__(self, world: World, name: str, real: Any = None) -> None:
         self._world = world
@@ -155,8 +159,8 @@ def cooperation(world: World) -> Iterator[None]:
             stage.wait_for(strand, lambda: _has_ended(child), until, "join")
 
     def urandom(size: int, /) -> bytes:
-        """Return bytes that are the same in every run, so that names made with ``uuid4()`` are the
-        same, too.
+        """Return bytes that are the same in every run, so that names made with ``uuid4()`` are,
+        too.
         """
         stage: Any = world.stage
         strand = None if stage is None else stage.cooperating()
@@ -195,7 +199,7 @@ def cooperation(world: World) -> Iterator[None]:
         return started
 
     def skips(name: str, result: object) -> Callable[..., Any]:
-        """Return a replacement that does nothing in a strand, where the original would raise."""
+        """Return a replacement for a function that raises in a strand; it does nothing there."""
 
         def skipped(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
@@ -236,7 +240,8 @@ def cooperation(world: World) -> Iterator[None]:
                 starts_process("multiprocessing"),
             ),
             *((signal, name, skips(f"signal.{name}", signals[name])) for name in signals),
-            # Silence this logger, which would report threads of a pool that end with the run.
+            # Silence this logger, because it would report a pool's threads that the end of the run
+            # stops.
             (logger, "disabled", True),
         ):
             exits.callback(setattr, owner, name, getattr(owner, name))
@@ -245,14 +250,14 @@ def cooperation(world: World) -> Iterator[None]:
 
 
 def _workers_of_celery() -> Iterator[tuple[str, Any, str]]:
-    """Yield the method that starts a worker of Celery, if the code uses Celery."""
+    """Yield the method that starts a Celery worker, if Celery is loaded."""
     module = sys.modules.get("celery.worker")
     if module is not None:
         yield "Worker.start of Celery", module.WorkController, "start"
 
 
 def _finds_address(frame: FrameType | None) -> bool:
-    """Return whether ``uuid`` starts a process to find a network address."""
+    """Return whether a call comes from ``uuid``, which starts a process to find a network address."""
     while frame is not None:
         if frame.f_globals.get("__name__") == "uuid":
             return True
@@ -295,10 +300,10 @@ def _begin(
 
 @contextlib.contextmanager
 def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
-    """Replace the locks that some programs refer to by locks that yield to other strands.
+    """Replace the locks that programs refer to with locks that let other strands run.
 
-    Locks that were created before ``explore()`` are found in the closures and modules of the functions,
-    and in objects that they refer to.
+    Locks that were created before ``explore()`` are found in the closures and modules of the
+    functions, and in objects that they refer to.
     """
     made: dict[int, _Lock] = {}
     undo: list[Callable[[], None]] = []

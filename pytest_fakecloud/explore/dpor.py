@@ -1,10 +1,10 @@
 """Dynamic partial-order reduction: run each order of conflicting steps once, and skip equivalent
-ones.
+orders.
 
-Two steps conflict when they access the same thing and one of them writes it. After each run, every
-race (two conflicting steps of different strands that nothing else orders) is reversed in a later
-run. Source sets select the strand that runs instead; sleep sets prevent orders from being run twice
-(Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
+Two steps conflict when they access the same data and at least one of them writes it. After each
+run, every race (two conflicting steps of different strands whose order nothing else determines) is
+reversed in a later run. Source sets select the strand that runs instead; sleep sets prevent orders
+from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Interleavings:
     """A strategy that runs each distinct interleaving once.
 
     Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
-    ``runs`` is then the number of all interleavings, provided that ``is_exact`` is true. With
-    ``late``, answers may reach the code later than they were sent; with ``moves_time``, timers take
-    part.
+    ``runs`` is then the number of all interleavings, provided that ``is_exact`` is True. With
+    ``late``, a client may receive an answer later than it was sent; with ``moves_time``, timers are
+    interleaved as well.
     """
 
     places: frozenset[Place]
@@ -152,7 +152,7 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
 
 
 def _causes(steps: Sequence[Step], last: dict[str, int], index: int) -> list[int]:
-    """Return the steps that a step must follow, whatever it touches."""
+    """Return the steps that must precede a step, whatever data it accesses."""
     step = steps[index]
     found = [cause for cause in (last.get(step.strand, -1), step.enabled_by) if cause >= 0]
     found += range(step.barrier + 1)
@@ -160,7 +160,7 @@ def _causes(steps: Sequence[Step], last: dict[str, int], index: int) -> list[int
 
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
-    """Return the earlier steps that only a conflict orders before a step."""
+    """Return the earlier steps that precede a step only because the two conflict."""
     step = steps[later]
     direct: list[int] = []
     for index in range(later - 1, -1, -1):
@@ -198,7 +198,7 @@ def _reverse(
         return
     possible = [name for name in initials if name in frame.options]
     if initials == [CLOCK] and not possible:
-        return  # The client's patience does not allow the clock to move that far.
+        return  # The client would have to wait longer than ``patience`` allows.
     if possible:
         wanted = steps[later].strand
         frame.todo.add(wanted if wanted in possible else possible[0])
@@ -208,7 +208,9 @@ def _reverse(
 
 
 class Everything:
-    """A strategy that runs every interleaving, for tests to compare the reduction with."""
+    """A strategy that runs every interleaving. Tests compare its outcomes with those of the
+    reduction.
+    """
 
     records = True
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 RUNS = 1_000
-"""Default budget: the number of runs."""
+"""Default budget: the number of runs of one ``explore()`` call."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check, a list of checks, or None."""
@@ -44,7 +44,7 @@ _replayed: ContextVar[str | None] = ContextVar("replayed", default=None)
 
 
 class ExploreOptions(TypedDict, total=False):
-    """The options of ``explore``."""
+    """The options of ``explore()``."""
 
     workers: Runs
     services: str | Iterable[str] | None
@@ -59,16 +59,16 @@ class ExploreOptions(TypedDict, total=False):
 
 
 class Exploration:
-    """The result of an ``explore`` that found no broken promise.
+    """The result of an ``explore()`` call that found no broken promise.
 
-    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if there
-    are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn`` random ones.
-    ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls`` maps each
-    client to its calls, ``points`` to the points at which events were tried, ``kinds`` each kind of
-    event to how often it was applied. ``untried`` are the kinds that were never possible. ``likely``
-    maps a number of ordered switches to the least probability that a bug that needs them was found.
-    ``notes`` describe what could not be explored. ``seconds`` is wall-clock time. ``str()`` returns a
-    summary.
+    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
+    there are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn``
+    random ones. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown).
+    ``calls`` maps each client to its calls, ``points`` to the points at which events were tried;
+    ``kinds`` maps each kind of event to the number of times it was applied. ``untried`` are the
+    kinds that were never possible. ``likely`` maps a number of ordered switches to the minimum
+    probability that a bug that needs them was found. ``notes`` describe what could not be explored.
+    ``seconds`` is wall-clock time. ``str()`` returns a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:
@@ -298,7 +298,7 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
 
 
 def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) -> None:
-    """Raise ``ContractError`` if the promise held only because too little was tried."""
+    """Raise ``ContractError`` if the promise held only because too little was explored."""
     tally = explorer.tally
     if not tally.tried:
         raise ContractError(
@@ -378,7 +378,7 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
 
 
 def replay_schedule(text: str) -> Callable[[F], F]:
-    """Make ``explore`` run only this schedule within the decorated test."""
+    """Decorate a test so that ``explore`` runs only this schedule in it."""
     Schedule.parse(text)
 
     def decorate(test: F) -> F:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from ..queue.model import Message
 
 ALL = "*"
-"""A name that means all things of a kind."""
+"""The name that stands for everything of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A key, message, group or the like on a fake, and whether a call reads or writes it."""
+    """An access to a key, message, group or the like in a fake; ``writes`` tells writes from reads."""
 
     fake: str
     kind: str
@@ -37,7 +37,7 @@ class Touch:
 
 
 MEMORY = Touch("", "memory", ALL, True)
-"""The memory of the process, which code between two calls may read and write."""
+"""An access to the process's memory, which code between two calls may read and write."""
 READS_CLOCK = Touch("", "clock", ALL, False)
 """A read of the clock, for a step whose effect depends on the time."""
 MOVES_CLOCK = Touch("", "clock", ALL, True)
@@ -45,9 +45,7 @@ MOVES_CLOCK = Touch("", "clock", ALL, True)
 
 
 class Footprint:
-    """Everything that one step reads and writes. ``is_everything`` means that it conflicts with
-    every step.
-    """
+    """All accesses of one step. If ``is_everything`` is set, the step conflicts with every step."""
 
     __slots__ = ("is_everything", "touches")
 
@@ -56,11 +54,11 @@ class Footprint:
         self.is_everything = False
 
     def add(self, touch: Touch) -> None:
-        """Add a touch."""
+        """Add an access."""
         self.touches[touch] = None
 
     def conflict(self, other: Footprint) -> tuple[Touch, Touch] | None:
-        """Return two touches whose order matters, or None."""
+        """Return two accesses whose order matters, or None."""
         for one in self.touches:
             for another in other.touches:
                 if one.conflicts(another):
@@ -81,7 +79,9 @@ _SCRIPTS = frozenset(("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCAL
 _CONNECTION = ("PING", "ECHO", "TIME", "QUIT", "SELECT", "AUTH", "HELLO", "RESET", "CLIENT")
 _FRAME = ("MULTI", "EXEC", "DISCARD", "UNWATCH", "COMMAND", "LOLWUT", "WAIT")
 _ALONE = frozenset((*_CONNECTION, *_FRAME, "READONLY", "READWRITE", *_SCRIPTS))
-"""Commands that affect only their connection. Scripts are recorded by the commands they run."""
+"""Commands that affect only their connection, and script commands: scripts are recorded by the
+commands they run.
+"""
 
 
 _TTLS = ("EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "TTL", "PTTL", "SETEX", "PSETEX", "GETEX")
@@ -101,10 +101,10 @@ def reads_clock(name: str, argv: list[bytes]) -> bool:
 
 
 def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
-    """Yield what a command touches, from the keys and flags of the command table.
+    """Yield the accesses of a command, based on the keys and flags in the command table.
 
-    A command without keys that reads or writes data touches all keys. EXEC also reads the keys that its
-    connection watches.
+    A command without keys that reads or writes data accesses all keys. EXEC also reads the keys
+    that its connection watches.
     """
     name = spec.name.partition(" ")[0]
     database = session.db.index
@@ -144,7 +144,7 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
-    """Return the touch of one key."""
+    """Return the access to one key."""
     return Touch(fake, f"key of db{database}", _text(key), writes)
 
 
@@ -166,16 +166,18 @@ _BROKER: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     "consumers": (("group", ALL, False),),
     "delete-consumer": (("group", "group", True),),
 }
-"""By route: the kind, the parameter that contains the name, and whether it is written."""
+"""The accesses of each route: the kind, the parameter that contains the name, and whether they
+write.
+"""
 _WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
 """Routes that can affect all namespaces."""
 _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
 
 
 def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[Touch]:
-    """Yield what a request to a service touches, from its route.
+    """Yield the accesses of a request to a service, based on its route.
 
-    An unknown route counts as a write to everything of its fake.
+    An unknown route counts as a write to everything in its fake.
     """
     route, params = request.route, request.params
     yield READS_CLOCK
@@ -200,9 +202,10 @@ def touches_of_request(fixture: str, fake: str, request: Request) -> Iterable[To
 
 
 def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:
-    """Yield what the beginning or the end of a delivery touches.
+    """Yield the accesses of the start or the end of a delivery.
 
-    Messages of an ordered queue, and those with a flow-control key, wait for each other.
+    Messages of an ordered queue wait for each other, and so do those with the same flow-control
+    key.
     """
     yield READS_CLOCK
     yield Touch(fake, "message", name, True)

@@ -1,4 +1,5 @@
-"""Probabilistic concurrency testing: random priorities, and a few changes of them.
+"""Probabilistic concurrency testing: strands have random priorities, which change a few times
+during a run.
 
 With n strands and k decisions, one run finds a bug that needs d ordered switches with a probability
 of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS 2010).
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from .run import Run
 
 DEPTHS = (2, 3, 4)
-"""The bug depths to search for, in turn."""
+"""The bug depths (numbers of ordered switches) to search for, in turn."""
 
 
 class Priorities:
-    """A strategy that runs the strand of the highest priority and lowers some on the way."""
+    """A strategy that runs the strand with the highest priority, and lowers priorities at random
+    decisions.
+    """
 
     records = False
     moves_time = False
@@ -51,6 +54,6 @@ class Priorities:
 
 
 def bound(strands: int, decisions: int, depth: int, runs: int) -> float:
-    """Return the least probability that a number of runs find a bug of a depth."""
+    """Return the minimum probability that this number of runs finds a bug of this depth."""
     once = 1 / (max(1, strands) * max(1, decisions) ** (depth - 1))
     return float(1 - (1 - once) ** runs)

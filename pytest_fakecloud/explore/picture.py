@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .run import Line, Run
 
 _SPREAD = 10
-"""Factor for journal numbers, which leaves room for events between two calls."""
+"""Factor by which journal numbers are multiplied, to leave room for events between two calls."""
 _BESIDE = 10_000_000
 """Offset for the undisturbed run's numbers, which keeps them unique on the page."""
 
@@ -28,7 +28,7 @@ _BESIDE = 10_000_000
 def picture(
     cloud: AnyCloud, report: Report, states: Mapping[str, Any], found: BrokenSchedule
 ) -> dict[str, Any]:
-    """Return what the page of a broken promise shows, for ``trace.document()``.
+    """Return the data of the page about a broken promise, for ``trace.document()``.
 
     The actor of each call is the client, worker, task, thread or delivery that made it. The events
     of the schedule are rows of their own.
@@ -58,7 +58,9 @@ def picture(
 def _retold(
     data: dict[str, Any], run: Run, mask: Mask, undisturbed: Run | None = None
 ) -> dict[str, Any]:
-    """Return a report with the strands of a run as actors, and its events as rows."""
+    """Return a report in which the clients and other strands are actors, and events of the schedule
+    are rows.
+    """
     lines = {id(line.call): line for line in run.lines if line.call is not None}
     by_number = {line.call.number: line for line in lines.values() if line.call is not None}
     own: list[dict[str, Any]] = []
@@ -87,7 +89,7 @@ def _retold(
 
 
 def _numbers(lines: Sequence[Line]) -> list[int]:
-    """Return the number of each line: those of events lie between those of the calls around."""
+    """Return a number for each line; an event's number lies between those of the surrounding calls."""
     found: list[int] = []
     latest = min((line.call.number for line in lines if line.call is not None), default=1) - 1
     number = latest * _SPREAD
@@ -104,7 +106,7 @@ def _mark(
     numbers: Sequence[int],
     mask: Mask,
 ) -> None:
-    """Add the broken promise as the first finding, at the step that broke it."""
+    """Add the broken promise as the first finding, linked to the step that broke it."""
     cause = find_cause(run, undisturbed)
     breaking = next((line for line in run.lines if line.breaks), None)
     decisive = breaking or (None if cause is None else cause.decisive)

@@ -25,9 +25,10 @@ Check = Callable[["History"], None]
 
 
 class Promises:
-    """The checks of one ``explore()`` call: those at the end of a run, and those after every step.
+    """The checks of one ``explore()`` call: some run at the end of each run, others after every
+    step.
 
-    Raises ``ContractError`` for anything but a function or a list of functions.
+    Raises ``ContractError`` for anything other than a function or a list of functions.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class _Always(_OverTime):
         __tracebackhide__ = True
         found = self._value(history)
         if found is None:
-            return  # the predicate contains assertions
+            return  # a predicate that returns None contains assertions
         if bool(found) is not self._wanted:
             raise AssertionError(f"{self._word}: {self.name} returned {shown(found)}")
 
@@ -136,7 +137,7 @@ class _AtMostOne(_OverTime):
 
 
 class _Follows(_OverTime):
-    """A promise that each result equals the result of a model."""
+    """A promise that each result equals a model's result."""
 
     def __init__(self, model: Callable[[], Any]) -> None:
         super().__init__(model, "follows")
@@ -173,7 +174,7 @@ def always(predicate: Callable[..., object]) -> Check:
     """Check after every step of every schedule that a predicate is true.
 
     The predicate takes no argument or the ``History``. It returns a boolean, or None if it contains
-    assertions itself. Its reads of the fakes are not steps.
+    assertions itself. Its own reads of the fakes are not steps.
     """
     return _Always(predicate, "always", True)
 
@@ -184,17 +185,18 @@ def never(predicate: Callable[..., object]) -> Check:
 
 
 def at_most_one(found: Callable[..., object]) -> Check:
-    """Check after every step that a function returns at most one item, or a number up to one."""
+    """Check after every step that a function returns at most one item, or a number of at most one."""
     return _AtMostOne(found, "at_most_one")
 
 
 def follows(model: Callable[[], Any]) -> Check:
-    """Compare every result with a model's, at the step at which it is returned.
+    """Check each result against a model, at the step at which it is returned.
 
     ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
-    operations are the calls of functions marked with ``observed``. Concurrent operations may have taken
-    effect in either order, as for ``linearizable``. The failure is reported at the first result that no
-    order explains. Raises ``ContractError`` for an operation that the model does not have.
+    operations are the calls of functions marked with ``observed``. Concurrent operations may have
+    taken effect in either order, as with ``linearizable``. The failure is reported at the first
+    result that no order explains. Raises ``ContractError`` for an operation that the model does not
+    have.
     """
     if not callable(model):
         raise ContractError(f"follows({shown(model)}): pass a class that needs no arguments")
@@ -204,7 +206,7 @@ def follows(model: Callable[[], Any]) -> Check:
 def sometimes(predicate: Callable[..., object]) -> Check:
     """Check that a predicate is true after at least one step of at least one schedule.
 
-    Use it beside other promises, to detect that the code never reaches the state they are about.
+    Use it with other promises, to detect that the code never reaches the state that they are about.
     """
     return _Sometimes(predicate, "sometimes")
 
@@ -239,8 +241,8 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 def observed(function: Callable[P, T]) -> Callable[P, T]:
     """Make ``explore`` record each call of a function: its client, start, end and result.
 
-    The function may be plain or asynchronous. Outside ``explore`` the decorator changes nothing. A call
-    that raises may have taken effect or not.
+    The function may be plain or asynchronous. Outside ``explore`` the decorator has no effect. A
+    call that raises an exception may or may not have taken effect.
     """
     if not callable(function):
         raise ContractError(f"{shown(function)} is not a function: mark one with @observed")
@@ -290,11 +292,11 @@ def linearizable(
     """Check that one order of the operations explains all their results.
 
     ``model`` returns an object whose methods are the operations, such as the class ``Counter``. The
-    operations are the calls of functions marked with ``observed`` or, if there are none, the clients
-    themselves, by name. The order must respect time: an operation that began after another one ended
-    comes after it. An operation that raised may have taken effect or not. ``final`` is called with the
-    model at the end of an order and returns whether the fakes hold the same data. Raises
-    ``ContractError`` for an operation that the model does not have.
+    operations are the calls of functions marked with ``observed`` or, if there are none, the
+    clients themselves, by name. The order must respect time: an operation that began after another
+    one ended comes after it. An operation that raised an exception may or may not have taken
+    effect. ``final`` is called with the model at the end of an order and returns whether the fakes
+    hold the same data. Raises ``ContractError`` for an operation that the model does not have.
     """
     if not callable(model):
         raise ContractError(
@@ -326,7 +328,7 @@ def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> N
 def _explained(
     operations: Sequence[Operation], model: Callable[[], Any], final: Callable[[Any], object] | None
 ) -> bool:
-    """Return whether an order explains the operations (Wing and Gong 1993)."""
+    """Return whether some order explains the results of the operations (Wing and Gong 1993)."""
     must = frozenset(i for i, each in enumerate(operations) if each.ended is not None)
     seen: set[tuple[frozenset[int], bytes]] = set()
     todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
@@ -367,8 +369,8 @@ def once(key: str) -> Check:
     """Check that an effect that is recorded under a key happened exactly once.
 
     The key holds a counter, or a list, set, hash, sorted set or stream with one element for each
-    effect. If a client gave up or a message became a dead letter, no effect is correct as well; two
-    effects never are.
+    effect. If a client gave up or a message became a dead letter, no effect is also correct; more
+    than one never is.
     """
     if not isinstance(key, str):
         raise ContractError(f"once({shown(key)}): pass the name of a key")
@@ -413,10 +415,10 @@ def _gave_up(history: History) -> bool:
 def nothing_lost(
     sent: str | Callable[[], Iterable[object]], handled: Callable[[], Iterable[object]]
 ) -> Check:
-    """Check that everything that was sent was handled, at least once.
+    """Check that everything that was sent was handled at least once.
 
-    ``sent`` is a topic of the broker, of which the values count, or a function that returns what was
-    sent. ``handled`` is a function that returns what was handled.
+    ``sent`` is a topic of the broker, whose record values are then compared, or a function that
+    returns what was sent. ``handled`` is a function that returns what was handled.
     """
     if not isinstance(sent, str) and not callable(sent):
         raise ContractError(f"sent={shown(sent)}: pass a topic, or a function")
@@ -448,8 +450,8 @@ def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[
 def monotonic_reads(name: str) -> Check:
     """Check that no client reads a smaller value after a greater one.
 
-    ``name`` is a function marked with ``observed`` whose results can be compared. None is less than
-    any other result.
+    ``name`` is the name of a function marked with ``observed``, whose results can be compared. None
+    is less than any other result.
     """
     if not isinstance(name, str):
         raise ContractError(f"monotonic_reads({shown(name)}): pass the name of an operation")

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 PATIENCE_US = 3_600_000_000
 """The default of ``patience``, in microseconds."""
 Option: TypeAlias = "Strand | Due | Moment"
-"""What can run next: a strand, a delivery, or a move of the clock."""
+"""An option of the scheduler: a strand, a delivery, or a move of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A move of the clock, as a step that can run next."""
+    """A move of the clock, as an option of the scheduler."""
 
     at_us: int
     name: str = CLOCK
@@ -39,8 +39,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The limits of a search: the fakes at whose calls events are tried, the kinds of events,
-    patience and horizon.
+    """The limits of a search: the fakes whose calls can have events, the kinds of events, patience
+    and horizon.
     """
 
     handles: frozenset[str]
@@ -53,7 +53,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a run, such as a call, and the events that are possible at it."""
+    """A point in a run, such as a call, and the events that are possible there."""
 
     process: str
     number: int
@@ -69,8 +69,8 @@ class Line:
     """One line of the story: a call, or a description of an event.
 
     ``event`` marks events of the schedule, and ``breaks`` the step after which a promise no longer
-    held. ``lines`` are the lines of the application that made the call, innermost first, if stacks
-    were recorded; ``source`` is the one that the story shows. ``step`` is the index of the step
+    held. ``lines`` are the application's lines that led to the call, innermost first, if stacks
+    were recorded; ``source`` is the line that the story shows. ``step`` is the index of the step
     that the line belongs to.
     """
 
@@ -87,10 +87,10 @@ class Line:
 
 @dataclass(slots=True)
 class Step:
-    """What one strand did between two decisions of the scheduler.
+    """The actions of one strand between two decisions of the scheduler.
 
-    ``options`` are the strands that could have run instead, and ``disabled`` those of them that
-    could not run after this step.
+    ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
+    run after this step.
     """
 
     strand: str

@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal[
     "fail",
     "unreachable",
 ]
-"""Kinds of events. Faults have the names that they have in ``faults`` and on the fakes.
+"""Kinds of events. Faults have the same names as in ``faults`` and on the fakes.
 
 Before a call: ``jump`` moves the clock to the next known time, ``nearly`` to a millisecond before
 it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses one strand; ``switch``
@@ -71,22 +71,26 @@ TRIED: tuple[Kind, ...] = (
     "hold_pending",
     "rotate_token",
 )
-"""The order in which kinds are tried; earlier kinds make clearer explanations."""
+"""The order in which kinds are tried: first those that give the clearest explanations."""
 CLOCK = "@clock"
-"""The name under which moves of the clock appear among the strands. No client can have this name."""
+"""The name of a move of the clock in lists of strands. No client can have this name."""
 FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}
 DELAY = 30
-"""Seconds of a ``delay`` event that the search tries."""
+"""Length in seconds of the ``delay`` events that the search tries."""
 SLOW = (4, 30)
-"""Seconds of ``slow`` events that the search tries: below and above usual timeouts of clients."""
+"""Lengths in seconds of the ``slow`` events that the search tries: below and above usual client
+timeouts.
+"""
 PARTITION = 60
-"""Seconds of a ``partition`` that the search tries."""
+"""Length in seconds of the ``partition`` events that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
-"""Spans of ``tick`` events that the search tries, in microseconds."""
+"""Lengths in microseconds of the ``tick`` events that the search tries, by their detail."""
 WINDOWS = frozenset({"9999ms", "59999ms"})
-"""Spans of ``tick`` that end just within a window of ten seconds or a minute that the code computes."""
+"""Details of ``tick`` events that end just within a window of ten seconds or a minute that the code
+computes.
+"""
 EDGE = "edge"
 """The detail of a ``nearly`` event that ends just before the next whole second."""
 _NEEDS_NAME = SWITCHES
@@ -145,7 +149,7 @@ class Schedule(Sequence[Event]):
         return cls(_read(part.strip()) for part in text.split(",") if part.strip())
 
     def at(self, process: str, point: int) -> Sequence[Event]:
-        """Return the events of a point, in order."""
+        """Return the events at a point, in the order in which they are applied."""
         return self._places.get((process, point), ())
 
     def __getitem__(self, index: int) -> Event:  # type: ignore[override]
@@ -179,7 +183,7 @@ class Schedule(Sequence[Event]):
 
 
 def _distinct(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events without repetitions; only switches of one point may repeat."""
+    """Yield the events without duplicates, except that switches at the same point may repeat."""
     seen: set[Event] = set()
     for event in events:
         if event.kind in SWITCHES or event not in seen:
@@ -188,7 +192,7 @@ def _distinct(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _sensible(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events, but at most one per call that determines its outcome."""
+    """Yield the events, with at most one per call that determines the call's outcome."""
     events = list(events)
     decided: dict[tuple[str, int], Event] = {}
     for event in sorted(events, key=lambda event: event.order):

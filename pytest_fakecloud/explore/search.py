@@ -1,5 +1,5 @@
 """Search for a schedule that breaks the promise: stored failures first, then interleavings,
-schedules with one event and with two, and random ones.
+schedules with one and with two events, and random ones.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ if TYPE_CHECKING:
     from .world import World
 
 SHRINK_SECONDS = 5.0
-"""Wall-clock seconds for shrinking a failing schedule, beyond the budget."""
+"""Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
 MOST_REPEATED = 100
-"""Number of consecutive random schedules that were tried before, after which the search ends."""
+"""Number of consecutive random schedules already tried, after which the search ends."""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 _FOR_PAIRS = 0.5
 """Share of the remaining budget for schedules with two events, if they do not all fit."""
 _FOR_PAUSES = 0.2
-"""Share of the remaining budget for schedules that pause twice, to fail code that truncates times."""
+"""Share of the remaining budget for schedules with two pauses, which find code that truncates
+times.
+"""
 _FOR_FIRST_ORDERS = 0.1
-"""Share of the remaining budget for interleavings before single events are tried."""
+"""Share of the remaining budget for interleavings that are run before single events are tried."""
 _FOR_ORDERS = 0.25
-"""Share of the remaining budget for the other interleavings."""
+"""Share of the remaining budget for further interleavings."""
 
 
 @dataclass
@@ -148,7 +150,7 @@ class Explorer:
     # -- many ------------------------------------------------------------------------------------
 
     def search(self, undisturbed: Run, budget: Budget, seed: int | str) -> Run | None:
-        """Return a run of the smallest failing schedule found, or None."""
+        """Search, and return a run of the smallest failing schedule found, or None."""
         began = monotonic()
         self.tally.seed = seed
         try:
@@ -283,12 +285,12 @@ class Explorer:
             run = self.play(schedule, notes=True)
             if run.broken is not None:
                 return run
-            run.lines.clear()  # only the points are needed, for schedules with two events
+            run.lines.clear()  # only the points are needed, to build schedules with two events
             found.append(run)
         return found
 
     def _drawn(self, runs: Iterable[Run], budget: Budget, chance: random.Random) -> Run | None:
-        """Run random schedules of several events, and random thread priorities."""
+        """Run random schedules of several events, and runs with random priorities."""
         tally = self.tally
         runs = list(runs)
         pool = sorted({e for run in runs for point in run.points for e in point.events()})
@@ -358,11 +360,10 @@ class Explorer:
         return again
 
     def confirm(self, run: Run) -> tuple[Run | None, int, int]:
-        """Replay a failing schedule; return the last run that failed, the number of failures and of
-        replays.
+        """Replay a failing schedule; return the last run that failed, the number of failures and
+        the number of replays.
         """
-        # Replay a run that is stuck only once, because each replay takes seconds and leaves threads
-        # behind.
+        # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
         replays = 1 if run.is_stuck else REPLAYS
         found, failed = None, 0
         for number in range(replays):
@@ -374,9 +375,7 @@ class Explorer:
         return found, failed, replays
 
     def undisturbed(self, run: Run) -> Run | None:
-        """Run without events, for comparison with a failing run; return None if the failing run is
-        stuck.
-        """
+        """Run without events, for comparison with a failing run. Return None if that run is stuck."""
         if run.is_stuck or not run.fired:
             return None
         return self.play(Schedule(), stacks=True)
@@ -413,7 +412,7 @@ class _Orders:
         self.is_over = False
 
     def has_next(self) -> bool:
-        """Return whether there is another interleaving, and prepare its run."""
+        """Prepare the next interleaving, unless one is prepared; return False if there is none."""
         self.is_ready = self.is_ready or (not self.is_over and self.strategy.next())
         return self.is_ready
 
@@ -437,8 +436,8 @@ def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -
 
 
 def _pairs_reached(run: Run) -> set[object]:
-    """Return each pair of consecutive calls with its outcomes; new pairs mean that a run reached
-    new states.
+    """Return each pair of consecutive calls with their outcomes; a new pair means that a run
+    reached a new state.
     """
     calls = [line for line in run.lines if line.call is not None]
     told = [

@@ -13,8 +13,8 @@ def shrink(
 ) -> Schedule:
     """Return the smallest schedule found that still breaks the promise.
 
-    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise held.
-    The search stops when ``may_go_on`` returns False.
+    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise
+    held. Shrinking stops when ``may_go_on`` returns False.
     """
     smallest = schedule
     found = True
@@ -47,7 +47,7 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _simpler(event: Event) -> Iterator[Event]:
-    """Yield simpler events to try in place of one."""
+    """Yield simpler events that could replace an event."""
     if event.kind in ("past", "nearly"):
         yield Event(event.process, event.point, "jump", event.detail)
     if event.kind in ("jump", "past", "nearly") and event.detail:

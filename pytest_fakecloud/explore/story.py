@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ..core.calls import Call
 
 _SHOWN = 3
-"""The number of consecutive calls that are shown."""
+"""Maximum number of consecutive calls that an entry shows."""
 _LONG = 110
 _SEVERAL = ("multi-exec", "pipeline")
-"""Routes whose answers are shown beside their commands."""
+"""Routes whose answers are shown next to their commands."""
 
 
 def story(run: Run) -> str:
-    """Return a numbered list of events; consecutive calls of one strand are one entry."""
+    """Return the story as a numbered list; consecutive calls of one strand share an entry."""
     entries = list(_entries(run.lines))
     while entries and _is_look(entries[-1], run):
         entries.pop()
@@ -47,7 +47,7 @@ def _scene(run: Run) -> Scene:
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
-    """Return whether an entry is a restarted worker that found nothing to do."""
+    """Return whether an entry only shows that a restarted worker found no work."""
     return entry[0].process in run.looks and len(entry) == 1 and entry[0].call is not None
 
 
@@ -69,12 +69,13 @@ def _goes_on(last: Line, line: Line) -> bool:
     """Return whether a line belongs to the same entry as the previous line."""
     if last.at_us != line.at_us:
         return False
-    # An event joins the entry of the following call; a call with a fault is an entry of its own.
+    # An event is in the same entry as the call that follows; a call with a fault is in an entry of
+    # its own.
     return last.call is None or not (line.event or last.event)
 
 
 def _shown(entry: Sequence[Line], run: Run) -> set[int]:
-    """Return the ids of the calls of an entry to show: writes first, then reads."""
+    """Return the ``id()`` of each call that is shown of an entry: writes before reads."""
     calls = [line for line in entry if line.call is not None and not line.event]
     calls.sort(key=lambda line: not _writes(line, run))
     return {id(line) for line in calls[:_SHOWN]}
@@ -118,7 +119,7 @@ def _what(call: Call, scene: Scene) -> str:
     else:
         text = f"{call.method} {call.path}"
     if summary is not None and summary.below and call.service == "kv":
-        # The commands of a transaction or a pipeline.
+        # Add the commands of a transaction or a pipeline.
         text += f" ({'; '.join(summary.below)})"
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
@@ -137,9 +138,9 @@ def _at(run: Run, at_us: int) -> str:
 
 
 def reason(error: BaseException | None) -> str:
-    """Return why a promise is broken, in the words of its assertion."""
+    """Return the reason why a promise is broken: the message of its assertion."""
     lines = str(error).strip().splitlines() if error is not None else []
     if not lines:
         return "an assertion failed"
-    # pytest's report contains the details of the assertion.
+    # Leave out the details of the assertion, which pytest's report contains.
     return "\n".join([lines[0], *itertools.takewhile(lambda line: line[:2] == "  ", lines[1:])])

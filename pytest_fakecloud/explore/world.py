@@ -1,6 +1,4 @@
-"""Connects a cloud to the simulation while it is explored: every call passes through the
-simulation.
-"""
+"""Connects a cloud to a simulation, through which every call passes while the cloud is explored."""
 
 from __future__ import annotations
 
@@ -46,25 +44,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HOLD_US = 60_000_000
-"""Microseconds for which vectors stay pending after a ``hold_pending`` event."""
+"""Microseconds for which vectors remain pending after a ``hold_pending`` event."""
 ROTATED_US = 10_000_000
-"""Microseconds for which the code uses a rotated token before it gets the new one."""
+"""Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
 _GARBAGE = 20_000
 """Number of new objects after which the garbage collector runs during an exploration."""
 MOST_TIMERS = 1_000
-"""Maximum number of timers to inspect."""
+"""Maximum number of timers that are inspected."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
-"""Microseconds after the start in which deliveries are made, as in ``run_until_idle``."""
+"""Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
 
 class World:
     """A cloud while it is explored.
 
-    A context manager. Inside it the clock is frozen, process time follows the clock if time-machine is
-    installed, requests of this process skip the socket, sleeping moves the clock, and calls pass
-    through ``stage``. At the end everything is restored, and the cloud's data is at the baseline.
-    Raises ``ContractError`` for a clock that cannot be frozen, and for a queue that delivers in the
-    background.
+    A context manager. Inside it, the clock is frozen, the process's time follows the clock if
+    time-machine is installed, requests of this process skip the socket, sleeping moves the clock,
+    and calls pass through ``stage``. At the end everything is restored, and the cloud's data is at
+    the baseline. Raises ``ContractError`` for a clock that cannot be frozen, and for a queue that
+    delivers in the background.
     """
 
     def __init__(self, cloud: AnyCloud, *, process_time: bool | None = None) -> None:
@@ -189,15 +187,13 @@ class World:
         for route in queue.destinations.routes:
             handler = getattr(route, "_handler", None)
             if route.where == "asgi":
-                # ASGI applications run in a thread of the fakes.
+                # ASGI applications run in a thread of the fakes, which is not explored.
                 _swap(exits, route, "_perform", self._waits_for_real(route._perform))
             if inspect.iscoroutinefunction(handler):
                 _swap(exits, route, "_handler", partial(self._awaited, handler))
 
     def _waits_for_real(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that marks its strand as waiting for a thread of the fakes, which is
-        not explored.
-        """
+        """Wrap a function so that its strand is marked as waiting for a thread of the fakes."""
 
         def waiting(*args: Any, **kwargs: Any) -> Any:
             strand = None if self.stage is None else self.stage.cooperating()
@@ -227,12 +223,12 @@ class World:
             answer = exchange()
             await stage.arrives(handle)
             return answer
-        # Several strands share this event loop, so run the request in a thread instead of blocking
-        # the loop.
+        # Several strands share this event loop, so run the request in a thread: it would block the
+        # loop.
         carried_source.set(source_of(sys._getframe()))
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # trio
+        except RuntimeError:  # trio's loop
             return await in_thread(exchange)
         return await loop.run_in_executor(self._carriers, copy_context().run, exchange)
 
@@ -240,7 +236,7 @@ class World:
         return self.stage is not None and self.stage.is_here()
 
     def record(self, wanted: bool) -> None:
-        """Start or stop recording what each command touches."""
+        """Start or stop recording the data that each command accesses."""
         if wanted == self.recording:
             return
         self.recording = wanted
@@ -262,8 +258,8 @@ class World:
         return run
 
     def touches_of(self, handle: Handle, request: Request) -> Iterable[Touch]:
-        """Return what a request touches. The key-value engine reports its commands itself, so its
-        requests return nothing.
+        """Return the accesses of a request; none for the key-value engine, which reports its
+        commands itself.
         """
         if handle.fixture == "kv_server" and hasattr(handle._engine, "run"):
             return ()
@@ -272,7 +268,7 @@ class World:
     # -- one schedule ----------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Return to the baseline: data, clock, randomness, credentials."""
+        """Return to the baseline: data, clock, randomness and credentials."""
         self._undo.clear()
         for timer in self._timers:
             timer.cancel()
@@ -281,7 +277,8 @@ class World:
         self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._baseline)
         self.cloud.reseed(self.cloud.seed)
-        # Restore the state of ``random``, because clients wait for a random time before they retry.
+        # Restore the state of ``random``: clients use it to choose how long they wait before they
+        # retry.
         random.setstate(self._random)
         if self._wall is not None:
             self._wall.forget_reads()
@@ -306,12 +303,12 @@ class World:
             return self.stage.sleep(seconds)
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
-        # Allow the check to sleep, to wait for later events.
+        # Move the clock when the check sleeps, so that it can wait for later events.
         self.clock.advance(seconds)
         return True
 
     def pass_time(self, seconds: float) -> bool:
-        """Sleep in fake time in an event loop that is not explored."""
+        """Let the fake time of a sleep pass in an event loop that is not explored."""
         return self.stage is not None and self.stage.pass_time(seconds)
 
     def enters_loop(self, loop: OwnLoop) -> None:
@@ -320,7 +317,7 @@ class World:
             self.stage.enters_loop(loop)
 
     def leaves_loop(self, loop: OwnLoop) -> None:
-        """Called when an event loop has ended in this thread."""
+        """Called after an event loop has ended in this thread."""
         if self.stage is not None:
             self.stage.leaves_loop(loop)
 
@@ -341,9 +338,7 @@ class World:
             self.stage.unhandled(error)
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """Called when a task is created. An inner task is one that a library creates for what its
-        creator awaits.
-        """
+        """Called when a task is created. An inner task belongs to an await of its creator."""
         if self.stage is not None:
             self.stage.creates_task(task, is_inner)
 
@@ -372,7 +367,7 @@ class World:
         return sorted(at for at in found if at > now)[:most]
 
     def ends_until(self, until_us: int) -> Iterable[Touch]:
-        """Yield the keys that expire, or whose fields expire, until a time."""
+        """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
         for handle in self.handles:
             for keyspace in getattr(handle._engine, "databases", ()):
                 ends = [*keyspace.expires.items(), *keyspace.volatile.items()]
@@ -427,7 +422,7 @@ class World:
         return sorted(found, key=lambda due: (due.timer.due_us, due.timer.sequence))
 
     def message_names(self) -> dict[str, str]:
-        """Return the names of messages in a story, by message id."""
+        """Return the names that a story uses for messages, by message ID."""
         return {
             message.public_id: f"message {self._ordinals[message.id]}"
             for queue in self.queues
@@ -438,14 +433,14 @@ class World:
     # -- what may happen to a handle -------------------------------------------------------------
 
     def hold(self, handle: Any) -> None:
-        """Keep changes of a vector index pending for a while."""
+        """Keep changes of a vector index pending for a limited time."""
         handle.hold_pending()
         self._for_a_while(
             HOLD_US, handle.release_pending, f"{handle.name}: pending changes become ready"
         )
 
     def rotate(self, handle: Any) -> None:
-        """Rotate a fake's token, and restore the old one after a while."""
+        """Rotate a fake's token, and restore the old token after a limited time."""
         kept = list(_credentials(handle))
         handle.rotate_token()
         self._for_a_while(
@@ -464,7 +459,7 @@ class World:
         self._timers.append(self.clock.call_at(due_us, end, label=label))
 
     def settle(self) -> None:
-        """End all disturbances before the promise is checked."""
+        """End all disturbances, so that the promise can be checked."""
         while self._undo:
             self._undo.pop(0)()
 
@@ -505,7 +500,7 @@ class _Watched:
         self._plan = plan
 
     def __bool__(self) -> bool:
-        # Requests skip the socket unless the test itself injected faults.
+        # Return False if only the simulation injects faults, so that requests skip the socket.
         return bool(self._plan)
 
     @property

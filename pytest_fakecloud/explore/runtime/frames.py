@@ -21,7 +21,7 @@ _LIBRARIES = tuple(
 _DEPTH = 4
 """Maximum number of lines to keep of a stack."""
 Source: TypeAlias = tuple[str, ...]
-"""The innermost lines of a stack that are in one file of the application, as ``file:line``."""
+"""The innermost lines of a stack that are in the same file of the application, as ``file:line``."""
 carried_source: ContextVar[Source] = ContextVar("carried_source", default=())
 """The source of a request that a thread of ``explore()`` makes for an event loop."""
 
@@ -45,7 +45,9 @@ def innermost(frame: FrameType | None) -> str:
 
 
 def told_apart(sources: Sequence[Source]) -> list[str]:
-    """Return one line for each source: its caller's, where several callers share a helper."""
+    """Return one line for each source; if several share a line in a helper, the line of the
+    helper's caller.
+    """
     told = list(sources)
     for _ in range(_DEPTH - 1):
         callers: dict[str, set[str]] = {}
@@ -75,8 +77,8 @@ def wakings(thread: int, frame: FrameType | None) -> int | None:
     """Return how many times a sleeping thread has woken up; None for a thread that waits for no
     lock.
 
-    While this number stays the same, a thread that sleeps in a line of the application, or in a
-    lock of the standard library, waits for a lock. A thread that waits for the interpreter's own
+    A thread that sleeps in a line of the application, or in a lock of the standard library, waits
+    for a lock as long as this number does not change. A thread that waits for the interpreter's own
     lock wakes up every few milliseconds, so a busy machine is not mistaken for a deadlock.
     """
     if frame is None:
@@ -88,7 +90,7 @@ def wakings(thread: int, frame: FrameType | None) -> int | None:
     try:
         status = Path(f"/proc/self/task/{native}/status").read_text()
     except OSError:
-        return 0  # only Linux provides this number
+        return 0  # Only Linux provides this number.
     found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if not found.get("State", "S").strip().startswith("S"):
         return None

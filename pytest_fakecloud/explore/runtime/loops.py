@@ -28,8 +28,8 @@ _SOON = 0.005
 def sleeps_follow(sleeper: World) -> Iterator[None]:
     """Replace ``time.sleep`` and ``asyncio.sleep`` within the block.
 
-    The replacement also applies to modules that imported the functions by name. At the end the
-    originals are restored everywhere.
+    The replacement also applies to modules that imported the functions by name. When the block
+    ends, the originals are restored everywhere.
     """
     real, real_async = time.sleep, asyncio.sleep
 
@@ -53,7 +53,9 @@ def sleeps_follow(sleeper: World) -> Iterator[None]:
 
 
 def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
-    """Replace the first function of each pair by the second, in modules that call it ``sleep``."""
+    """Replace the first function of each pair with the second, in modules where it is named
+    ``sleep``.
+    """
     for module in modules:
         names = getattr(module, "__dict__", {})
         for before, after in pairs:
@@ -101,11 +103,11 @@ class _Selector(selectors.DefaultSelector):
             if sleeper.idle(self.loop, timeout):
                 timeout = 0
             ready = super().select(timeout)
-        # Not in the order of arrival, which differs from run to run.
+        # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
 
     def has_events(self, seconds: float = 0.0) -> bool:
-        """Return whether a socket or a thread has something for the loop."""
+        """Return whether a socket or another thread has an event for the loop."""
         return bool(super().select(seconds))
 
 
@@ -115,7 +117,8 @@ class OwnLoop(asyncio.SelectorEventLoop):
     def __init__(self, sleeper: World) -> None:
         self.sleeper = sleeper
         self.strand: Strand | None = None
-        # Times are relative to the start, so that a float distinguishes microseconds.
+        # Measure times from the start, because a float of the full time could not distinguish
+        # microseconds.
         self._began_us = sleeper.now_us()
         self.selector = _Selector()
         self.selector.loop = self
@@ -138,11 +141,11 @@ class OwnLoop(asyncio.SelectorEventLoop):
         return task
 
     def has_sockets(self) -> bool:
-        """Return whether the loop waits for sockets beside its own."""
+        """Return whether the loop waits for sockets other than its own."""
         return len(self.selector.get_map()) > 1
 
     def has_soon(self) -> bool:
-        """Return whether a socket has something within a few real milliseconds."""
+        """Return whether a socket has an event within a few wall-clock milliseconds."""
         return self.selector.has_events(_SOON)
 
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -155,7 +158,9 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
 
 def _is_inner(coroutine: Any) -> bool:
-    """Return whether a task only carries out what its creator awaits: a library's, or ``wait_for``'s."""
+    """Return whether a task belongs to an await of its creator: a library's task, or one of
+    ``wait_for``.
+    """
     code = getattr(coroutine, "cr_code", None)
     if code is None or is_library(code.co_filename):
         return True

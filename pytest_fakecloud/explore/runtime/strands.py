@@ -1,4 +1,6 @@
-"""Strands of explored code, which run one at a time: clients, workers, deliveries, tasks, threads."""
+"""Strands of explored code (clients, workers, deliveries, tasks, threads), of which one runs at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,26 @@ if TYPE_CHECKING:
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 Place = Literal["switch", "late", "wake"]
-"""Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
+"""The point at which a strand gave up its turn: before a call, before its answer, or before it
+wakes up.
+"""
 _LOOK = 0.05
 """Wall-clock seconds between two checks of a running strand."""
 _BUSY = 0.3
-"""Wall-clock seconds a strand may block before another strand runs."""
+"""Wall-clock seconds for which a strand may block before another strand runs."""
 _STUCK = 1.5
-"""Wall-clock seconds a strand may block, when no other can run, before it counts as stuck."""
+"""Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
 _LOST = 10.0
 """Wall-clock seconds without a running strand after which the run fails."""
 _REAL = 30.0
-"""Wall-clock seconds a strand may wait for a thread of the fakes or another process."""
+"""Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
 _JOIN = 5.0
 
 
 class Gate:
-    """A binary semaphore that works while the locks of ``threading`` are replaced.
+    """A binary semaphore that works even while the locks of ``threading`` are replaced.
 
-    The replacements let other strands run while they wait, and use a gate to do so.
+    The replacement locks use it themselves to let other strands run while they wait.
     """
 
     __slots__ = ("_lock",)
@@ -55,17 +59,21 @@ class Gate:
             self._lock.release()
 
     def acquire(self, timeout: float = -1) -> bool:
-        """Wait for ``release()``; return False after ``timeout`` wall-clock seconds."""
+        """Wait for ``release()``; return False if it is not called within ``timeout`` wall-clock
+        seconds.
+        """
         return self._lock.acquire(True, timeout)
 
 
 def pause(seconds: float) -> None:
-    """Wait in wall-clock time."""
+    """Wait for some wall-clock seconds."""
     Gate().acquire(seconds)
 
 
 class Crash(BaseException):
-    """Ends a strand as if its machine had lost power; ``except Exception`` does not catch it."""
+    """Raised in a strand to end it as if its machine had lost power; ``except Exception`` does not
+    catch it.
+    """
 
 
 @dataclass(eq=False)
@@ -73,10 +81,10 @@ class Strand:
     """A sequence of steps in a run: a client, worker, delivery, task or thread.
 
     ``points`` counts its calls. ``state`` is ``"new"``, ``"running"``, ``"parked"`` at a ``place``,
-    ``"waiting"`` until ``wake_us`` or until ``ready()`` is true, or ``"ended"`` with a ``result`` or an
-    ``error``. ``root`` is the client, worker or delivery that it belongs to. ``host`` is the strand
-    whose thread runs it; for a task, that of its event loop. ``paused_us`` is the fake time for which
-    events have paused it, at most ``patience_us``.
+    ``"waiting"`` until ``wake_us`` or until ``ready()`` is true, or ``"ended"`` with a ``result``
+    or an ``error``. ``root`` is the client, worker or delivery to which it belongs. ``host`` is the
+    strand whose thread runs it; for a task, the strand of its event loop. ``paused_us`` is the fake
+    time for which events have paused it, at most ``patience_us``.
     """
 
     name: str
@@ -174,7 +182,7 @@ class Threads:
         worker.go.release()
 
     def close(self) -> None:
-        """End the idle threads; a thread that is stuck in the code is left running."""
+        """End the idle threads; a thread that is stuck in explored code is left running."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -294,11 +302,11 @@ class Turns:
     # -- a strand's thread -------------------------------------------------------------------------
 
     def here(self) -> Strand | None:
-        """Return the strand of this thread, or None for a thread that is not explored."""
+        """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
 
     def give_way(self, strand: Strand) -> None:
-        """Let the next strand run; return when this strand has the turn again."""
+        """Let the next strand run; return when it is this strand's turn again."""
         if strand.carried:
             self._come_back(strand)
             return
@@ -311,7 +319,7 @@ class Turns:
         self._go_on(strand)
 
     def _come_back(self, strand: Strand) -> None:
-        """Wait for a turn after other strands ran while this one was blocked."""
+        """Wait for this strand's turn, after other strands ran while it was blocked."""
         with self._lock:
             strand.carried = False
             waits = self.current is not None or self._switching
@@ -334,7 +342,7 @@ class Turns:
         self.current = strand
 
     def idle(self, host: Strand) -> None:
-        """Let the next strand run, which may be a task of this idle event loop."""
+        """Let the next strand run, which may be a task of this strand's idle event loop."""
         if host.carried:
             self._come_back(host)
         host.state, host.is_idle = "waiting", True
@@ -360,7 +368,7 @@ class Turns:
                 chosen.turn.set_result(None)
 
     def adopt(self, strand: Strand) -> None:
-        """Make this thread the strand's own."""
+        """Use the current thread as the strand's own thread."""
         strand.thread = threading.get_ident()
         self.by_thread[strand.thread] = strand
         with self._lock:
@@ -426,7 +434,7 @@ class Turns:
         chosen.host.go.release()
 
     def _work(self, strand: Strand, rest: Callable[[], None]) -> None:
-        """Run a strand, and the strands that begin after it, in this thread."""
+        """Run a strand in this thread, and then the strands that begin after it."""
         resting = False
         try:
             while True:
@@ -484,7 +492,7 @@ class Turns:
 
     def _end_of(self, strand: Strand) -> None:
         strand.state = "ended"
-        # Release a thread of a fake that may still wait for the turn of the strand's last call.
+        # Release any thread of a fake that still waits for the turn of the strand's last call.
         strand.go.release()
         if self.over:
             return

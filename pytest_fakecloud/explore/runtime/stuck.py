@@ -1,4 +1,6 @@
-"""Explain a stuck run: where each strand waits, for what, and which strand holds it."""
+"""Explanation of a stuck run: the line in which each strand waits, the object it waits for, and its
+holder.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ def _value(frame: FrameType, node: ast.AST) -> Any:
 
 
 def _held(frame: FrameType | None) -> Iterator[Any]:
-    """Yield the objects of the ``with`` blocks that enclose a stack."""
+    """Yield the objects of the ``with`` blocks that a stack is inside."""
     while frame is not None:
         if application_frame(frame) is frame:
             yield from _held_in(frame)

@@ -1,4 +1,4 @@
-"""Sockets between explored code and the fakes, with counts of the bytes in flight."""
+"""Sockets between explored code and the fakes, with counts of the bytes in transit."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PATIENCE = 5.0
 
 
 class Wire:
-    """One connection to a fake, seen from the client: the bytes of both directions.
+    """One connection to a fake, seen from the client, with the bytes in both directions.
 
-    ``sent`` and ``got`` count the bytes that the client sent and read, ``answered`` those that the
-    fake sent. The counts say whether an answer is on its way, however slow the machine is.
+    ``sent`` and ``got`` count the bytes that the client has sent and read, ``answered`` those that
+    the fake has sent. The counts show whether an answer is on its way, however slow the machine is.
     """
 
     def __init__(self, sock: socket.socket, port: int, mount: Any) -> None:
@@ -39,7 +39,7 @@ class Wire:
             self._base = connection.received
 
     def connection(self) -> Any:
-        """Return the fake's end, or None before the fake has accepted the connection."""
+        """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
         if self._connection is None:
             for each in list(self.mount._live):
                 if each.address[1] == self.port:
@@ -61,7 +61,7 @@ class Wire:
         if connection is None:
             return self.sent == 0
         if connection.ended or connection not in self.mount._live:
-            return False  # the client will read the end of the connection
+            return False  # The client still has to read the end of the connection.
         return not (self.has_unhandled() or self.has_unsent() or self.has_unread())
 
     def has_unhandled(self) -> bool:
@@ -74,14 +74,16 @@ class Wire:
         return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
 
     def await_end(self) -> None:
-        """Wait, in wall-clock time, until the fake has noticed that the client closed."""
+        """Wait, in wall-clock time, until the fake has noticed that the client closed the
+        connection.
+        """
         connection = self.connection()
         deadline = monotonic() + _PATIENCE
         while connection in self.mount._live and not connection.inside and monotonic() < deadline:
             pause(0.0001)
 
     def has_unsent(self) -> bool:
-        """Return whether the fake has messages that it has not sent yet."""
+        """Return whether the fake still has messages to send."""
         connection = self.connection()
         if connection is None or connection.ended or connection.unsent is None:
             return False
@@ -137,7 +139,8 @@ class Wires:
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send.
 
-        A connection whose command waits for its strand's turn sends only after that turn.
+        Connections whose command waits for its strand's turn are skipped, because they send only
+        after that turn.
         """
         deadline = monotonic() + _PATIENCE
         for wire in self.all():
@@ -165,7 +168,7 @@ class Wires:
         return wire
 
     def _answers(self, sock: socket.socket, size: int) -> None:
-        """Count what a fake is about to send."""
+        """Count the bytes that a fake is about to send."""
         if not self._by_port:
             return
         try:
@@ -224,7 +227,7 @@ class Wires:
                     timeout = sock.gettimeout()
 
                     def is_readable(seconds: float) -> bool:
-                        # Another thread may have closed it, which the read itself reports.
+                        # If another thread has closed the socket, let the read report it.
                         return sock.fileno() < 0 or bool(select.select([sock], [], [], seconds)[0])
 
                     if timeout != 0 and not stage.reads(is_readable, wire, timeout):
