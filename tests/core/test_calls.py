@@ -1,4 +1,4 @@
-"""Calls: what remains of one that was cut, which questions then raise, and how calls are named."""
+"""Calls that the journal has cut, questions about them that raise an error, and the names of calls."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_short_text_of_its_own_class_stays_one() -> None:
     ("items", "cut"), [(["a" * 112] * 8, False), (["a" * 119] * 8, False), (["a" * 120] * 8, True)]
 )
 def test_what_items_take_counts(items: list[str], cut: bool) -> None:
-    # 8 bytes, and 8 more for each item.
+    # A list takes 8 bytes, and 8 more for each item.
     one = call({"fact": items})
     shorten(one)
     assert ("fact" in one.cut) is cut
@@ -305,7 +305,7 @@ def test_a_name_is_not_denied_where_what_tells_it_was_cut() -> None:
     names = NamesOf(one)
     with pytest.raises(CannotTell, match=r"whether <Call 7 .* is 'GET'"):
         NAMES.check_whole(names, "GET")
-    NAMES.check_whole(names, "GET /x")  # commands do not matter for a path
+    NAMES.check_whole(names, "GET /x")  # a cut command does not matter for a path
     long = call(target="/" + "t" * 2000)
     shorten(long)
     with pytest.raises(CannotTell):

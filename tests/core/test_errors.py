@@ -1,6 +1,4 @@
-"""Errors: reprs of the test's values, functions that return awaitables, and errors turned into
-text.
-"""
+"""Errors: reprs of the test's values, functions that return awaitables, and descriptions of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from pytest_fakecloud.core.errors import (
 
 
 class Mute:
-    """Its repr raises a given exception."""
+    """An object whose repr raises a given exception."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -63,11 +61,11 @@ async def async_generator() -> AsyncIterator[int]:
 
 
 def plain() -> None:
-    """Do nothing."""
+    """A function whose call does nothing."""
 
 
 def called_as(kind: Callable[..., Any]) -> Any:
-    """Return an object whose __call__ is this function."""
+    """Return an object whose __call__ is the given function."""
     return type("Called", (), {"__call__": kind})()
 
 

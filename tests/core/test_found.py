@@ -136,7 +136,7 @@ def test_what_can_be_asked_is_checked_though_nothing_is_there() -> None:
         listed().where(awaited)
     with pytest.raises(ContractError, match=r"^predicate=awaited must be awaited"):
         check_predicate(awaited)
-    # The type of the items is unknown.
+    # Any field is accepted, because an empty list has no items to derive the fields from.
     assert Found[Item]().where(anything=5) == []
 
 

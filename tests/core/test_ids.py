@@ -139,5 +139,5 @@ def test_the_process_random_state_plays_no_part() -> None:
 
 def test_threads_that_ask_a_stream_first_share_its_source() -> None:
     stream = Ids(1).stream("message ids")
-    make = RandomStream.__dict__["_random"].func  # what both threads run before a source exists
+    make = RandomStream.__dict__["_random"].func  # both threads run this before a source exists
     assert make(stream) is make(stream) is stream._random

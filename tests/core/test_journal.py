@@ -722,7 +722,7 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     call_on(journal)
     assert cloud.entries[0] is others[0]
     assert forgotten.cut["body"] == 5_000
-    # The server still uses the open call.
+    # The server still needs the call in progress in full.
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3
     assert set(cloud._heavy) == {slow, *others}

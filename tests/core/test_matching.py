@@ -1,4 +1,4 @@
-"""What matches what, for every way in which a test can filter."""
+"""The values that match, for every kind of condition that a test can give."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WORD = one_of("word", ("Set", "Get"), fold=True)
 
 
 class Text(str):
-    """A string subclass of the test's own."""
+    """A subclass of str, defined by the test."""
 
 
 class State(StrEnum):
@@ -75,7 +75,7 @@ class AnyText(metaclass=Meta):
 
 
 class Has:
-    """Equal to any container that holds the item, like matchers of test libraries."""
+    """Equal to any container that contains the item, like matchers of test libraries."""
 
     def __init__(self, item: object) -> None:
         self.item = item
@@ -88,14 +88,14 @@ class Has:
 
 @dataclass
 class Plain:
-    """Compares only with its own type."""
+    """An object that compares equal only to objects of its own type."""
 
     a: int = 1
 
 
 @dataclass
 class Above:
-    """A function with an ``__eq__`` that raises for strings."""
+    """A predicate function with an ``__eq__`` that raises an exception for strings."""
 
     limit: int
 
@@ -121,7 +121,6 @@ def gone_through(found: object) -> Iterator[bool]:
 
 
 AGREE: list[tuple[FieldType, Any, Any]] = [
-    # values
     (TEXT, "a", "a"),
     (TEXT, "a", Text("a")),
     (TEXT, Text("a"), "a"),
@@ -183,7 +182,6 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
     (ANYTHING, Plain(1), Plain(1)),
     (ANYTHING, [[1, 2]], [[1, 2]]),
     (ANYTHING, [[1, 2], [3]], [1, 2]),
-    # comparers
     *((field_type, "a", mock.ANY) for field_type in (TEXT, DOCUMENT, ANYTHING)),
     (NUMBER, 1, mock.ANY),
     (NUMBER, 0.1 + 0.2, pytest.approx(0.3)),
@@ -199,7 +197,6 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
     (WORD, "Set", mock.ANY),
     (TEXT, "abc", Has("b")),
     (TEXT, "abc", AnyText),
-    # globs
     (TEXT, "", "*"),
     (TEXT, "a\nb", "a*b"),
     (TEXT, "abcabc", "a*c"),
@@ -211,13 +208,11 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
     (TEXT, "a.b", "a.*"),
     (BYTES, "xéy".encode(), "*é*"),
     (BYTES, b"a\xffb", "a*b"),
-    # patterns
     (TEXT, "abc", re.compile("b")),
     (BYTES, b"abc", re.compile(b"b")),
     (BYTES, "é".encode(), re.compile("é")),
     (JSON, "abc", re.compile("b")),
     (DOCUMENT, '{"a": 1}', re.compile('"a"')),
-    # functions
     (TEXT, "abc", str.isalpha),
     (NUMBER, 5, Above(4)),
     (NUMBER, 5, (4).__lt__),
@@ -497,7 +492,7 @@ def test_globs_are_what_they_are_defined_as(glob: str, text: str) -> None:
 
 
 def test_no_glob_takes_long() -> None:
-    # Backtracking would never end here.
+    # An implementation that backtracks would not finish.
     assert not Question("x", "*a" * 40 + "*b", TEXT).agrees("a" * 20_000)
 
 

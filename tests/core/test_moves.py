@@ -1,4 +1,4 @@
-"""Moving, freezing, anchoring and rewinding a clock, and the errors where that is not allowed."""
+"""Moving, freezing, anchoring and rewinding a clock, and the errors when that is not allowed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_clock_that_is_tied_says_the_first_reason(clock: Timekeeper) -> None:
     told = "this clock cannot be stopped or moved: "
     for act in (clock.freeze, lambda: clock.spend_until(NOON_US), lambda: clock.rewind(NOON)):
         assert refused(act) == f"{told}a server runs"
-    assert clock.run_due() == []  # nothing moves
+    assert clock.run_due() == []
     untie()
     assert refused(clock.freeze) == f"{told}another one runs"
     also()
@@ -309,7 +309,7 @@ def test_dispatching_fires_what_is_due_and_counts_it(clock: Timekeeper) -> None:
     fired: list[int] = []
     for due in (1, 0, 5):
         clock.call_at(NOON_US + due, fired.append, lane="background")
-    clock.call_at(NOON_US, fired.append)  # of another lane
+    clock.call_at(NOON_US, fired.append)  # another lane
     clock.spend_until(NOON_US + 2)
     assert clock.dispatch() == 2
     assert fired == [NOON_US, NOON_US + 1]
@@ -347,7 +347,7 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
     assert not clock.driving
     kept[0]()
     assert made == ["whole", "begun", "done"]
-    clock.advance(1)  # no advance is in progress any more
+    clock.advance(1)  # The advance is over, so this one is allowed.
 
 
 def test_an_advance_that_waits_in_vain_says_for_what(
@@ -457,7 +457,7 @@ def waited(clock: Timekeeper, poll: Callable[[], object], deadline_us: int) -> f
 def test_a_wait_sleeps_no_longer_than_it_may(
     mode: Any, cap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without a tool that moves the process's time, waits wake rarely.
+    # Let a wait wake only every ten seconds, as if no tool could move the process's time.
     monkeypatch.setattr("pytest_fakecloud.core.timekeeper._nap", lambda: 10.0)
     clock = Timekeeper(NOON, mode)
     clock.wait_cap = cap
@@ -519,7 +519,7 @@ def test_a_wait_on_a_running_clock_that_is_set_back_takes_what_was_left_at_its_s
 
 
 def asleep(pool: ThreadPoolExecutor, signal: Signal, others: int = 0) -> Future[None]:
-    """Wait until another thread sleeps on the signal, for ten seconds at most."""
+    """Wait for up to ten seconds until another thread sleeps on the signal."""
     sleeper = pool.submit(signal.sleep, signal.version, 10)
     deadline = monotonic() + 10
     while signal._sleeping <= others:

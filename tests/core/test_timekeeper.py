@@ -350,7 +350,9 @@ def test_time_never_goes_back_for_any_thread(mode: Any, background: ThreadPoolEx
 
 
 class Watch:
-    """A process clock that advances a second at each reading and runs a function at one of them."""
+    """A process clock that advances by a second at each reading, and runs a function at one of
+    them.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._seconds = itertools.count(1_000)
@@ -445,7 +447,7 @@ def test_time_that_is_read_just_before_it_stands_does_not_go_back(
 
     def read_elsewhere() -> None:
         reads.append(background.submit(clock.now_us))
-        wait(reads, 0.05)  # it may have to wait until the clock is frozen
+        wait(reads, 0.05)  # The thread may have to wait until the clock is frozen.
 
     def look() -> None:
         seen.extend((reads[0].result(10), clock.now_us()))
@@ -464,7 +466,7 @@ def test_an_advance_inside_a_handler_is_an_error_in_both(clock: Timekeeper) -> N
         try:
             clock.advance(1)
         except ContractError as error:
-            inner.append(error)  # like an application that answers 500 to any error
+            inner.append(error)  # An application could likewise answer 500 to any error.
 
     clock.call_at(NOON_US + SECOND, handler)
     clock.call_at(NOON_US + 2 * SECOND, lambda at: inner.append(AssertionError("went on")))
@@ -501,7 +503,7 @@ def test_freezing_and_resuming_during_an_advance(clock: Timekeeper) -> None:
 
 def test_no_lock_is_held_in_a_callback(clock: Timekeeper, background: ThreadPoolExecutor) -> None:
     def fire(at_us: int) -> None:
-        # Call everything that another thread may need of the clock during an advance.
+        # Call every method that another thread may need during an advance.
         for call in (
             clock.now_us,
             clock.next_due_us,
@@ -600,7 +602,7 @@ def test_a_wait_sees_what_an_advance_does_on_the_way(
     def produce(at_us: int) -> None:
         found.append(at_us)
         signal.notify()
-        # The waiting thread runs during this timer.
+        # The waiting thread continues while this timer fires.
         assert future.result(10) == at_us
 
     clock.call_at(NOON_US + 30 * SECOND, produce)
@@ -652,7 +654,7 @@ def test_a_wait_goes_on_when_the_clock_is_resumed(background: ThreadPoolExecutor
     clock.wait_cap = 30.0
     deadline = NOON_US + 100_000
     future, _ = parked_wait(background, clock, lambda: None, deadline)
-    time.sleep(0.15)  # frozen time does not count
+    time.sleep(0.15)  # frozen time does not count towards the wait
     assert not future.done()
     clock.resume()
     assert future.result(10) is None
@@ -815,7 +817,7 @@ def test_a_running_clock_stands_at_the_end_of_time() -> None:
     clock = Timekeeper("9999-12-31T23:59:59.999Z", "running")
     assert await_end(clock) == LAST_US
     clock.wait_cap = 0.05
-    # A wait there ends like on any frozen clock.
+    # A wait at the end of time ends as on a frozen clock.
     assert clock.wait(clock.signal(), lambda: None, LAST_US + 60 * SECOND) is None
     clock.freeze()
     clock.resume()
@@ -847,7 +849,7 @@ def test_what_falls_due_after_the_end_of_time_never_does() -> None:
 
 
 def test_no_target_lies_beyond_the_end_of_time() -> None:
-    """Services plan ahead at arbitrary times, e.g. a queue its retries."""
+    """Services plan timers at arbitrary times; for example, a queue plans its retries."""
     clock = Timekeeper("9999-12-31T23:00:00Z")
     with pytest.raises(ContractError, match="which ends with the year 9999"):
         list(clock.steps(lambda: LAST_US + 1))

@@ -26,7 +26,7 @@ def test_long_values_are_cut_and_functions_named() -> None:
     assert brief("x" * 8, 10) == "'xxxxxxxx'"
     assert brief("x" * 198) == repr("x" * 198)
     assert brief("x" * 199) == repr("x" * 199)[:200] + "…"
-    # A module has a name too, but is not a function.
+    # A module also has a name, but is not a function.
     assert brief(functools) == repr(functools)
     assert brief(functools.partial(len)) == "functools.partial(<built-in function len>)"
 

@@ -1,4 +1,4 @@
-"""Fixtures. Hypothesis stores no examples between these tests."""
+"""Fixtures of these tests. Hypothesis stores no examples from one test to the next."""
 
 from __future__ import annotations
 

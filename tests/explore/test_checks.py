@@ -57,7 +57,7 @@ def history(*operations: tuple[str, str, tuple[Any, ...], Any, int, int | None])
         # Concurrent writes may take effect in either order.
         [("a", "write", (1,), None, 0, 3), ("b", "read", (), None, 1, 2)],
         [("a", "write", (1,), None, 0, 3), ("b", "read", (), 1, 1, 2)],
-        # A call without an answer may have taken effect, now or later, or not.
+        # A call without an answer may take effect immediately, later or never.
         [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2)],
         [("a", "write", (1,), None, 0, None), ("b", "read", (), None, 1, 2),
          ("b", "read", (), 1, 3, 4)],
@@ -77,7 +77,7 @@ def test_histories_that_an_order_explains(operations: list[Any]) -> None:
         # Both orders lead to the same state before the unexplained read.
         [("a", "write", (1,), None, 0, 3), ("b", "write", (1,), None, 1, 3),
          ("c", "read", (), 5, 4, 5)],
-        # A value that was read must have been written.
+        # A value that was read must have been written before.
         [("a", "write", (1,), None, 0, 9), ("b", "read", (), 1, 1, 2), ("c", "read", (), None, 3, 4)],
         [("a", "write", (1,), None, 0, None), ("b", "read", (), 1, 1, 2),
          ("b", "read", (), None, 3, 4)],

@@ -109,7 +109,7 @@ def test_each_order_of_conflicting_calls_is_run_once(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     clients = {name: lambda: [redis.incr("n") for _ in range(2)] for name in "ab"}
-    assert compared(cloud, kv, clients)[0] == 6  # 4 over 2
+    assert compared(cloud, kv, clients)[0] == 6  # 4 choose 2
     three = {name: lambda: redis.incr("n") for name in "abc"}
     assert compared(cloud, kv, three)[0] == 6  # 3!
 
@@ -249,7 +249,7 @@ def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis:
 
 
 def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer) -> None:
-    """The order of operations on different keys is visible in the history."""
+    """The history shows the order of operations even if they use different keys."""
     redis = Redis(kv.url, kv.token)
     seen: set[tuple[bool, bool]] = set()
 
@@ -272,7 +272,7 @@ def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, kv: KVServer
 
 
 def timed(cloud: Cloud, kv: KVServer, clients: Clients) -> tuple[int, int]:
-    """Do the same as ``compared``, with timers as steps."""
+    """Do the same as ``compared``, but with timers as steps."""
     return compared(cloud, kv, clients, moves_time=True)
 
 

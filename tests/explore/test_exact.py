@@ -1,4 +1,4 @@
-"""Exactness: turns over every transport, time, threads, and no false alarms."""
+"""Exactness of the simulation: turns over every transport, time, threads, and no false alarms."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_listener_waits_for_a_message(cloud: Cloud, kv: KVServer, port: Any) -
         port.publish("news", "hello")
 
     with pytest.raises(BrokenSchedule, match="assert"):
-        # A message that is published before the subscription is lost.
+        # The message is lost if it is published before the subscription.
         cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, kinds="delay")
     cloud.explore({"ann": listens, "bob": tells}, check, setup=heard.clear, schedule="")
 
@@ -506,7 +506,7 @@ def test_what_is_not_the_applications_failure_ends_the_test(
 
 
 def test_a_timeout_of_the_test_ends_it(cloud: Cloud, kv: KVServer) -> None:
-    """pytest-timeout calls pytest.fail() from a signal handler, within any code."""
+    """pytest-timeout calls pytest.fail() from a signal handler, which may interrupt any code."""
     scope: dict[str, Any] = {"__name__": "pytest_timeout", "pytest": pytest}
     exec("def timeout_sigalrm():\n    pytest.fail('Timeout >2.0s')", scope)
     redis = Redis(kv.url, kv.token)
@@ -649,7 +649,7 @@ def test_deliveries_that_share_an_asynchronous_client_interleave(
     with pytest.raises(BrokenSchedule, match="done") as found:
         cloud.explore(publish, check, setup=began.clear, schedule=schedule)
     assert "delivery2: runs before delivery1 continues" in found.value.story
-    # Both calls have the line of the application, although another thread made them.
+    # The story shows the application's line for both calls, although another thread made them.
     assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", found.value.story)) == 2
 
 

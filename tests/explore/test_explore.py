@@ -48,7 +48,7 @@ def claim(redis: Redis) -> Callable[[], None]:
 
 
 def holds() -> None:
-    """Check nothing."""
+    """A check that always passes."""
 
 
 def at_most_one(kv: KVServer) -> Callable[[], None]:
@@ -108,7 +108,7 @@ def test_a_seed_decides_everything(cloud: Cloud, kv: KVServer, redis: Redis) -> 
 def test_schedules_of_several_events_are_drawn_and_made_smaller(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
-    """The bug needs three failures, so one or two events do not find it."""
+    """The bug needs three failures, so schedules with one or two events do not find it."""
 
     def run() -> None:
         for number in range(5):
@@ -328,7 +328,8 @@ def all_added(kv: KVServer) -> Callable[[History], Any]:
 def test_what_is_imported_meanwhile_sleeps_as_ever_afterwards(
     cloud: Cloud, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
-    # anyio imports this loop on its first run, and all its sleeps use it.
+    # The module stands for anyio's event loop, which is imported on the first run and used by all
+    # of anyio's sleeps.
     (tmp_path / "imported_late.py").write_text(f"from {home} import sleep", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 

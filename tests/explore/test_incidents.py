@@ -1,4 +1,4 @@
-"""Applications with bugs of real incidents: each is found, and each correction passes."""
+"""Applications with bugs from real incidents: each bug is found, and each correction passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of job libraries are clients like any other; each planted bug is found."""
+"""Workers of job libraries are explored like other clients; each planted bug is found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVSe
 
 
 def library(name: str) -> Any:
-    """Import a library that few have installed; skip the test without it."""
+    """Import a library; skip the test if it is not installed."""
     if os.environ.get("PYTEST_FAKECLOUD_LIBRARIES") == "all":
         return importlib.import_module(name)
     return pytest.importorskip(name)
@@ -36,7 +36,7 @@ def add_in_one_step(amount: int) -> None:
 
 @pytest.fixture
 def client(kv: KVServer) -> Iterator[redis.Redis]:
-    """A client for the jobs."""
+    """A Redis client for the jobs."""
     with redis.Redis.from_url(kv.database_url) as client:
         _clients.append(client)
         yield client
@@ -99,7 +99,7 @@ def test_two_workers_of_rq_take_jobs_that_overwrite_each_other(
         queue = rq.Queue(connection=client)
         queue.enqueue(job, 3)
         queue.enqueue(job, 4)
-        # A worker makes 72 calls; those of the job are in the middle.
+        # A worker makes 72 calls; the job's own calls are in the middle.
         for point in range(24, 40):
             schedule = f"one.{point} switch two"
             try:

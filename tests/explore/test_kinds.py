@@ -16,7 +16,9 @@ from pytest_fakecloud import BrokenSchedule, Broker, Cloud, DeliveredRequest, KV
 
 
 class Seen:
-    """Records what the code has seen in a run, for a promise that it has not seen something."""
+    """Records the values that the code sees in a run; as a promise, it checks that a value is not
+    among them.
+    """
 
     def __init__(self) -> None:
         self.values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Promises that are checked after every step, and failures that do not repeat."""
+"""Promises that are checked after every step, and failures that cannot be replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search tries, and in which order."""
+"""The schedules that the search tries, and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of a story and its cause."""
+"""The wording of a story and of its cause."""
 
 from __future__ import annotations
 

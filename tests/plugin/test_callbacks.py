@@ -1,4 +1,4 @@
-"""Exceptions of callbacks: which fail the test, which end it, and which become a 500."""
+"""Exceptions of callbacks: some fail the test, some end it, and some become a 500."""
 
 from __future__ import annotations
 

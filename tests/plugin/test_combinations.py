@@ -1,6 +1,7 @@
-"""A suite with every fake beside common plugins; skipped for plugins that are not installed.
+"""A suite that uses every fake together with common plugins. Plugins that are not installed are
+skipped.
 
-``test_coexistence.py`` runs the recipes of tools that need one. These tools need none.
+``test_coexistence.py`` runs the recipes for tools that need one. The plugins here need none.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ BESIDE = {
     "xdist": ("xdist", ["-n2"]),
     "xprocess": ("xprocess", []),
 }
-"""Modules, each with its plugin's name and the options that enable it."""
+"""Plugin names, and the options that enable the plugins, by their module."""
 AGAIN = {
     "pytest_rerunfailures": ("rerunfailures", ["--reruns=1"]),
     "pytest_retry": ("pytest-retry", ["--retries=1"]),
 }
-"""Plugins that rerun a failed test."""
+"""Plugins that rerun failed tests."""
 
 
 def beside(
@@ -85,7 +86,7 @@ def beside(
 ) -> pytest.RunResult:
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
-    # Other plugins are disabled, because two of them may conflict.
+    # Disable other plugins, because two of them may conflict.
     pytester._monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(source)
     ours = ["-p", "pytest_fakecloud.plugin", "-p", plugin]

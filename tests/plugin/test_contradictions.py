@@ -1,4 +1,4 @@
-"""Contradicting settings are rejected from any source, never half applied."""
+"""Contradictory settings from any source are rejected, and never partly applied."""
 
 from __future__ import annotations
 

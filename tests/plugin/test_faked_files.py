@@ -1,4 +1,4 @@
-"""Tests that fake the file system (pyfakefs) beside the fakes, which read real files."""
+"""Tests that fake the file system (pyfakefs) and also use the fakes, which read real files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SUITE = """
 def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pytester) -> None:
     pytest.importorskip("pyfakefs")
     pytester.makepyfile(SUITE)
-    # In its own process, with nothing imported before.
+    # Use a separate process, in which nothing has been imported before.
     pytester.runpytest_subprocess(*QUIET).assert_outcomes(passed=4)
 
 

@@ -1,4 +1,4 @@
-"""The fixtures: their fakes, their freshness in each test, and their end."""
+"""The fixtures: their fakes, a fresh state for each test, and their end."""
 
 from __future__ import annotations
 
@@ -429,7 +429,7 @@ LOADED = """
 
 
 def loaded(result: pytest.RunResult, word: str) -> list[str]:
-    """Return the modules that a pytest run with that conftest had imported, or rewritten, at its
+    """Return the modules that a pytest run with this conftest has imported, or rewritten, at its
     end.
     """
     (line,) = [line for line in result.outlines if line.split()[:1] == [word]]
@@ -492,7 +492,7 @@ def test_a_fake_asked_for_by_name_at_run_time_hears_of_its_test(run: Run) -> Non
 
 @pytest.mark.slow
 def test_pytest_rewrites_no_module_of_ours(pytester: pytest.Pytester) -> None:
-    # It would parse each of them in every first run, and in all runs without bytecode.
+    # pytest would parse each module in every first run, and in all runs without bytecode.
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_kv(kv_server): assert kv_server.client().set('a', '1')")
     result = apart(pytester)

@@ -1,4 +1,4 @@
-"""A missing extra or an invalid setting is one line of the report, without a traceback."""
+"""A missing extra or an invalid setting is reported in one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines([f"fakecloud: {line}"])
     result.stdout.no_fnmatch_line("*Error:*")
-    # Three one-line headings, each with its line, between a few of pytest's own.
+    # Each of the three tests has one such line, among a few of pytest's own.
     assert len([each for each in result.outlines if each.startswith("fakecloud: ")]) == 3
     assert not [line for line in result.outlines if line.startswith((">", "E  "))]

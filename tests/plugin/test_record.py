@@ -20,7 +20,7 @@ NOON = "2026-01-01T12:00:00Z"
 
 
 def session(cloud: Cloud) -> None:
-    """Call all four services; one call uses an id from an earlier answer."""
+    """Call all four services; one call uses an ID from an earlier answer."""
     kv, index = cloud.kv_server(), cloud.vector_index(dimension=2)
     broker, queue = cloud.broker(topics={"orders": 1}), cloud.queue()
     client = kv.client()
@@ -90,14 +90,14 @@ def test_a_session_can_be_sent_again(tmp_path: Path) -> None:
         differences = cloud.replay(path)
         assert differences == []
         differences.assert_none()
-        # The interval of ninety seconds was replayed, so the key has expired here too.
+        # The replay also advanced the clock by ninety seconds, so the key has expired.
         assert cloud.clock.now().isoformat() == "2027-05-05T05:01:30+00:00"
         kv = cloud.fixture_handle("kv_server")
         assert kv.value("two words") == "/"
         assert set(kv.keys()) == {"two words", "bin"}
-        # Neither faulty answers nor masked passwords are replayed.
+        # Calls with an injected fault and calls with masked passwords are not replayed.
         assert len(kv.journal.calls()) == 6
-        # The cancelled message is this cloud's, by its own id.
+        # The replay cancelled this cloud's message, whose ID differs from the recorded one.
         queue = cloud.fixture_handle("queue")
         assert all((call.status or 500) < 300 for call in queue.journal.calls())
         assert queue.messages(state="active") == []
@@ -129,7 +129,7 @@ def test_a_difference_says_where(tmp_path: Path) -> None:
 
 
 def foreign(path: Path, *exchanges: dict[str, Any]) -> Path:
-    """Write a HAR file like a browser or a proxy."""
+    """Write a HAR file in the style of a browser or a proxy."""
     entries = [
         {
             "startedDateTime": f"2026-03-01T10:00:{second:02}.000Z",
@@ -168,7 +168,7 @@ def test_a_recording_of_the_real_service_checks_the_fake(tmp_path: Path) -> None
         kv.reset()
         cloud.replay(path, into={"https://kv.example.com/": kv}).assert_none()
         kv.reset()
-        # Without the recorded second in between, the key still exists.
+        # The recorded interval of a second was not replayed, so the key still exists.
         still = cloud.replay(path, into=kv, move_clock=False)
         assert str(still.only()) == "request 2 (GET /get/k): body.result was None, is 'v'"
         with pytest.raises(ContractError, match="pass its origin in into="):

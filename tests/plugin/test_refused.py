@@ -1,4 +1,4 @@
-"""Clients that only get 401 answers cause a warning, unless it is allowed."""
+"""Clients that only receive 401 answers cause a warning, unless the test allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict mode: what fails a passing test, the message, and how to relax it."""
+"""Strict mode: the violations that fail a passing test, their messages, and how to allow them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ DRIVING = {
     "advance", "move_to", "advance_to_next", "run_due", "deliver_due", "run_until_idle",
     "every_failure", "explore", "replay",
 }  # fmt: skip
-"""Calls that deliver. Those that wait have a parameter ``timeout`` or ``within``."""
+"""Calls that deliver. Calls that wait have a parameter ``timeout`` or ``within``."""
 NO_WAITS = {
     "publish", "call", "asgi", "wsgi", "answers", "client", "async_client", "eventually",
 }  # fmt: skip
@@ -27,7 +27,7 @@ def waiting_calls(thing: object) -> Iterator[tuple[str, Callable[..., Any]]]:
         if name.startswith("_") or name in NO_WAITS:
             continue
         if not method.__module__.startswith("pytest_fakecloud."):
-            continue  # Methods inherited from pytest-httpserver belong to that package.
+            continue  # Skip methods inherited from pytest-httpserver, which belong to that package.
         parameters = inspect.signature(method).parameters
         if name in DRIVING or parameters.keys() & {"timeout", "within"}:
             yield name, method

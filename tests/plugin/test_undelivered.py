@@ -1,4 +1,4 @@
-"""A passing test that published messages but neither delivered nor inspected any causes a warning."""
+"""A passing test that publishes messages but neither delivers nor inspects any causes a warning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEST = """
 
 
 def left(do: Any, **settings: Any) -> list[str]:
-    """Return the warning about a queue to which a message was published before an action."""
+    """Publish a message to a queue, perform an action, and return the resulting warnings."""
     with Cloud(seed=1, delivery="driven") as cloud:
         queue = cloud.queue(unstubbed="accept", **settings)
         do(queue, queue.publish(URL), cloud)
@@ -57,14 +57,14 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
 @pytest.mark.parametrize(
     "do",
     [
-        # The test declares it.
+        # The test allows it.
         lambda queue, message, cloud: cloud.allow("undelivered"),
-        # The test delivers, or tries to.
+        # The test delivers messages, or tries to.
         lambda queue, message, cloud: queue.run_until_idle(),
         lambda queue, message, cloud: queue.deliver_due(),
         lambda queue, message, cloud: cloud.clock.advance("1s"),
         lambda queue, message, cloud: cloud.clock.run_due(),
-        # The test inspects or asserts.
+        # The test inspects the queue or asserts on it.
         lambda queue, message, cloud: message.state,
         lambda queue, message, cloud: message.attempts,
         lambda queue, message, cloud: queue.messages(),

@@ -22,7 +22,7 @@ def cloud() -> Iterator[Cloud]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, shared by a module; the test is skipped without it."""
+    """Chromium, shared by the tests of a module. Skips the test if it is not installed."""
     sync_api = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")

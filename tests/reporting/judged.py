@@ -1,8 +1,8 @@
-"""Findings in tests that pass, each checked by a person against its test.
+"""Findings in tests that pass, each compared with its test by a person.
 
-A file has a section for each test or run: ``== TITLE``, then one finding per line. When a line is new,
-check that the finding is true of its test, and then write it with ``FAKECLOUD_WRITE_FACTS=1`` (without
-``-n``).
+A file has a section for each test or run: ``== TITLE``, then one finding per line. When a line is
+new, check that the finding is true of its test, and then write it with ``FAKECLOUD_WRITE_FACTS=1``
+(without ``-n``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import re
 from pathlib import Path
 
 ALWAYS = ("--fakecloud-journal=always", "-rP")
-"""The options that make pytest show the findings of tests that pass; use them with COLUMNS."""
+"""Options that make pytest show the findings of tests that pass, on a terminal ``COLUMNS`` wide."""
 COLUMNS = "140"
 _ENDS = re.compile(r"(?:\[|[-=_]{3,}|$)")
 
 
 def reported(text: str) -> set[str]:
-    """Return the findings of all sections, without the parts that differ between runs."""
+    """Return the findings in all sections, without the parts that differ between runs."""
     found, fact, inside = set(), "", False
     for line in [*text.splitlines(), ""]:
         begins = line.startswith(("Findings:", "- ")) and (inside or line[0] == "F")
@@ -46,7 +46,7 @@ def read(file: Path) -> dict[str, list[str]]:
 
 
 def judge(file: Path, title: str, text: str) -> None:
-    """Fail if the findings in pytest's output differ from those that the file has under a title."""
+    """Fail if the findings in pytest's output differ from those in the file under this title."""
     found, judged = sorted(reported(text)), read(file)
     if os.environ.get("FAKECLOUD_WRITE_FACTS"):
         judged[title] = found

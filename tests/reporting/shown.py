@@ -1,4 +1,4 @@
-"""Rows with their words, for comparison in tests."""
+"""Rows with their wording, for comparison in tests."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pytest_fakecloud.reporting.wording import Summary, describe
 
 @dataclass(frozen=True)
 class Shown:
-    """A row and its words."""
+    """A row and its wording."""
 
     row: Row
     words: Summary
 
     def __getattr__(self, name: str) -> Any:
-        """A field of the words, or of the row."""
+        """Return a field of the wording, or of the row."""
         return getattr(self.words if name in Summary.__dataclass_fields__ else self.row, name)
 
     @property
     def line(self) -> str:
-        """The request and its answer."""
+        """The request and its answer in one line."""
         return (
             f"{self.words.what} <-- {self.words.answer}" if self.words.answer else self.words.what
         )
 
 
 def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
-    """The rows of a cloud with their words, without what the test did on the fakes."""
+    """Return the rows of a cloud with their wording, except actions of the test on the fakes."""
     scene = scene_of(cloud, list(cloud.journal.entries))
     every = rows(cloud, served=served, told=scene.told)
     return [Shown(row, describe(row, scene)) for row in every if row.kind != "action"]

@@ -27,7 +27,7 @@ from ..harness import Run
 from .shown import shown as rows
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of the HTTP library that it imports
+    warnings.simplefilter("ignore")  # a warning of the HTTP library that it imports
     from starlette import testclient
 
 URL = "https://shop.example.com"
@@ -342,7 +342,7 @@ def test_djangos_client(
     between: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if another listener calls each receiver through functions of its own."""
+    """The receivers work even if another listener wraps the function that calls them."""
     from django.dispatch import Signal
     from django.test import Client
 
@@ -375,7 +375,7 @@ def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: 
 
     asyncio.run(ask())
     found = told(cloud, listener)
-    # A server has bytes here; Django's client has a string.
+    # The query string is bytes from a server and a string from Django's client.
     assert found[:2] == ["GET /slow?bytes (Django) 202", "  GET slow null"]
     # With two parallel requests, the caller is unknown.
     assert sorted(found[2:]) == [
@@ -392,7 +392,7 @@ def test_djangos_signals_of_somebody_else(
     signals.request_started.send(sender=object)
     environ = {"REQUEST_METHOD": "GET"}
     signals.request_started.send(sender=object, environ=environ)
-    # Python has no current exception.
+    # This signal is sent outside of an except block, so Python has no current exception.
     signals.got_request_exception.send(sender=None, request=SimpleNamespace(environ=environ))
     try:
         raise KeyError("theirs")
@@ -441,7 +441,7 @@ def test_a_report_has_them(run: Run, options: tuple[str, ...]) -> None:
     mark = '@pytest.mark.fakecloud(now="2026-03-01T12:00:00Z", seed=1)'
     result = run(FLASK.replace(mark, "") if options else FLASK, *options, "--fakecloud-report=out")
     result.assert_outcomes(failed=1, passed=1 if options else 2, deselected=1 if options else 0)
-    # Without the time of day.
+    # Remove the time of day from each line.
     found = [line.partition(" ")[2] for line in result.outlines]
     assert [line for line in found if line in TOLD] == TOLD
 

@@ -142,7 +142,7 @@ CLAIMS = "eyJhbGciOiJIUzI1NiJ9." + b64('{"sub":"ada","exp":1772366400}').rstrip(
         (f"{CLAIMS}.***", {"JWT": {"sub": "ada", "exp": "1772366400 (2026-03-01 12:00:00Z)"}}),
         ("{not JSON}", "{not JSON}"),
         ("msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP", "msg_26hZCxZCuWyyTWPmSVBrNC1RADwpgWxP"),
-        ("aGVsbG8=", "aGVsbG8="),  # too short: it may look like Base64 by accident
+        ("aGVsbG8=", "aGVsbG8="),  # too short, because it may be Base64 by chance
     ],
 )
 def test_what_strings_contain_is_decoded_under_its_name(value: Any, expected: Any) -> None:

@@ -1,4 +1,6 @@
-"""Commands on a database connection read like requests; greetings and transactions are one row each."""
+"""Commands on a database connection are worded like requests; connection setups and transactions
+are one row each.
+"""
 
 from __future__ import annotations
 

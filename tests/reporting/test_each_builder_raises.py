@@ -1,4 +1,6 @@
-"""Each function of a report raises in turn: the report is made and shows the error."""
+"""Each function of a report raises an exception in turn; the report is still made, and shows the
+error.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PACKAGE = pytest_fakecloud.reporting
 BESIDE = (pytest_fakecloud.queue.attempt_details, pytest_fakecloud.queue.refusals)
 """Modules outside the package that only reports use. They run during a delivery."""
 LEFT_OUT = {"tracebacks", "applications", "replay"}
-"""Modules that work before a report, and the replay, whose errors become a note on the page."""
+"""Modules that run before a report is made, and the replay, whose errors become a note on the page."""
 OF_THE_PAGE = {"page", "trace", "as_json", "private_files"}
 PART_OF_DELIVERY = {
     "_start_recording",
@@ -41,7 +43,7 @@ PART_OF_DELIVERY = {
     "of",
     "write_index",
 }
-"""Functions that a delivery needs, or that keep it from what raises."""
+"""Functions that a delivery needs, or that protect it from exceptions of the others."""
 BROKE = "it broke"
 BROKEN: list[str] = []
 
@@ -54,7 +56,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def builders() -> dict[str, FunctionType]:
-    """Every function and method of those modules, as ``module:name``."""
+    """Return every function and method of those modules, as ``module:name``."""
     found = {}
     for module in modules():
         owners = [module, *(one for one in vars(module).values() if isinstance(one, type))]
@@ -63,7 +65,7 @@ def builders() -> dict[str, FunctionType]:
                 own = getattr(value, "__module__", "") == module.__name__
                 if own and isinstance(value, FunctionType) and name not in PART_OF_DELIVERY:
                     inner = getattr(value, "__wrapped__", value)
-                    # A closure's code can only be replaced by another closure's.
+                    # The code of a closure can only be replaced by the code of another closure.
                     if not name.startswith("__") and not inner.__code__.co_freevars:
                         found[f"{module.__name__}:{value.__qualname__}"] = inner
     return found
@@ -71,7 +73,7 @@ def builders() -> dict[str, FunctionType]:
 
 @contextmanager
 def broken(name: str, function: FunctionType) -> Iterator[None]:
-    """Replace the code of a function; the code finds this module by the function's globals."""
+    """Replace the code of a function with code that records its name and raises an exception."""
     space: dict[str, Any] = {}
     source = (
         "def other(*given, **named):\n"
@@ -152,7 +154,9 @@ def deliver(cloud: Cloud) -> None:
 
 
 def told(cloud: Cloud, folder: Path | None) -> str:
-    """The section that pytest shows of a failed test, as the plugin makes it."""
+    """Return the section that pytest shows for a failed test, made in the same way as in the
+    plugin.
+    """
     run = SimpleNamespace(
         clouds=lambda: [cloud], cloud=cloud, recordings=None, journal_when="failed", told=False,
         served=lambda cloud: [], idle_s=lambda: 0.0, timelines=folder,
@@ -203,7 +207,7 @@ def test_a_delivery_is_made_whatever_breaks() -> None:
                     shown = str(error)
                 is_broken = bool(BROKEN)
             heard.update(BROKEN)
-            pytest_fakecloud.queue.refusals._watching.clear()  # a broken block has no end
+            pytest_fakecloud.queue.refusals._watching.clear()  # the replaced function cannot remove its entry
             if is_broken and BROKE not in shown + told(played, None):
                 silent.append(name)
     assert silent == []

@@ -1,4 +1,4 @@
-"""The report names a library that intercepts requests to fakes, and the remedy."""
+"""The report names a library that intercepts requests to fakes, and says how to let them through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints about intercepted requests: by errors, by replaced names, by names in the test."""
+"""Hints about intercepted requests, based on errors, replaced names, and names in the test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def error_of(path: str, text: str = "", *of: Any, base: type = Exception, **held: Any) -> Any:
-    """An error of a library, by the module and name of its class, with attributes."""
+    """Return an error of a library, given the module and name of its class, with attributes."""
     module, _, name = path.rpartition(".")
     error = type(name, (base,), {"__module__": module})(text, *of)
     vars(error).update(held)
@@ -144,7 +144,7 @@ def linked(
 
 
 def circle(cause: BaseException) -> BaseException:
-    """An error that is its own context's context, with a cause."""
+    """Return an error with a cause that is the context of its own context."""
     error, context = AssertionError(), KeyError()
     linked(error, cause=cause, context=linked(context, context=error))
     return error
@@ -167,7 +167,7 @@ def test_an_error_that_has_no_request_to_give_says_nothing(cloud: Cloud) -> None
 
 @pytest.fixture
 def closed() -> str:
-    """The port of a closed fake."""
+    """Return the port of a closed fake."""
     with Cloud() as earlier:
         return earlier.kv_server().url.rpartition(":")[2]
 
@@ -253,7 +253,7 @@ PROD = "https://prod.example.com"
 
 
 def made(path: str, **held: Any) -> Any:
-    """A client by the module and name of its class."""
+    """Return a client, given the module and name of its class."""
     module, _, name = path.rpartition(".")
     one = type(name, (), {"__module__": module})()
     vars(one).update(held)
@@ -403,7 +403,7 @@ def test_libraries_that_nobody_imported_are_not_looked_for(
 
 
 def raised(source: str, **known: Any) -> BaseException:
-    """Return the exception that a function with this source raises at its end."""
+    """Return the exception that a function with this source raises."""
     lines = "\n".join(f"    {line}" for line in [*source.splitlines(), "assert False"])
     space: dict[str, Any] = {"__name__": "test_shop", **known}
     exec(f"def fails():\n{lines}\n", space)

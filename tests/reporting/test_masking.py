@@ -1,4 +1,6 @@
-"""Credentials are masked in every encoding, and files with requests are private."""
+"""Credentials are masked in every encoding, and only the owner can read files that contain
+requests.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "s
 
 
 def decodings(text: str) -> Iterator[str]:
-    """Yield everything that can be decoded from a part of a text."""
+    """Yield every string that decoding some part of a masked string can produce."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     piece = ""
     for character in text.replace("-", "+").replace("_", "/") + "\n":
@@ -54,7 +56,7 @@ def test_a_token_inside_a_base64_value_is_hidden_wherever_it_stands(
         masked = mask.text(f"header {value} and more")
         assert HIDDEN in masked, (before, after)
         assert masked.startswith("header ")
-        # No three consecutive characters can be decoded at either end.
+        # Nothing of the token can be decoded from the characters that remain at either end.
         assert not any(token[1:-1] in each or token[:5] in each for each in decodings(masked))
     assert mask.text(encode(b"nothing of the kind at all").decode()) == (
         encode(b"nothing of the kind at all").decode()
@@ -77,7 +79,7 @@ def test_each_spelling_of_a_token_is_hidden_to_its_last_character(cloud: Cloud, 
     assert [mask.text(f"<{each}>") for each in spellings] == [f"<{HIDDEN}>"] * len(spellings)
     for before in range(3):
         value = base64.b64encode(b"u" * before + raw + b"and more").decode()
-        # Only characters that also tell of a neighbour are left of it.
+        # Only characters that also encode part of a neighbouring byte remain.
         own = (before + len(raw)) * 8 // 6 - -(-before * 8 // 6)
         assert len(mask.text(value)) == len(value) - own + len(HIDDEN)
 
@@ -161,7 +163,7 @@ def mode(path: Path) -> int:
 def test_a_page_is_for_its_owners_eyes(cloud: Cloud, tmp_path: Path) -> None:
     path = write(cloud, tmp_path / "deep" / "er", report_of(cloud, test="test_it"))
     assert mode(path) == 0o600
-    # A file of an earlier run.
+    # Give an existing file other permissions.
     path.chmod(0o666)
     assert mode(write(cloud, path.parent, report_of(cloud, test="test_it"))) == 0o600
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")

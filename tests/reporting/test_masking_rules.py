@@ -1,4 +1,4 @@
-"""Commands that are masked, and parts of requests whose name marks them as secret."""
+"""Commands that are masked, and parts of requests that are masked because of their name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_fakecloud.reporting.masking import HIDDEN, Mask, hides_words
 
 
 def sent(cloud: Cloud, *commands: list[str]) -> Call:
-    """The call of a client that sent these commands, in a pipeline if there are several."""
+    """Return the call of a client that sent these commands, as a pipeline if there are several."""
     kv = cloud.kv_server()
     path, body = ("/pipeline", list(commands)) if len(commands) > 1 else ("", commands[0])
     httpx.post(kv.url + path, json=body, headers=kv.headers)
@@ -146,7 +146,7 @@ def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
     assert again.target == f"/echo/a%20{HIDDEN}%20b"
     assert secret.encode() in read.answer
     assert again.answer == read.answer.replace(secret.encode(), HIDDEN.encode())
-    # The call of the journal stays what it was.
+    # The call in the journal is unchanged.
     assert secret in str(call.facts)
     assert secret in read.target
 

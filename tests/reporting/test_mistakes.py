@@ -1,4 +1,6 @@
-"""Common mistakes get a hint: variables that are not set, misspelt names, clocks of the process."""
+"""Hints about common mistakes: unset variables, misspelt names, libraries that replace the
+process's clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings in the examples' tests, which pass, were all checked by a person.
+"""All findings in the examples' tests, which pass, have been checked by a person.
 
 ``tests/docs/test_cookbook.py`` checks the findings of the cookbook's recipes.
 """

@@ -1,4 +1,4 @@
-"""The pages of failing tests: self-contained, masked, escaped, with an index by finding."""
+"""The pages of failing tests: self-contained, masked, escaped, with an index grouped by finding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def written(cloud: Cloud, folder: Path, **given: str) -> Path:
 
 
 def fill(cloud: Cloud) -> None:
-    """A checkout: a session, an order, a reminder that needs three attempts."""
+    """Make the calls of a checkout: a session, an order, and a reminder that needs three attempts."""
     kv = cloud.kv_server()
     broker = cloud.broker(topics={"orders": 2})
     queue, capture = cloud.queue(), cloud.callback_capture()
@@ -271,7 +271,7 @@ def test_every_delivery_has_its_request_and_answer(cloud: Cloud) -> None:
     headers = dict(row["request"]["headers"])
     assert headers["Upstash-Retried"] == "0"
     assert re.fullmatch(r"eyJ[\w-]+\.eyJ[\w-]+\.\*\*\*", headers["Upstash-Signature"])
-    # A queue of another process has recorded no more than the event.
+    # For a queue in another process, the report has only the event.
     report.scene.attempts.clear()
     row = as_json(report)["rows"][-1]
     assert row["request"]["missing"]

@@ -63,7 +63,7 @@ def test_what_is_no_file_keeps_its_mode(tmp_path: Path) -> None:
 def test_the_journal_of_run(tmp_path: Path) -> None:
     journal = tmp_path / "journal.har"
     words = [sys.executable, "-m", "pytest_fakecloud", "run", "--services", "kv", "--journal"]
-    # The file is private while the command runs, too.
+    # Only the owner can read the file while the command is running, too.
     look = f"import os; print(oct(os.stat({str(journal)!r}).st_mode & 0o777))"
     done = subprocess.run(
         [*words, str(journal), "--", sys.executable, "-c", look],

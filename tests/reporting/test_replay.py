@@ -1,4 +1,4 @@
-"""A replayed journal leads to the data that the fakes hold, for every service."""
+"""A replayed journal produces the data that the fakes hold, for every service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found(cloud: Cloud) -> dict[str, Any]:
 
 
 def after(states: dict[str, Any], number: float = float("inf")) -> dict[str, Any]:
-    """Return the data after a row, as the page computes it."""
+    """Return the data after a row, computed as on the page."""
     data = {
         fake: {section: dict(items) for section, items in sections.items()}
         for fake, sections in states.get("initial", {}).items()
@@ -165,7 +165,7 @@ def _queue(cloud: Cloud) -> None:
     cron = {**queue.headers, "Upstash-Cron": "*/5 * * * *"}
     httpx.post(f"{queue.url}/v2/schedules/https://app.example.com/h", headers=cron)
     queue.destinations.answers("https://gone.example.com/", 500)
-    # A function that raises is answered by 500 with headers of its own.
+    # If a function raises an exception, the answer is a 500 with headers of its own.
     queue.destinations.call("https://app.example.com/broken", lambda request: {}["id"])
     httpx.post(
         f"{publish}app.example.com/broken", headers={**queue.headers, "Upstash-Retries": "1"}
@@ -258,7 +258,7 @@ def test_what_cannot_be_repeated_is_not_shown(cloud: Cloud) -> None:
     kv, other = cloud.kv_server(), cloud.kv_server(name="other")
     other.client().set("a", "1")
     kv.client().set("a", "1")
-    # A change that is not in the journal.
+    # Make a change that is not in the journal.
     kv._engine.execute(kv._new_session(), [b"SET", b"b", b"2"])
     result = found(cloud)
     assert result["note"] == (
@@ -321,7 +321,7 @@ def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
     steps = [step for step in states(cloud, report)["steps"] if step["number"] == attempt]
     shown = [change[3].get("state") for step in steps for change in step["changes"]]
     assert shown == ["ACTIVE", "FAILED", None]
-    # The start is earlier than the number of the row, which is that of the end.
+    # The delivery starts before the number of its row, which is the number of its end.
     assert steps[0]["order"] < attempt
     assert "order" not in steps[1]
 

@@ -1,4 +1,6 @@
-"""Rows are nested in their cause, and a failed attempt's row has its request and answer."""
+"""Rows are nested in the row that caused them, and the row of a failed attempt has its request and
+answer.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ OTHER_KEY = f"sig_{'x' * 32}"
 
 
 def order(request: bytes) -> tuple[str, int]:
-    """Handle an order that has no customer: the exception is logged, and the answer is 422."""
+    """Fail to handle an order without a customer: log the exception and answer 422."""
     try:
         json.loads(request)["customer"]["id"]
     except LookupError:
@@ -106,7 +108,7 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
     queue.publish(url, json={"customer": {}}, retries=0, headers={"X-Tenant": "acme"})
     queue.run_until_idle()
     (row,) = [row for row in rows(cloud) if "attempt" in row.what]
-    # The fake destination answers errors with their text, like other fakes.
+    # The row of a call to a fake, such as the destination, shows only the error's message.
     assert row.answer in ('422 {"error":"no customer"}', "422 no customer")
     assert row.remarks[0] == 'sent {"customer":{}} with header X-Tenant: acme'
     assert row.remarks[1].startswith("the handler logged KeyError: 'id' (test_rows.py:")
@@ -120,7 +122,7 @@ def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None
     queue.run_until_idle()
     (row,) = rows(cloud)
     assert "JSONDecodeError" in row.note
-    assert "(test_rows.py:" in row.note  # and not json/decoder.py
+    assert "(test_rows.py:" in row.note  # not json/decoder.py, where the exception was raised
 
 
 def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
@@ -148,7 +150,7 @@ def test_no_secret_is_told(cloud: Cloud) -> None:
 
 
 def refused(cloud: Cloud, url: str = URL, **published: Any) -> tuple[str, ...]:
-    """Return the remarks on a signed delivery that is answered 401."""
+    """Return the remarks in the row of a signed delivery that is answered 401."""
     queue = cloud.queue()
     return refused_by(cloud, queue, url, **published)
 
@@ -230,7 +232,9 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
 
 
 def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
-    """Return the remarks on an application that passes other values to the official receiver."""
+    """Return the remarks in the row of a delivery whose handler passes other values to the official
+    receiver.
+    """
     queue = changed.pop("queue", None) or cloud.queue()
     keys = changed.pop("keys", (queue.current_signing_key, queue.next_signing_key))
     receiver = Receiver(*keys)
@@ -321,7 +325,9 @@ def test_a_key_from_before_a_rotation_is_recognised(
 def test_a_receiver_that_was_replaced_meanwhile_stays_so(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Receiver, "verify", Receiver.verify)  # it comes back after the test
+    monkeypatch.setattr(
+        Receiver, "verify", Receiver.verify
+    )  # monkeypatch restores the method after the test
     queue = cloud.queue()
 
     def accept(self: object, **given: Any) -> None:

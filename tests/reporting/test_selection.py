@@ -1,4 +1,4 @@
-"""Rows are folded, merged and cut by their data."""
+"""Rows are folded, merged and left out, based only on their data."""
 
 from __future__ import annotations
 

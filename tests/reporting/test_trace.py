@@ -14,7 +14,7 @@ import pytest
 from pytest_fakecloud.reporting.trace import document, headline
 
 AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
-"""The script of axe-core; the test that needs it is skipped without."""
+"""The script of axe-core; without it, the test that needs it is skipped."""
 EVIL = "</script><script>document.title='owned'</script>&\"'"
 NOON = 1772366400000000
 FAILURE = """\
@@ -120,7 +120,7 @@ def test_data_is_neither_markup_nor_code() -> None:
     data = re.search(r'id="report">(.*?)</script>', text, re.DOTALL)
     assert data is not None
     assert json.loads(data[1])["test"] == EVIL
-    # A lone surrogate in the data can be written to a file.
+    # The document can be written to a file even if the data contains a lone surrogate.
     document(report(row(1, "\ud800"))).encode("utf-8")
 
 
@@ -131,7 +131,7 @@ Opened = Callable[..., Any]
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    """Open a report offline from a file; a message on the console or an error fails the test."""
+    """Open a report offline from a file; fail the test on any console message or error."""
     contexts: list[Any] = []
     complaints: list[str] = []
 
@@ -186,7 +186,7 @@ def test_calls_are_drawn_between_the_true_lanes(opened: Opened) -> None:
     assert arrow(1) == ("client", "application")
     assert arrow(4) == ("application", "kv")
     assert arrow(6) == ("queue", "shop.example.com")
-    # Each request has its colour, which its calls share.
+    # A request and its calls have a colour of their own.
     hues = [
         page.locator(f"#row-{number} line[class*=arrow]").evaluate("one => getComputedStyle(one).stroke")
         for number in (1, 2, 3, 4)
@@ -254,7 +254,7 @@ def test_rows_are_numbered_as_they_are_shown(opened: Opened) -> None:
         "#row-3",
     )  # fmt: skip
     assert page.locator(".trace-number").all_inner_texts() == ["1", "2", "3"]
-    # The finding's text is beside its first row, and leads there from the others.
+    # A delivery is recorded when it ends, but the data shown for its calls includes its start.
     texts = page.locator(".trace-row .trace-finding").all_inner_texts()
     assert texts == ["▲1 see row 3", "▲1 this SET wrote over the other"]
     pane = page.locator(".trace-pane")

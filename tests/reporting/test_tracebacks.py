@@ -1,4 +1,4 @@
-"""A failure of any public method shows the test's line and no line of this package."""
+"""A failure in any public method shows the test's line and no line of this package."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pytest_fakecloud.reporting.tracebacks import hide_ours
 
 from ..harness import Run
 
-# Reaches each public method of each object that a test can get hold of, and fails in it if any of
-# some arguments makes it: a wrong value, an unknown field, a count that cannot be.
+# Calls each public method of every object that a test can reach, with wrong values, unknown fields
+# and impossible counts, until one of these arguments makes it fail.
 EVERY_METHOD = """
 import asyncio
 import inspect
@@ -113,7 +113,7 @@ def test_no_public_method_shows_our_lines(run: Run) -> None:
     assert {"Queue.assert_delivered", "Captured.wait_for", "Found.only"} <= outcomes.keys()
     asserting = [name for name in outcomes if ".assert_" in name]
     assert len(asserting) > 25
-    # An assertion that passes.
+    # This assertion holds.
     passed = [name for name in asserting if outcomes[name] == "SKIPPED"]
     assert passed == ["Queue.assert_idle"]
     assert sum(outcome == "FAILED" for outcome in outcomes.values()) > 120
@@ -163,9 +163,9 @@ def test_a_fake_that_breaks_shows_where(run: Run) -> None:
 
 
 def function_of(module: object, path: str) -> Callable[..., Any]:
-    """A function of a module in that file, which calls what it is given.
+    """Return a function that belongs to the given module and file.
 
-    It raises an exception.
+    It calls the given function, raises the given exception, or raises it after a call has failed.
     """
     code = """
 def call(inner, *rest):
@@ -194,7 +194,7 @@ HOOKS = function_of("pluggy._callers", "/site/pluggy/_callers.py")
 
 
 def files_of(trace: TracebackType | None) -> list[str]:
-    """The files of the frames of a traceback, without this one."""
+    """Return the files of the frames of a traceback, except this file."""
     files = []
     while trace is not None:
         files.append(trace.tb_frame.f_code.co_filename.rpartition("/")[2])
@@ -205,9 +205,10 @@ def files_of(trace: TracebackType | None) -> list[str]:
 def hidden(
     path: tuple[Any, ...], *, full: bool = False, alone: bool = False, kept: bool = False
 ) -> Any:
-    """The exception as a report has it after this failed.
+    """Call ``path`` and return its exception as a report shows it.
 
-    ``alone`` without a frame of this file, ``kept`` by a test case of unittest until the report.
+    With ``alone``, the frames of this file are removed; with ``kept``, a unittest test case holds
+    the exception until the report.
     """
     try:
         path[0](*path[1:])
@@ -257,7 +258,7 @@ def test_ours_stay_where_nothing_of_a_tester_would(above: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "files"),
     [
-        # Frames of code that this package called and caught are not shown.
+        # Frames of an exception that this package caught are not shown.
         ((THEIRS, FAKES, (LIBRARY, KeyError), AssertionError), [["theirs.py"], []]),
         (
             (THEIRS, FAKES, (THEIRS, FAKES, KeyError), AssertionError),

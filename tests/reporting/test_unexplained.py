@@ -1,4 +1,4 @@
-"""A part of a report that raises becomes one line, whatever the objects of a test do."""
+"""If a part of a report raises an exception, one line replaces it, whatever the test's objects do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_after():
 
 
 def went_on(result: pytest.RunResult, *, failed: int = 1) -> str:
-    """Return the output of a run that reported its failure and ran the next test."""
+    """Return the output of a run, after checking that it reported its failures and ran the next
+    test.
+    """
     result.assert_outcomes(failed=failed, passed=1)
     text = "\n".join([*result.outlines, *result.errlines])
     assert "INTERNALERROR" not in text
@@ -235,7 +237,7 @@ def test_an_end_of_the_run_that_fails_is_told_and_the_outcomes_stand(
     text = "\n".join([*result.outlines, *result.errlines])
     assert "cannot close" in text
     assert "Traceback" not in text
-    # The outer run does not keep the inner run's fakes.
+    # The outer run is current again, without the inner run's fakes.
     assert module.present() is outer
 
 
@@ -324,5 +326,5 @@ def test_a_failure_at_the_end_of_time_is_told(run: Run, tmp_path: Path, mode: st
     )
     assert "could not be made" not in text
     assert "9999-12-31" in text
-    # A recording, a page, and the index of pages.
+    # There are a recording, a page with its JSON, and the index of pages.
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".har", ".html", ".html", ".json"]

@@ -1,4 +1,4 @@
-"""Unfinished work has a line with its reason, in reports and in failed assertions."""
+"""Unfinished work has a line with its reason, both in reports and in failed assertions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def waiting(cloud: Cloud) -> list[str]:
 
 
 def told(cloud: Cloud) -> list[str]:
-    """The lines, without the ids of messages and dead letters."""
+    """Return the lines, without the IDs of messages and dead letters."""
     found = waiting(cloud)
     return [line.partition(" ")[2] for line in found]
 

@@ -1,6 +1,6 @@
-"""Whole reports of scenes with every kind of row, as text and as JSON.
+"""Complete reports of scenes with every kind of row, as text and as JSON.
 
-FAKECLOUD_WRITE_REPORTS=1 rewrites the texts of ``expected/``; read them before you commit them.
+FAKECLOUD_WRITE_REPORTS=1 rewrites the files in ``expected/``; read them before you commit them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ BACK = "https://app.example.com/back"
 
 
 def publishes(cloud: Cloud) -> None:
-    """Attempts that fail in several ways, with bodies, headers, callbacks and logged exceptions."""
+    """Make attempts that fail in several ways, with bodies, headers, callbacks and logged
+    exceptions.
+    """
     queue, capture = cloud.queue(), cloud.callback_capture()
     answers = iter([500, (422, {"error": "no customer"}), (302, ""), 200])
 
@@ -63,7 +65,9 @@ def publishes(cloud: Cloud) -> None:
 
 
 def delivers_to_fakes(cloud: Cloud) -> None:
-    """Deliveries to the cloud's own fakes: accepted, rejected and duplicated, with nested calls."""
+    """Make deliveries to the cloud's own fakes: accepted, rejected and duplicated, with nested
+    calls.
+    """
     queue, kv = cloud.queue(), cloud.kv_server()
     server = cloud.destination()
     answers = iter([(200, "fine"), (503, "closed"), (200, "")])
@@ -84,7 +88,9 @@ def delivers_to_fakes(cloud: Cloud) -> None:
 
 
 def groups(cloud: Cloud) -> None:
-    """A group's events are part of the call that caused them; other events have rows of their own."""
+    """Make events in a consumer group: some belong to the row of the call that caused them, others
+    have rows of their own.
+    """
     broker = cloud.broker(topics={"t": 2})
     auth = (broker.username, broker.password)
 
@@ -103,7 +109,7 @@ def groups(cloud: Cloud) -> None:
 
 
 def commands(cloud: Cloud) -> None:
-    """Commands: single, in a script, with a fault, rejected, answered in Base64."""
+    """Send commands: single, in a script, with a fault, rejected, with the answer in Base64."""
     server = cloud.kv_server()
 
     def ask(body: Any, path: str = "", **headers: str) -> None:
@@ -143,7 +149,9 @@ def test_a_report_shows_what_happened(cloud: Cloud, scene: Callable[[Cloud], Non
 
 
 def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
-    """Yield the parts of a value that do not match a schema; supports the keywords of our schema."""
+    """Yield the parts of a value that do not match a schema. Supports only the keywords in our
+    schema.
+    """
     if "$ref" in schema:
         schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool,

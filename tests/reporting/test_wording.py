@@ -1,4 +1,4 @@
-"""The line of each kind of call, and of calls with malformed bodies."""
+"""The wording of each kind of call, and of calls with malformed bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOOK = "https://app.example.com/hook"
 
 
 def judge(name: str, found: list[str]) -> None:
-    """Compare rows with those of a section of the file (see ``findings/cases.py``)."""
+    """Compare rows with those in a section of the file (see ``findings/cases.py``)."""
     text = EXPECTED.read_text(encoding="utf-8") if EXPECTED.exists() else ""
     known = dict(one.partition("\n")[::2] for one in text.split("== ")[1:])
     if os.environ.get("FAKECLOUD_WRITE_REPORTS"):

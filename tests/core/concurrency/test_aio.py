@@ -89,7 +89,7 @@ def test_a_drive_ends_after_what_it_was_for(run: Run) -> None:
 
     assert [fired.at_us - start for fired in run(main)] == seen == [1, 2]
     assert clock.now_us() == start + 2
-    # The clock is free again.
+    # The clock can be advanced again.
     assert [fired.at_us - start for fired in clock.advance(1)] == [3]
 
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_gives_way_and_does_not_wait() -> None:
 def test_blocking_calls_run_in_a_thread(run: Run) -> None:
     class Thing:
         def block(self, number: int, *, plus: int = 0) -> tuple[int, bool]:
-            """Blocks."""
+            """Return the sum, and whether the main thread ran this."""
             return number + plus, threading.current_thread() is threading.main_thread()
 
         def fail(self) -> None:

@@ -53,7 +53,8 @@ def test_it_delivers_when_due_and_in_order(clock: Timekeeper, dispatcher: Dispat
         if len(fired) == 3:
             done.set()
 
-    # Frozen, because on a slow machine the first would be due before the others are planned.
+    # Freeze the clock: on a slow machine, the first timer would be due before the others are
+    # planned.
     clock.freeze()
     now = clock.now_us()
     for name, delay in (("c", 60_000), ("a", 20_000), ("b", 40_000)):
@@ -268,7 +269,7 @@ def test_it_says_where_a_delivery_stands_that_does_not_end(
     go_on.set()
     plan(clock, lambda at_us: ended.set)
     assert ended.wait(10)
-    clock.advance(1)  # waits for what was handed over
+    clock.advance(1)  # waits for the functions that were handed over
     assert "in hangs" not in dispatcher.place
     assert "worker.wake" not in dispatcher.place
 
@@ -329,7 +330,7 @@ def test_what_was_handed_over_cannot_move_the_clock(
 
     def rest() -> None:
         with pytest.raises(ContractError) as caught:
-            # In its own task, like a coroutine that a handler awaits.
+            # Use a context of its own, like a coroutine that a handler awaits.
             contextvars.copy_context().run(clock.advance, 1)
         told.append(str(caught.value))
         done.set()

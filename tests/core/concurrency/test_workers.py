@@ -1,4 +1,4 @@
-"""The pool of threads: names, jobs, and their end."""
+"""The pool of threads: their names, their jobs and their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small applications with a bug that occurs in practice, each with its correction."""
+"""Small applications with a bug that occurs in practice, each with a corrected version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Scenario:
-    """The arguments for ``explore``: clients, workers, promise and setup."""
+    """The arguments of ``explore``: clients, workers, promise and setup."""
 
     run: Mapping[str, Callable[[], object]]
     check: Callable[..., object]

@@ -41,7 +41,7 @@ def mail(http: httpx.Client, redis: Redis) -> None:
 
 
 def mail_corrected(http: httpx.Client, redis: Redis) -> None:
-    """Mail receipts, and commit an order only after its mail."""
+    """Mail receipts, and commit each order only after its receipt was mailed."""
     while records := consume(http):
         for record in records:
             send_receipt(redis, record["value"])

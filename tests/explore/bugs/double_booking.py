@@ -1,4 +1,4 @@
-"""A seat that a handler of queue deliveries books."""
+"""A seat that a handler books for each order that the queue delivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HANDLER = "https://tickets.example.com/book"
 
 
 def request_seat(qstash: QStash, order: str) -> None:
-    """Accept an order, which is booked when the queue delivers it."""
+    """Accept an order, whose seat is booked when the queue delivers it."""
     qstash.message.publish_json(url=HANDLER, body={"order": order})
 
 
@@ -24,7 +24,7 @@ def book(redis: Redis, order: str) -> None:
 
 
 def book_corrected(redis: Redis, order: str) -> None:
-    """Book a seat for an order that has none."""
+    """Book a seat for an order that has no seat yet."""
     redis.hsetnx("bookings", order, "any seat")
 
 

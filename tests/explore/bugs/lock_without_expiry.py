@@ -1,4 +1,4 @@
-"""A nightly report that one machine at a time may write."""
+"""A nightly report that only one machine at a time may write."""
 
 from __future__ import annotations
 

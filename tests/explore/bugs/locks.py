@@ -1,4 +1,4 @@
-"""Locks, leases, limiters and clocks with slow clients."""
+"""Locks, leases, rate limiters and clocks with slow clients."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def lease_from_the_answer(cloud: Cloud, corrected: bool) -> Scenario:
         until = (before if corrected else time.time()) + 20
         for _ in range(2):
             time.sleep(6)
-            # The state of the server at this point.
+            # This is the server's current state, read without a call.
             if time.time() < until - 1 and kv.value("leader") != name:
                 wrong.append(name)
 
@@ -127,7 +127,7 @@ def read_before_watch(cloud: Cloud, corrected: bool) -> Scenario:
                     continue
 
     def check() -> None:
-        # A transaction whose answer was lost may run twice, which sells nothing.
+        # A transaction may run again if its answer is lost. It then takes an item that is not sold.
         taken = 5 - int(kv.value("stock"))
         assert taken >= len(sold), f"{len(sold)} sold, {taken} taken from stock"
 

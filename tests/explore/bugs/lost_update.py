@@ -15,7 +15,7 @@ EMPTY = {"balance": 0, "payments": []}
 
 
 def deposit(redis: Redis, payment: str, amount: int) -> None:
-    """Book a payment once, even if it is sent again."""
+    """Book a payment once, even if it is sent repeatedly."""
     account = json.loads(redis.get("account") or json.dumps(EMPTY))
     if payment not in account["payments"]:
         account["balance"] += amount
@@ -36,7 +36,7 @@ return 1
 
 
 def deposit_corrected(redis: Redis, payment: str, amount: int) -> None:
-    """Do the same in one atomic step."""
+    """Book a payment once, in one atomic step."""
     redis.eval(DEPOSIT, keys=["account"], args=[payment, str(amount)])
 
 

@@ -52,6 +52,6 @@ def scenario(cloud: Cloud, corrected: bool) -> Scenario:
         {"shop": lambda: order(redis, "A-1")},
         once("parcels"),
         workers={"relay": lambda: relay(redis, qstash)},
-        # Repeated deliveries break it, too, but this scenario is about the relay.
+        # Repeated deliveries break the promise as well, but this scenario is about the relay.
         options={} if corrected else {"kinds": "crash"},
     )

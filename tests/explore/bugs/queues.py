@@ -144,7 +144,7 @@ def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
 
     def book() -> None:
         if corrected:
-            # Published before the bookings: it cancels an incomplete trip an hour later.
+            # Published before the bookings, to cancel an incomplete trip two hours later.
             qstash.message.publish_json(url=f"{HOOK}/later", body={}, delay="2h", retries=5)
         redis.set("flight", "booked")
         try:
@@ -165,7 +165,7 @@ def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
     queue.destinations.call(f"{HOOK}/later", later)
 
     def check() -> None:
-        # An operator handles dead letters.
+        # Accept an incomplete trip if there are dead letters, because an operator handles these.
         if not queue.dead_letters():
             booked = {name for name in ("flight", "hotel") if kv.value(name)}
             assert len(booked) != 1, f"only the {booked} is booked"
@@ -212,7 +212,7 @@ def work_outside_a_step(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def events_out_of_order(cloud: Cloud, corrected: bool) -> Scenario:
-    """The warehouse finally shows the same state of an order as the shop."""
+    """The warehouse eventually shows the same state of an order as the shop."""
     kv, queue, redis, qstash = parts(cloud)
 
     def project(request: DeliveredRequest) -> None:

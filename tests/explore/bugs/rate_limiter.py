@@ -30,12 +30,16 @@ return at
 
 
 def admit(redis: Redis, request: str) -> int | None:
-    """Return the time of an allowed request, else None; count in fixed windows of a minute."""
+    """Return the time of a request if it is allowed, else None. Counts in fixed windows of a
+    minute.
+    """
     return redis.eval(FIXED, keys=["rate"], args=[str(LIMIT), str(WINDOW_MS)])
 
 
 def admit_corrected(redis: Redis, request: str) -> int | None:
-    """Return the time of an allowed request, else None; count in a sliding minute."""
+    """Return the time of a request if it is allowed, else None. Counts in a sliding window of a
+    minute.
+    """
     return redis.eval(SLIDING, keys=["rate"], args=[str(LIMIT), str(WINDOW_MS), request])
 
 

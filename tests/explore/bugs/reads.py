@@ -1,4 +1,4 @@
-"""Caches, indexes, topics and pages of which readers miss data or see it twice."""
+"""Caches, indexes, topics and pages whose readers miss data or see it twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import Scenario
 
 
 def late_cache_fill(cloud: Cloud, corrected: bool) -> Scenario:
-    """A process caches a price in memory: it finally shows the current price."""
+    """A process caches a price in memory: it eventually shows the current price."""
     kv = cloud.kv_server()
     kv.load({"price": "30"})
     cache: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def commit_past_a_failure(cloud: Cloud, corrected: bool) -> Scenario:
 
 
 def page_by_offset(cloud: Cloud, corrected: bool) -> Scenario:
-    """A reader sees each entry that exists all the time exactly once."""
+    """A reader sees each entry that exists throughout exactly once."""
     kv = cloud.kv_server()
     kv.load({"feed": ["d", "c", "b", "a"]})
     kv.execute("ZADD", "feed:by time", 1, "a", 2, "b", 3, "c", 4, "d")

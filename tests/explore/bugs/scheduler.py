@@ -12,7 +12,7 @@ TODAY = "2026-11-20"
 
 
 def tick(redis: Redis) -> None:
-    """Order today's report unless it was ordered."""
+    """Order today's report, unless it has been ordered."""
     if redis.get("report:latest") != TODAY:
         redis.rpush("jobs", f"report {TODAY}")
         redis.set("report:latest", TODAY)
@@ -27,7 +27,7 @@ end
 
 
 def tick_corrected(redis: Redis) -> None:
-    """Do the same in one atomic step."""
+    """Order today's report, unless it has been ordered, in one atomic step."""
     redis.eval(TICK, keys=["report:latest", "jobs"], args=[TODAY])
 
 

@@ -1,9 +1,9 @@
 """Cases of findings, and the findings expected in each.
 
-A file of ``expected/`` has a section for each case: ``== NAME``, and for each finding a line with its
-kind and values and a line with its sentence. A section without lines is a case without findings.
-``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) rewrites the findings; read them before you commit them.
-In ``commands.txt`` the name is followed by the scene, which `commands` reads.
+A file in ``expected/`` has a section for each case: ``== NAME``, and for each finding a line with
+its kind and values and a line with its sentence. A section without lines is a case without
+findings. ``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) rewrites the findings; read them before you
+commit them. In ``commands.txt`` the name is followed by the scene, which `commands` reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Scene = Callable[[Cloud], object]
 
 
 def found(cloud: Cloud, **given: Any) -> list[Finding]:
-    """The findings about a cloud, without those about fakes that received no call."""
+    """Return the findings about a cloud, except those about fakes that received no call."""
     every = find(cloud, scene_of(cloud, list(cloud.journal.entries)), **given)
     return [one for one in every if one.kind != "never_called"]
 
@@ -45,7 +45,7 @@ def kinds(cloud: Cloud, **given: Any) -> list[str]:
 
 
 def judge(file: str, name: str, cloud: Cloud) -> None:
-    """Compare the findings about a cloud with those that the file has for the case."""
+    """Compare the findings about a cloud with those expected in the case's section of the file."""
     every = found(cloud)
     scene = scene_of(cloud, list(cloud.journal.entries))
     numbers = {entry.number for entry in cloud.journal.entries}
@@ -68,13 +68,13 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
 
 
 def read(path: Path) -> dict[str, list[str]]:
-    """Return the expected lines of a file by the line that follows ``==``."""
+    """Return the expected lines of a file, by the text after ``==`` above them."""
     sections = path.read_text(encoding="utf-8").split("== ")[1:] if path.exists() else ()
     return {one.splitlines()[0]: one.splitlines()[1:] for one in sections}
 
 
 def check(file: str, cases: dict[str, Scene]) -> Any:
-    """A test of all cases of a file."""
+    """Return a test that runs all cases of a file."""
 
     @pytest.mark.parametrize("name", cases)
     def test_findings(cloud: Cloud, name: str) -> None:
@@ -85,7 +85,7 @@ def check(file: str, cases: dict[str, Scene]) -> Any:
 
 
 def commands(text: str) -> Scene:
-    """A key-value server that receives the commands of a text, separated by ``|``.
+    """Return a scene in which a key-value server receives commands, which are separated by ``|``.
 
     - ``CLIENT: COMMAND`` is sent on that client's own connection. A client ``~NAME`` uses the Redis
       protocol, ``NAME64`` receives Base64, and ``read-only`` uses the read-only token.
@@ -167,7 +167,7 @@ def _deliver(queue: Any, server: Any, statuses: list[int], lines: list[list[str]
 
 
 def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> Scene:
-    """A query of an index with one record."""
+    """Query an index that contains one record."""
 
     def run(cloud: Cloud) -> None:
         index = cloud.vector_index()

@@ -18,7 +18,7 @@ MANUAL = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earli
 
 
 class Shop:
-    """A broker with topics ``t`` (one partition) and ``wide`` (two), and a client of it."""
+    """A broker with the topics ``t`` (one partition) and ``wide`` (two), and its client."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -35,14 +35,15 @@ class Shop:
         ).json()
 
     def run(self, text: str) -> None:
-        """Carry out the steps of a text, separated by ``|``.
+        """Execute steps, which are separated by ``|``.
 
-        - ``+ t x3`` produces three records, ``+ wide/1 key`` one with a partition and a key.
-        - ``consume GROUP/INSTANCE TOPIC`` has the headers ``MANUAL`` unless it names others:
+        - ``+ t x3`` produces three records, ``+ wide/1 key`` one record with a partition and a key.
+        - ``consume GROUP/INSTANCE TOPIC`` sends the headers ``MANUAL`` unless it names others:
           ``earliest`` or ``latest``, ``manual``, or ``NAME=VALUE``.
         - ``commit GROUP/INSTANCE t-0=1`` and ``leave GROUP/INSTANCE`` are an instance's requests;
-          ``stored GROUP t-0=0`` is the commit of a test.
-        - ``batch t a b`` is one produce request, ``partial 1`` and ``fault 503`` make one fail.
+          ``stored GROUP t-0=0`` is a commit by the test.
+        - ``batch t a b`` is a single produce request; ``partial 1`` and ``fault 503`` make such a
+          request fail.
         - ``retention t 1h``, ``delete t 2`` (the records before that offset), and ``+2h`` (time).
         """
         for step in text.split(" | "):
@@ -96,7 +97,7 @@ def test_findings_about_records(shop: Shop, scene: str) -> None:
 
 
 def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) -> None:
-    """A consumer that adds to a hash for each record; the command ``fails`` is answered 503."""
+    """Run a consumer that adds to a hash for each record; the command ``fails`` is answered 503."""
     server = shop.cloud.kv_server()
     shop.run("+ t x2 | stored g t-0=0")
     if fails:
@@ -112,7 +113,7 @@ def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) 
 
 
 def copies(shop: Shop, *versions: int, command: str = "HSET", field: str = "version") -> None:
-    """A consumer that copies versions and compares them as strings."""
+    """Run a consumer that copies versions, which it wrongly compares as strings."""
     server = shop.cloud.kv_server()
 
     def send(*words: Any) -> Any:

@@ -96,7 +96,7 @@ def faulty(name: str) -> Scene:
 
 
 def delivers(*answers: Any) -> Scene:
-    """A message that is answered with a status; an exception is logged by the receiver."""
+    """Deliver a message that is answered with a status, or whose receiver logs an exception."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
@@ -108,7 +108,7 @@ def delivers(*answers: Any) -> Scene:
 
 
 def logs(cloud: Cloud) -> None:
-    """A message whose receiver logs an exception and accepts the message."""
+    """Deliver a message whose receiver logs an exception but accepts the message."""
     queue = cloud.queue()
 
     def take(request: Any) -> int:
@@ -121,7 +121,7 @@ def logs(cloud: Cloud) -> None:
 
 
 def joins(cloud: Cloud) -> None:
-    """A consumer that joins a group, which is not a failure."""
+    """Let a consumer join a group, which is not a failure."""
     broker = cloud.broker(topics={"t": 1})
     auth = (broker.username, broker.password)
     requests.post(f"{broker.url}/consume/g/i", json={"topic": "t"}, auth=auth, timeout=5)

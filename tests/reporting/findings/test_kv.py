@@ -1,6 +1,6 @@
 """Findings about the key-value store, and similar cases without a finding.
 
-The cases that consist of commands only are in ``expected/commands.txt``.
+Cases that consist only of commands are in ``expected/commands.txt``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_findings_about_commands(cloud: Cloud, scene: str) -> None:
 
 
 def stream(path: str, accept: str | None, *, fault: bool = False) -> Scene:
-    """A request for a stream; ``accept`` is its Accept header, or None."""
+    """Request a stream; ``accept`` is the Accept header, or None."""
 
     def run(cloud: Cloud) -> None:
         server = cloud.kv_server()

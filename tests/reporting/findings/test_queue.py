@@ -16,7 +16,7 @@ Request = tuple[str, Any, dict[str, str]]
 
 
 def publishes(*requests: Request, lost: int = 0) -> Scene:
-    """Requests that publish: path, body and headers; the answers of the first ``lost`` are lost."""
+    """Send publish requests (path, body, headers), of which the first ``lost`` receive no answer."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
@@ -44,7 +44,7 @@ def batch(*ids: str) -> Request:
 
 
 def answered(*answers: int) -> Scene:
-    """A message for each answer, delivered once."""
+    """Deliver one message for each answer, without retries."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
@@ -57,7 +57,7 @@ def answered(*answers: int) -> Scene:
 
 
 def writes(*of_delivery: str, duplicate: bool = True, delay: bool = False) -> Scene:
-    """A receiver that runs the given commands at each delivery of a duplicated message."""
+    """Deliver a duplicated message to a receiver that runs the given commands at each delivery."""
 
     def run(cloud: Cloud) -> None:
         server, queue = cloud.kv_server(), cloud.queue()
@@ -81,7 +81,7 @@ def writes(*of_delivery: str, duplicate: bool = True, delay: bool = False) -> Sc
 
 
 def logs(*statuses: int) -> Scene:
-    """A receiver that logs an exception and answers, once for each status."""
+    """Deliver messages to a receiver that logs an exception and answers with these statuses."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()
@@ -103,7 +103,7 @@ def logs(*statuses: int) -> Scene:
 
 
 def retried(*answers: int) -> Scene:
-    """Two messages to one URL, published one after the other."""
+    """Publish two messages to one URL, one after the other."""
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()

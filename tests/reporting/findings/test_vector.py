@@ -14,7 +14,7 @@ from .cases import Scene, check, kinds
 
 
 def asks(*requests: tuple[str, Any], index: Any = None, **settings: Any) -> Scene:
-    """An index that receives requests, given as path and body."""
+    """Send requests, given as path and body, to an index."""
     given = index
 
     def run(cloud: Cloud) -> None:
@@ -65,7 +65,7 @@ def suppressed(cloud: Cloud, name: str) -> None:
 def questions(
     cloud: Cloud, second: str = "", reads: str = "PING", kind: str = "answer", **more: Any
 ) -> None:
-    """An answer is stored under the id of its question; a second question finds the first."""
+    """Store an answer under the ID of its question, which a second question then finds."""
     index, server = cloud.vector_index(), cloud.kv_server()
     asks(record("q1"), index=index)(cloud)
     steps = ["SET answer:q1 1", reads, *([f"SET {kind}:{second} 2"] if second else [])]

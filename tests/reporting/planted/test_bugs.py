@@ -1,8 +1,8 @@
-"""Bugs planted in small applications, with the whole report of each.
+"""Bugs in small applications, with the complete report of each.
 
-Each file of ``bugs/`` is an application with a mistake in it and the test that finds it; the text
-beside it is the expected report. ``FAKECLOUD_WRITE_REPORTS=1`` rewrites the reports; read them before
-you commit them.
+Each file in ``bugs/`` is an application with a bug and the test that fails because of it; the text
+file next to it is the expected report. ``FAKECLOUD_WRITE_REPORTS=1`` rewrites the reports; read
+them before you commit them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEAD = "--- fakecloud ---"
 
 
 def report(output: list[str]) -> str:
-    """Return the section of the failing test, with values that differ between runs replaced."""
+    """Return the report of the failing test, with values that differ between runs replaced."""
     start = next(number for number, line in enumerate(output) if HEAD in line) + 1
     end = next(
         number
@@ -45,12 +45,12 @@ def report(output: list[str]) -> str:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    # The tests sleep, which must be recognised on a busy machine too.
+    # Count every wait as sleep, so that the result does not depend on the machine's load.
     monkeypatch.setattr("pytest_fakecloud.session.sleeping._A_SLEEP_S", 0.0)
-    gc.freeze()  # only objects of this run are collected below
+    gc.freeze()  # The collection below only inspects objects of this run.
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     result = run(source)
-    # Clients that an application leaves open are not the subject of the test.
+    # Collect clients that the application left open now, with their warnings ignored.
     gc.collect()
     result.assert_outcomes(failed=1)
     found = report(result.outlines)

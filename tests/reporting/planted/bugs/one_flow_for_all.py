@@ -2,7 +2,7 @@ import pytest
 
 
 class Syncs:
-    """Each customer's system takes one call in a minute."""
+    """Syncs the data of customers, each with a system that accepts one call per minute."""
 
     def __init__(self, client):
         self.client = client

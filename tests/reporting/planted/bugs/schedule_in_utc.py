@@ -2,7 +2,7 @@ import pytest
 
 
 class Digest:
-    """A mail every morning at nine in Berlin."""
+    """Sends a mail every morning at nine, Berlin time."""
 
     def __init__(self, client):
         self.client = client

@@ -3,7 +3,7 @@ from qstash import Receiver
 
 
 class Hook:
-    """Runs behind a proxy, which calls it at an address of its own."""
+    """Runs behind a proxy, which calls it at an internal URL."""
 
     def __init__(self, queue):
         self.receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
