@@ -90,7 +90,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
             **({"text": body} if isinstance(body, str) else _text(body, mask)),
         }
     answer_type = call.answer_headers.get("Content-Type", "application/json")
-    # Leave out the body of an answer to HEAD: the journal has the one for GET, which was never
+    # Leave out the body of an answer to HEAD: the journal has the body for GET, which was never
     # sent.
     answer = call.answer if isinstance(call.answer, bytes) and call.method != "HEAD" else b""
     return {

@@ -306,7 +306,7 @@ class _Number(FieldType):
     samples: tuple[object, ...] = (0, 0.0)
 
     def accepts(self, wanted: Any) -> bool:
-        # Accept number types of other libraries too.
+        # Also accept the number types of other libraries.
         return isinstance(wanted, numbers.Real) and not isinstance(wanted, bool)
 
 

@@ -6,7 +6,7 @@ rules:
 ==========================  ======================================================================
 given                       matches
 ==========================  ======================================================================
-a value                     values equal to it by the given value's ``__eq__`` (``mock.ANY`` works)
+a value                     values that its ``__eq__`` considers equal (``mock.ANY`` works)
 a string with ``*``         strings with anything in place of the star; ``\\*`` is a literal star
 a compiled pattern          strings in which ``search`` finds it
 a function                  values for which it returns something true
@@ -17,7 +17,7 @@ Bytes are compared with strings and string patterns as the UTF-8 text they conta
 A value that could never match raises a ``ContractError`` that lists what can be given: an assertion
 that something did not happen would otherwise pass vacuously. This also applies to a string
 that lacks the form of its field, such as a URL without a scheme, and to a function that raises or
-whose result must be awaited or iterated. Decided here.
+whose result must be awaited or iterated. All of this was decided here.
 """
 
 from __future__ import annotations

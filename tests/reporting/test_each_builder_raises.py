@@ -207,7 +207,7 @@ def test_a_delivery_is_made_whatever_breaks() -> None:
                     shown = str(error)
                 is_broken = bool(BROKEN)
             heard.update(BROKEN)
-            pytest_fakecloud.queue.refusals._watching.clear()  # the replaced function cannot remove its entry
+            pytest_fakecloud.queue.refusals._watching.clear()  # the entry that the broken code left
             if is_broken and BROKE not in shown + told(played, None):
                 silent.append(name)
     assert silent == []

@@ -325,9 +325,7 @@ def test_a_key_from_before_a_rotation_is_recognised(
 def test_a_receiver_that_was_replaced_meanwhile_stays_so(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        Receiver, "verify", Receiver.verify
-    )  # monkeypatch restores the method after the test
+    monkeypatch.setattr(Receiver, "verify", Receiver.verify)  # restored after the test
     queue = cloud.queue()
 
     def accept(self: object, **given: Any) -> None:

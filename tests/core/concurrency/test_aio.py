@@ -109,7 +109,7 @@ def test_a_checkpoint_gives_way_and_does_not_wait() -> None:
 def test_blocking_calls_run_in_a_thread(run: Run) -> None:
     class Thing:
         def block(self, number: int, *, plus: int = 0) -> tuple[int, bool]:
-            """Return the sum, and whether the main thread ran this."""
+            """Blocks."""
             return number + plus, threading.current_thread() is threading.main_thread()
 
         def fail(self) -> None:
