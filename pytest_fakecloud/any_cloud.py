@@ -69,7 +69,7 @@ class AnyCloud(CloudPromises, ABC):
     @property
     @abstractmethod
     def clock(self) -> Clock:
-        """The clock of all fakes."""
+        """The clock shared by all fakes."""
 
     @property
     @abstractmethod

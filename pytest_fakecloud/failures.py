@@ -177,7 +177,7 @@ def _plan(
     unknown = [fault for fault in faults if fault not in FAILURES]
     if unknown:
         raise ContractError(
-            f"{shown(unknown)} is not a kind of fault: pass some of {', '.join(FAILURES)}"
+            f"{shown(unknown)} is not a kind of fault: pass one or more of {', '.join(FAILURES)}"
         )
     for name, given in (("run", run), ("check", check)):
         if given is not None and not callable(given):

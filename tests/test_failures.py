@@ -110,7 +110,7 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
 def test_misuse_is_named(cloud: Cloud, orders: Broker) -> None:
     with pytest.raises(ContractError, match="made no call to broker"):
         cloud.every_failure(lambda: None)
-    with pytest.raises(ContractError, match="pass some of answer, drop, lose_answer"):
+    with pytest.raises(ContractError, match="pass one or more of answer, drop, lose_answer"):
         cloud.every_failure(lambda: None, faults=["explode"])
     with pytest.raises(ContractError, match="check=3 is not a function"):
         cloud.every_failure(lambda: None, check=3)

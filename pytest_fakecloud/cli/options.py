@@ -117,7 +117,7 @@ def _names(value: Any, where: str) -> list[str]:
     if unknown:
         raise Usage(unknown_name("service", unknown[0], services))
     if not names:
-        raise Usage(f"{where}={value!r} is empty; pass some of {', '.join(services)}")
+        raise Usage(f"{where}={value!r} is empty; pass one or more of {', '.join(services)}")
     return names
 
 
@@ -230,7 +230,9 @@ def _file(path: Path) -> dict[str, Any]:
     known |= {"log_format", *services_by_word()}
     twice = [name for name in content if _word(name) != name and _word(name) in content]
     if twice:
-        raise Usage(f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: pass one table")
+        raise Usage(
+            f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: keep one of the tables"
+        )
     content = {_word(name): value for name, value in content.items()}
     unknown = sorted(set(content) - known)
     if unknown:

@@ -317,7 +317,7 @@ class CallFields(TypedDict, total=False):
 class EventFields(TypedDict, total=False):
     """Fields of an event's data that tests can filter by. Each kind of event has some of them."""
 
-    # Data of a queue's delivery attempts.
+    # Fields that describe a queue's delivery attempts.
     message_id: object
     url: object
     number: object
@@ -617,7 +617,7 @@ class CallNames(FieldType):
         given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
         if callable(wanted) or not self.accepts(wanted):
             raise ContractError(
-                f"{given} does not name a call: pass {self.expected}, or fields by name"
+                f"{given} does not name a call: pass {self.expected}, or fields as keyword arguments"
             )
         if not isinstance(wanted, str):
             return

@@ -270,7 +270,7 @@ def check_predicate(predicate: object) -> None:
     """Raise ``ContractError`` unless the predicate is None or a function that is not async."""
     if predicate is not None and not callable(predicate):
         raise ContractError(
-            f"{predicate!r} is not a function: pass a predicate, or fields by name such as "
+            f"{predicate!r} is not a function: pass a predicate, or fields as keyword arguments such as "
             "command='SET', path='/get/k' or status=200"
         )
     ANYTHING.check("predicate", predicate)

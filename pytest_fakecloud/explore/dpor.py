@@ -41,8 +41,8 @@ class Interleavings:
     """A strategy that runs each distinct interleaving once.
 
     Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
-    ``runs`` is then the number of all interleavings, provided that ``is_exact`` is True. With
-    ``late``, a client may receive an answer later than it was sent; with ``moves_time``, timers are
+    ``runs`` is then the total number of interleavings, provided that ``is_exact`` is True. With
+    ``late``, an answer may reach its client with a delay; with ``moves_time``, timers are
     interleaved as well.
     """
 

@@ -266,9 +266,9 @@ def _explored(
         found, failed, replays = explorer.confirm(broken)
         if found is None:
             raise ContractError(
-                f"the schedule {broken.schedule} broke the promise ({broken.broken}) and held "
-                f"when it was run {replays} times again: the code depends on something outside of "
-                "the fakes. Reset that in setup="
+                f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
+                f"{replays} further runs of it: the code depends on a state outside the fakes. Reset "
+                "that state in setup="
             )
         raise BrokenSchedule(
             found, tally, explorer.undisturbed(found), given=False, failed=failed, replays=replays
@@ -422,7 +422,7 @@ def _programs(what: str, given: Runs, is_worker: bool) -> list[Program]:
     for name, function in named:
         if not callable(function):
             raise ContractError(
-                f"{what}: {shown(function)} is not a function: pass one without arguments"
+                f"{what}={shown(function)} is not a function: pass one that needs no arguments"
             )
         if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
             raise ContractError(f"{shown(name)} is not a name of a client: pass one word")

@@ -96,7 +96,7 @@ class _OverTime:
 
     def __init__(self, predicate: Callable[..., object], name: str) -> None:
         if not callable(predicate):
-            raise ContractError(f"{name}({shown(predicate)}): pass a function")
+            raise ContractError(f"{name}() needs a function, got {shown(predicate)}")
         self._predicate = predicate
         self._takes = takes_argument(predicate)
         inner = getattr(predicate, "__name__", "")
@@ -465,7 +465,9 @@ def monotonic_reads(name: str) -> Check:
         for read in sorted(reads, key=lambda each: each.ended or 0):
             before, now = latest.get(read.client), cast("Any", read.result)
             if before is not None and (now is None or now < before):
-                raise AssertionError(f"{read.client} read {shown(before)}, and later {shown(now)}")
+                raise AssertionError(
+                    f"{read.client} read {shown(before)}, and later the smaller {shown(now)}"
+                )
             latest[read.client] = now
 
     return check

@@ -68,10 +68,10 @@ class Point:
 class Line:
     """One line of the story: a call, or a description of an event.
 
-    ``event`` marks events of the schedule, and ``breaks`` the step after which a promise no longer
-    held. ``lines`` are the application's lines that led to the call, innermost first, if stacks
-    were recorded; ``source`` is the line that the story shows. ``step`` is the index of the step
-    that the line belongs to.
+    ``event`` marks events of the schedule, and ``breaks`` marks the step after which a promise no
+    longer held. ``lines`` are the application's lines that led to the call, innermost first, if
+    stacks were recorded; ``source`` is the line that the story shows. ``step`` is the index of the
+    step that the line belongs to.
     """
 
     at_us: int

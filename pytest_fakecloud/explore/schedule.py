@@ -86,7 +86,9 @@ timeouts.
 PARTITION = 60
 """Length in seconds of the ``partition`` events that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
-"""Lengths in microseconds of the ``tick`` events that the search tries, by their detail."""
+"""Durations in microseconds of the ``tick`` events that the search tries, keyed by the event's
+detail.
+"""
 WINDOWS = frozenset({"9999ms", "59999ms"})
 """Details of ``tick`` events that end just within a window of ten seconds or a minute that the code
 computes.

@@ -267,7 +267,9 @@ class AsyncioLoop:
         return any(fd != own.fileno() for fd in list(selector.get_map()))
 
     def add_timeout(self, handle: asyncio.TimerHandle) -> None:
-        """Allow the clock to move to a timeout. Not called for timeouts of infrastructure."""
+        """Allow the clock to move to a timeout. Not called for timeouts of the package's own
+        servers.
+        """
         self._timeouts.add(handle)
 
     def has_timeouts(self) -> bool:

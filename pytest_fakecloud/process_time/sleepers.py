@@ -45,7 +45,7 @@ class Sleeper:
 
 
 class Yielding:
-    """A clock whose moves give way to another advance instead of making it fail."""
+    """A clock that waits, instead of failing, while something else advances it."""
 
     def __init__(self, clock: Timekeeper) -> None:
         self._clock = clock

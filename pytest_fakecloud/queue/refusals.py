@@ -88,7 +88,8 @@ def _verifying(original: FunctionType) -> Callable[..., Any]:
         try:
             result = original(self, *given, **named)
         except Exception:
-            # Replace the rejections by PyJWT, one for each key, by the rejection of the receiver.
+            # Replace PyJWT's rejections, one for each key, with the single rejection of the
+            # receiver.
             found[before:] = [_refusal(self, named)]
             raise
         del found[before:]

@@ -207,7 +207,7 @@ def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
 
 
 def strangers(cloud: AnyCloud) -> list[str]:
-    """Explain a client that sent the token of an earlier test's fake."""
+    """Explain requests from a client that still uses the token of a fake from an earlier test."""
     own = closed_fakes_of(cloud).secrets.union(*(secrets_of(handle) for handle in cloud.handles))
     for call in cloud.journal.calls():
         token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None

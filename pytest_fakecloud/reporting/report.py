@@ -25,7 +25,9 @@ _EXPLAINED = {
     "lost_update": "message_waits", "check_then_set": "message_waits",
     "scheduled_twice": "schedule_waits",
 }  # fmt: skip
-"""Kinds of unfinished work that are left out, by the kind of finding that explains them."""
+"""Maps a kind of finding to the kinds of unfinished work that it explains and that are therefore
+not reported.
+"""
 
 
 def report_of(

@@ -127,7 +127,7 @@ _FOLLOWING = {
     "commit": (("commit", ""),),
     "delete-consumer": (("leave", ""), ("rebalance", "leave")),
 }
-"""The events that each kind of call to a broker causes; for a rebalance also its cause."""
+"""The events that each kind of call to a broker causes. Those of a rebalance include its cause."""
 
 
 def _callers(found: Iterable[Row]) -> dict[int, Row]:
@@ -155,9 +155,7 @@ def _callers(found: Iterable[Row]) -> dict[int, Row]:
 
 
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
-    """Return the delivery attempt of each call that a queue of this cloud made, by the call's
-    ``id()``.
-    """
+    """Map the ``id()`` of each call made by a queue of this cloud to its delivery attempt."""
     waiting: dict[tuple[str | None, str], list[Call]] = {}
     found = {}
     for entry in entries:
@@ -325,7 +323,9 @@ def began(entry: Entry) -> int:
 
 
 def _ended(event: Event) -> int:
-    """Return the number at which everything that an event caused had ended; 0 if that is unknown."""
+    """Return the number of the entry by which everything that an event caused had ended; 0 if that
+    is unknown.
+    """
     return event.number if event.data.get("alone") is True else 0
 
 

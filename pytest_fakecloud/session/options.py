@@ -124,7 +124,7 @@ def fixture_of(name: str) -> str:
 
 
 def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iterable[str]) -> None:
-    """Merge the settings of a fake key by key."""
+    """Merge one fake's settings into the existing ones, key by key."""
     if name not in SERVICES:
         from ..core.wording import unknown_name
 

@@ -424,7 +424,9 @@ class Run:
         return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
     def served(self, cloud: AnyCloud) -> list[Served]:
-        """Return the requests that the application under test served during a cloud's test."""
+        """Return the requests that the application under test served during the test that used
+        ``cloud``.
+        """
         listener = self._listener
         return list(listener.served) if listener is not None and listener.cloud is cloud else []
 

@@ -369,7 +369,9 @@ class RemoteCloud(AnyCloud):
 
     def __init__(self, url: str, token: str | None = None) -> None:
         if not isinstance(url, str):
-            raise ContractError(f"{url!r} is not a URL of a stand-alone server: pass a string")
+            raise ContractError(
+                f"url={url!r} is not a string: pass the address that the server prints"
+            )
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
         except ValueError as error:

@@ -10,7 +10,7 @@ from . import client_cost, environment
 
 
 class _Part(Protocol):
-    """One change of the process, with a count of its users."""
+    """One change made to the process, with a count of those that still need it."""
 
     def enter(self) -> None: ...
     def refresh(self) -> None: ...

@@ -256,7 +256,8 @@ def _json(text: bytes, where: str) -> Any:
 
 def _arrays(path: Path) -> dict[str, Any]:
     try:
-        # If numpy opened the file, it would not close a file that is not an archive.
+        # Open the file here: numpy leaves a file that it opened itself open if it is not an
+        # archive.
         with open_file(path, DATA_BYTES) as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:

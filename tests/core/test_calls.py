@@ -256,7 +256,11 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
         ),
         ("call", "sett", r"^call='sett' is neither"),
         ("what", "get me", r"^'get me' is neither"),
-        ("what", 3, r"^3 does not name a call: pass 'POST /path', .*, or fields by name$"),
+        (
+            "what",
+            3,
+            r"^3 does not name a call: pass 'POST /path', .*, or fields as keyword arguments$",
+        ),
         ("what", print, r"does not name a call"),
         ("what", re.compile(b"x"), r"does not name a call"),
         ("what", "get /x", r"^method='get' is not an HTTP method: .*, pass 'GET'$"),

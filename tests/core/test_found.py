@@ -115,7 +115,7 @@ def test_where(things: Found[Item], asked: dict[str, Any], expected: list[Item])
         ),
         (None, {"size": "1"}, "size='1' can never match: pass a number"),
         (None, {"name": 5}, "name=5 can never match: pass a string"),
-        ("a", {}, "'a' is not a function: pass a predicate, or fields by name"),
+        ("a", {}, "'a' is not a function: pass a predicate, or fields as keyword arguments"),
         (lambda item: item.nope, {}, "predicate=<lambda> raised AttributeError"),
         (lambda item: (one for one in [item]), {}, "must be awaited or iterated"),
     ],
@@ -146,7 +146,7 @@ def test_what_is_no_predicate_is_told_what_to_give() -> None:
     with pytest.raises(ContractError) as caught:
         check_predicate("SET")
     assert str(caught.value) == (
-        "'SET' is not a function: pass a predicate, or fields by name such as "
+        "'SET' is not a function: pass a predicate, or fields as keyword arguments such as "
         "command='SET', path='/get/k' or status=200"
     )
 

@@ -251,5 +251,5 @@ def test_monotonic_reads_never_go_back() -> None:
             ("a", "read", (), None, 0, 1), ("a", "read", (), 1, 2, 3), ("b", "read", (), 0, 4, 5)
         )
     )
-    with pytest.raises(AssertionError, match="a read 2, and later 1"):
+    with pytest.raises(AssertionError, match="a read 2, and later the smaller 1"):
         check(history(("a", "read", (), 2, 0, 1), ("a", "read", (), 1, 2, 3)))

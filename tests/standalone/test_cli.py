@@ -345,7 +345,7 @@ def test_a_fake_has_one_table(command: Command, tmp_path: Path) -> None:
     file.write_text("[kv]\n[kv_server]\n", encoding="utf-8")
     done = command("serve", "--config", str(file))
     assert done.returncode == 2
-    assert "kv_server and kv name the same fake: pass one table" in done.stderr
+    assert "kv_server and kv name the same fake: keep one of the tables" in done.stderr
 
 
 def test_a_token_of_any_signs_gets_in(serve: Serve) -> None:
@@ -384,7 +384,7 @@ def test_a_journal_that_cannot_be_written_in_the_end_is_said(
         ("host = 5", "host=5 is not a string"),
         ("seed = [1]", "seed=[1] is not a seed"),
         ('tls = "maybe"', "tls='maybe' is not a boolean"),
-        ("colour = 1", "colour is unknown"),
+        ("colour = 1", "'colour' is not"),
         ("colour =", "cannot be used: Invalid value"),
     ],
 )

@@ -274,8 +274,8 @@ def test_a_suite_runs_against_the_server(server: Server, run: Run) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        (None, "None is not a URL of a stand-alone server"),
-        (b"http://127.0.0.1:1", "is not a URL of a stand-alone server"),
+        (None, "None is not a string"),
+        (b"http://127.0.0.1:1", "is not a string"),
         ("http://[::1", "is not a URL: Invalid IPv6 URL"),
         ("http://127.0.0.1:99999", "no stand-alone server responds"),
         ("", "no stand-alone server responds"),

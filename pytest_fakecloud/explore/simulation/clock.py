@@ -54,7 +54,9 @@ class ClockMoves(RunState):
         return moment
 
     def _foresee(self) -> None:
-        """Record the clock moves after the end of the run, since a later run may make them earlier."""
+        """Record the clock moves that were due only after the end of the run, because they may come
+        earlier in a later run.
+        """
         run, world = self.run, self._world
         now = world.now_us()
         if self._moved >= MOST_MOVES:

@@ -1,4 +1,4 @@
-"""Calls of explored code, and the events of the schedule that happen at them."""
+"""Calls made by the code being explored, and the scheduled events that occur at them."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Workers(ClockMoves):
         return strand
 
     def perform_delivery(self, delivery: Delivery, perform: Callable[..., Outcome]) -> Outcome:
-        """Perform a delivery, or lose it if the schedule contains that event."""
+        """Perform a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(delivery.message_id)
         loss = losses.pop(0) if losses else ""
         if loss == "unreachable":
@@ -77,11 +77,11 @@ class Workers(ClockMoves):
         return outcome
 
     def faults_of(self, message_id: str) -> tuple[str, ...]:
-        """Return the faults of a delivery that begins."""
+        """Return the faults that apply to a delivery that is about to begin."""
         return self._mishaps.pop(message_id, ())
 
     def _workers_may_begin(self, now: int) -> bool:
-        # Start workers only after all deliveries and sleeps, so that there is work for them.
+        # Start workers only if no delivery or sleep is pending, so that they have work to do.
         if self._world.next_delivery_us(after_us=now) is not None:
             return False
         return not any(

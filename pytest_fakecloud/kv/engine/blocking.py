@@ -97,7 +97,7 @@ class Waiters:
         """Retry the commands of clients whose keys have changed.
 
         A retry can change further keys, so this repeats until no changed keys are left. ``served``
-        is called with each client whose wait a retry has ended.
+        is called with each client that stops waiting because of a retry.
         """
         while True:
             touched = {(db.index, key) for db in databases for key in db.touched or ()}

@@ -81,5 +81,7 @@ def rdb_version(version: str) -> int:
 
 
 def is_later(since: str, version: str) -> bool:
-    """Return whether a stock server of version ``version`` lacks what version ``since`` introduced."""
+    """Return whether a feature introduced in version ``since`` is missing from a stock server of
+    version ``version``.
+    """
     return since == VENDOR or as_numbers(since) > as_numbers(version)

@@ -344,8 +344,9 @@ class Stream:
     def entries_up_to(self, entry_id: int, *, estimate: bool = True) -> int:
         """Return the number of entries ever added up to this ID, or UNKNOWN_ENTRIES_READ.
 
-        The number is unknown if entries were deleted in this part of the stream. With ``estimate``,
-        it is also unknown before that part.
+        The number is known for the last entry and, unless an entry behind the first one was
+        deleted, for the first entry and the IDs before it. With ``estimate``, it is unknown for all
+        IDs before the last deleted one.
         """
         if not self.length and entry_id <= self.last_id:
             return self.entries_added

@@ -1,4 +1,6 @@
-"""Injected faults for one of a capture's two URLs."""
+"""Injected faults for one of the two URLs of a callback capture: that of callbacks or that of
+failure callbacks.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,4 @@
-"""Send deliveries to the destinations of their URLs.
-
-A delivery is sent to a route of ``Destinations``, else to an active mock of the ``responses``
-library, else to a server on a loopback address. Any other delivery is refused with an error that
-contains its URL, so that no test reaches the network by accident, or answered with 200 if
-``unstubbed="accept"``.
-
-The request consists of exactly the published target, the headers of the delivery, ``Host`` and a
-length. Neither the environment (proxies, credentials) nor a client library (headers) adds anything,
-and redirects are not followed. An attempt ends at a real-time limit, even if its timeout on the
-queue's clock is longer.
-"""
+"""Send deliveries to the destinations that their URLs identify."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Published:
 
 
 class Publisher:
-    """Accepts the messages of an engine."""
+    """Accepts messages for an engine."""
 
     def __init__(
         self, state: State, lifecycle: Lifecycle, quota: Quota, schedules: Schedules

@@ -105,7 +105,7 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
         return value
     given = value if isinstance(value, list) else [value]
     if not all(isinstance(one, str) and _ID.match(one) for one in given):
-        raise bad_request(f"invalid body: expected a JSON object, or {ids} by themselves")
+        raise bad_request(f"invalid body: expected a JSON object, or only {ids}")
     return {ids: given}
 
 

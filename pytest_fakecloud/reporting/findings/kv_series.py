@@ -220,8 +220,8 @@ def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
 
 
 def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
-    """Return details of the failed attempt of the same message that set a key; an empty mapping if
-    there is none.
+    """Return details of the failed attempt to deliver the same message during which the key was
+    set; an empty mapping if there is none.
     """
     if first is None or during is None or first is during:
         return {}

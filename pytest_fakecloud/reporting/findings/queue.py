@@ -102,7 +102,7 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def several_callbacks(look: Look) -> Iterator[Finding]:
-    """Find messages with several callbacks, because one callback is sent for each attempt."""
+    """Find messages that caused several callbacks. The queue sends a callback for each attempt."""
     counts: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], int] = {}
     for event in look.events("attempt"):

@@ -1,4 +1,6 @@
-"""Wording of the vector index: queries, records without their vectors, and its findings."""
+"""Texts of reports about the vector index: its queries, its records without their vectors, and its
+findings.
+"""
 
 from __future__ import annotations
 
