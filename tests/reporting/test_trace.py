@@ -353,7 +353,7 @@ def test_rows_are_filtered_with_their_causes(opened: Opened) -> None:
     page.get_by_label("Problems only").uncheck()
     page.get_by_label("Fake").select_option("queue")
     assert rows_of(page) == ["attempt 1", "attempt 2"]
-    # A link to a row that is filtered out shows it.
+    # The link shows the row even if a filter hides it.
     page.evaluate("location.hash = '#row-2'")
     page.locator("#row-2").wait_for()
     page.locator(".trace-pane").get_by_role("button", name="key total").click()
