@@ -212,7 +212,7 @@ class Cloud(AnyCloud):
                 raise
             raise ContractError(
                 f"{fixture} cannot be started: {error.strerror}. Each fake and each open connection "
-                "takes one: close unused clients and clouds (use with-blocks), or raise the limit of "
+                "uses a file: close unused clients and clouds (use with-blocks), or raise the limit of "
                 "the process (ulimit -n)"
             ) from error
 
@@ -223,9 +223,7 @@ class Cloud(AnyCloud):
         fixture = service.fixture
         made_by: Any = handle_class(service)
         if not isinstance(settings, Mapping):
-            raise ContractError(
-                f"{shown(settings)} are not settings of {fixture}: pass a dict, empty for none"
-            )
+            raise ContractError(f"{shown(settings)} are not settings of {fixture}: pass a dict")
         reject_unknown(made_by._settings, settings, fixture)
         with self._starting:
             handle: Handle = made_by(self._context, **settings)
@@ -358,7 +356,7 @@ class Cloud(AnyCloud):
         if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
             return
         warnings.warn(
-            f"{self!r} was dropped without close(): use it as a with-block",
+            f"{self!r} was garbage-collected without close(): use a with-block",
             ResourceWarning,
             stacklevel=2,
             source=self,

@@ -268,7 +268,9 @@ def _check_takers(into: object) -> None:
     if not all(isinstance(key, str) for key in keys) or not all(
         isinstance(taker, Handle) or (taker is None and not keys) for taker in takers
     ):
-        raise ContractError(f"into={into!r:.200}: pass a fake, or a dict from origins to fakes")
+        raise ContractError(
+            f"into={into!r:.200} is not valid: pass a fake, or a dict from origins to fakes"
+        )
 
 
 def _names(ignore: object) -> set[str]:
@@ -276,7 +278,7 @@ def _names(ignore: object) -> set[str]:
         names = list(ignore)
         if _are_texts(names):
             return set(names)
-    raise ContractError(f"ignore={ignore!r:.200}: pass a list of field names")
+    raise ContractError(f"ignore={ignore!r:.200} is not valid: pass a list of field names")
 
 
 def _are_texts(values: Iterable[object]) -> bool:

@@ -79,7 +79,7 @@ def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
             options["control_token"] = control_token(make=True)
             options["token_is_kept"] = True
         except (ContractError, OSError) as error:
-            log.say("token", f"the control token is not kept: {error}", level="warning")
+            log.say("token", f"the control token could not be stored: {error}", level="warning")
     return options
 
 
@@ -88,7 +88,7 @@ def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
         return port
     log.say(
         "port",
-        f"{name} {port} of {of} is in use: taking a free one, so a .env written before is out of date",
+        f"{name} {port} of {of} is in use: using a free port, so an existing .env file is out of date",
         level="warning",
         port=port,
     )

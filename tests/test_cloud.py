@@ -278,7 +278,9 @@ def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
         return weakref.ref(cloud)
 
     def dropped() -> None:
-        with pytest.warns(ResourceWarning, match="<Cloud .*> was dropped without close()"):
+        with pytest.warns(
+            ResourceWarning, match="<Cloud .*> was garbage-collected without close()"
+        ):
             wait_until(partial(_is_gone, drop()))
         wait_until(lambda: [changes._users for changes in patches._all.values()] == users)
 

@@ -134,8 +134,8 @@ def test_a_byte_order_mark_is_read_over(cloud: Cloud, tmp_path: Path) -> None:
         ({"into": "kv_server"}, "pass a fake, or a dict from origins to fakes"),
         ({"into": {"https://kv.example": "kv"}}, "pass a fake, or a dict from origins to fakes"),
         ({"into": {5: None}}, "pass a fake, or a dict from origins to fakes"),
-        ({"ignore": "result"}, "ignore='result': pass a list of field names"),
-        ({"ignore": 5}, "ignore=5: pass a list of field names"),
+        ({"ignore": "result"}, "ignore='result' is not valid: pass a list of field names"),
+        ({"ignore": 5}, "ignore=5 is not valid: pass a list of field names"),
         ({"ignore": [5]}, "pass a list of field names"),
     ],
 )

@@ -385,7 +385,7 @@ def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
     assert str(told.value) == (
         "url='a.test/h' can never match: an absolute URL begins with 'http://' or 'https://'. Pass an "
         "absolute URL such as 'https://app.example.com/hook' (* matches anything), a pattern, or a "
-        "function of it"
+        "function"
     )
 
 

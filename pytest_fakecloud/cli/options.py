@@ -143,7 +143,7 @@ def _words(name: str, value: Any, where: str) -> list[str]:
         value = [f"{key}={one}" for key, one in value.items()]
     words = value.split() if isinstance(value, str) else (value or [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Usage(f"{where}={value!r} is not a list for --{name}")
+        raise Usage(f"{where}={value!r} is not a list of strings, which --{name} needs")
     return words
 
 

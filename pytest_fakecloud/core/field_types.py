@@ -100,7 +100,7 @@ class FieldType:
                 )
         elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
             raise ContractError(
-                f"{name}={brief(wanted)} can never match: pass {self.expected}, or a function of it"
+                f"{name}={brief(wanted)} can never match: pass {self.expected}, or a function"
             )
 
     def searched(self, found: Any, pattern: Any) -> bool:
@@ -226,7 +226,7 @@ class _Shaped(_Text):
         if isinstance(wanted, str) and (why := self._why_never(wanted)) is not None:
             raise ContractError(
                 f"{name}={brief(wanted)} can never match: {why}. "
-                f"Pass {self.expected}, or a function of it"
+                f"Pass {self.expected}, or a function"
             )
 
     def _why_never(self, wanted: str) -> str | None:

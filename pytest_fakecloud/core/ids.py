@@ -31,7 +31,7 @@ def check_seed(seed: object) -> None:
     if seed.bit_length() > _MOST_BITS:
         raise ContractError(
             f"an integer of {seed.bit_length()} bits is too large for a seed: "
-            f"pass one of at most {_MOST_BITS}"
+            f"pass one of at most {_MOST_BITS} bits"
         )
 
 

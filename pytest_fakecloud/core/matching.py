@@ -200,7 +200,7 @@ class _Pairs(FieldType):
                     )
                 if value is None:
                     raise ContractError(
-                        f"{name}[{key!r}]=None: pass a string, a pattern or a function"
+                        f"{name}[{key!r}]=None can never match: pass a string, a pattern or a function"
                     )
                 TEXT.check(f"{name}[{key!r}]", value)
 
@@ -276,7 +276,7 @@ class Query:
         for name, wanted in given.items():
             if wanted is None and not fields[name].optional:
                 raise ContractError(
-                    f"{name}=None can never match: leave {name}= out to match any, or pass "
+                    f"{name}=None can never match: leave out {name}= to match any value, or pass "
                     f"{fields[name].type.expected}"
                 )
         self.given = given

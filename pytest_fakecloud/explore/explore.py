@@ -248,8 +248,8 @@ def _explored(
         missed = [str(event) for event in wanted if event not in run.fired]
         if missed:
             raise ContractError(
-                f"these events of the schedule were not applied: {', '.join(missed)}. The code has "
-                "changed since, or makes fewer calls: explore it again without schedule="
+                f"these events of the schedule were not applied: {', '.join(missed)}. The code may "
+                "have changed, or makes fewer calls: run explore() again without schedule="
             )
         tally.drawn, tally.is_given = 1, True
         return Exploration(tally, asked)
@@ -258,7 +258,7 @@ def _explored(
     if not promises and not any(map(may_assert, explorer.programs)):
         raise ContractError(
             "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
-            "function that asserts what has to hold afterwards, or a promise such as once('key')"
+            "function that asserts what must hold after a run, or a promise such as once('key')"
         )
     tally.kinds.clear()
     broken = explorer.search(undisturbed, budget, cloud.seed if seed is None else seed)
@@ -302,8 +302,8 @@ def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) ->
     tally = explorer.tally
     if not tally.tried:
         raise ContractError(
-            f"no schedule was possible: there is no place for {', '.join(asked) or 'any event'}. "
-            "Give more clients for switches, other kinds=, or other services="
+            f"no schedule was possible: the code has no point for {', '.join(asked) or 'any event'}. "
+            "Pass more clients (for switches), other kinds=, or other services="
         )
     possible = set(tally.possible)
     if tally.orders or tally.possible & SWITCHES:
@@ -311,8 +311,8 @@ def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) ->
     missing = [kind for kind in asked if kind not in possible]
     if missing:
         raise ContractError(
-            f"{', '.join(missing)} never had a place in this code, so leave it out of kinds=; "
-            f"possible are {', '.join(sorted(tally.possible, key=KINDS.index))}"
+            f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
+            f"the possible kinds are: {', '.join(sorted(tally.possible, key=KINDS.index))}"
         )
     handlers = [
         route
@@ -425,7 +425,7 @@ def _programs(what: str, given: Runs, is_worker: bool) -> list[Program]:
                 f"{what}={shown(function)} is not a function: pass one that needs no arguments"
             )
         if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
-            raise ContractError(f"{shown(name)} is not a name of a client: pass one word")
+            raise ContractError(f"{shown(name)} is not a valid client name: pass a single word")
     return [Program(name, function, is_worker) for name, function in named]
 
 
@@ -453,4 +453,4 @@ def _check_no_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise ContractError("a loop is running here: use await cloud.aio.explore(...)")
+    raise ContractError("explore() cannot run in an event loop: use await cloud.aio.explore(...)")

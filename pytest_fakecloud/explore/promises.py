@@ -96,7 +96,7 @@ class _OverTime:
 
     def __init__(self, predicate: Callable[..., object], name: str) -> None:
         if not callable(predicate):
-            raise ContractError(f"{name}() needs a function, got {shown(predicate)}")
+            raise ContractError(f"{name}() expects a function, got {shown(predicate)}")
         self._predicate = predicate
         self._takes = takes_argument(predicate)
         inner = getattr(predicate, "__name__", "")
@@ -156,7 +156,7 @@ class _Follows(_OverTime):
         if not _explained(operations, self._model, None):
             latest = max(operations, key=lambda each: each.ended or -1)
             raise AssertionError(
-                f"the model gives another answer: {latest!r}, after "
+                f"the result differs from the model's: {latest!r}, after "
                 f"{', '.join(repr(each) for each in operations if each is not latest) or 'nothing'}"
             )
         self._history, self._seen = history, ended
@@ -199,7 +199,9 @@ def follows(model: Callable[[], Any]) -> Check:
     have.
     """
     if not callable(model):
-        raise ContractError(f"follows({shown(model)}): pass a class that needs no arguments")
+        raise ContractError(
+            f"follows() expects a class that needs no arguments, got {shown(model)}"
+        )
     return _Follows(model)
 
 
@@ -218,7 +220,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
     way.
     """
     if not callable(predicate):
-        raise ContractError(f"eventually({shown(predicate)}): pass a function")
+        raise ContractError(f"eventually() expects a function, got {shown(predicate)}")
     span = duration_us(within)
     name = getattr(predicate, "__name__", "")
     name = name if name.isidentifier() else "the predicate"
@@ -373,7 +375,7 @@ def once(key: str) -> Check:
     than one never is.
     """
     if not isinstance(key, str):
-        raise ContractError(f"once({shown(key)}): pass the name of a key")
+        raise ContractError(f"once() expects the name of a key, got {shown(key)}")
 
     def check(history: History) -> None:
         __tracebackhide__ = True
@@ -421,7 +423,7 @@ def nothing_lost(
     returns what was sent. ``handled`` is a function that returns what was handled.
     """
     if not isinstance(sent, str) and not callable(sent):
-        raise ContractError(f"sent={shown(sent)}: pass a topic, or a function")
+        raise ContractError(f"sent={shown(sent)} is neither the name of a topic nor a function")
     if not callable(handled):
         raise ContractError(
             f"handled={shown(handled)} is not a function: pass one that returns a list"
@@ -443,7 +445,7 @@ def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[
     brokers = [cast("Any", h) for h in history.cloud.handles if h.fixture == "broker"]
     known = [broker for broker in brokers if sent in broker.topics()]
     if not known:
-        raise ContractError(f"no broker has the topic {sent!r}")
+        raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")
     return [record.value for broker in known for record in broker.records(sent)]
 
 
@@ -454,7 +456,9 @@ def monotonic_reads(name: str) -> Check:
     is less than any other result.
     """
     if not isinstance(name, str):
-        raise ContractError(f"monotonic_reads({shown(name)}): pass the name of an operation")
+        raise ContractError(
+            f"monotonic_reads() expects the name of an operation, got {shown(name)}"
+        )
 
     def check(history: History) -> None:
         __tracebackhide__ = True

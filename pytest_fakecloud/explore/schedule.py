@@ -217,12 +217,18 @@ def _read(text: str) -> Event:
         raise ContractError(unknown_name("kind of event", kind, KINDS))
     if kind in _NEEDS_NAME and not detail:
         raise ContractError(
-            f"{shown(text)}: name the strand that runs first, 'pay.2 {kind} refund'"
+            f"{shown(text)} does not name what runs first: write e.g. 'pay.2 {kind} refund'"
         )
     if kind in _NEEDS_SECONDS and not re.fullmatch(r"\d{1,9}", detail):
-        raise ContractError(f"{shown(text)}: pass a number of seconds, 'pay.2 {kind} {DELAY}'")
+        raise ContractError(
+            f"{shown(text)} has no number of seconds: write e.g. 'pay.2 {kind} {DELAY}'"
+        )
     if kind in _NEEDS_COUNT and not re.fullmatch(r"[1-9]\d{0,3}", detail):
-        raise ContractError(f"{shown(text)}: pass a number of attempts, 'delivery1.0 {kind} 3'")
+        raise ContractError(
+            f"{shown(text)} has no number of attempts: write e.g. 'delivery1.0 {kind} 3'"
+        )
     if kind == "tick" and detail not in TICKS:
-        raise ContractError(f"{shown(text)}: pass one of {', '.join(TICKS)}, 'pay.2 tick 1ms'")
+        raise ContractError(
+            f"{shown(text)} has none of the spans {', '.join(TICKS)}: write e.g. 'pay.2 tick 1ms'"
+        )
     return Event(found["process"], int(found["point"]), kind, detail)

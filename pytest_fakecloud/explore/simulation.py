@@ -201,7 +201,7 @@ class Simulation:
         """
         self._check_always()
         if len(self.run.steps) > MOST_STEPS:
-            raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
+            raise ContractError(f"a run has not ended after {MOST_STEPS} steps: make the code end")
         while True:
             for strand in self._strands:
                 if strand.root.crashed and self._is_dying(strand):

@@ -77,8 +77,8 @@ class World:
         for queue in self.queues:
             if queue.delivery != "driven":
                 raise ContractError(
-                    f"{queue.name} delivers in the background, and explore() decides who comes "
-                    "when: pass delivery='driven'"
+                    f"{queue.name} delivers in the background, but explore() must control the "
+                    "order of deliveries: pass delivery='driven'"
                 )
         self.recording = False
         self._owner = threading.get_ident()

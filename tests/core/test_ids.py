@@ -80,7 +80,7 @@ def test_what_is_no_seed(seed: Any) -> None:
 def test_a_seed_that_nobody_can_print_is_none() -> None:
     with pytest.raises(ContractError) as caught:
         Ids(2**4096)
-    told = "an integer of 4097 bits is too large for a seed: pass one of at most 4096"
+    told = "an integer of 4097 bits is too large for a seed: pass one of at most 4096 bits"
     assert str(caught.value) == told
 
 

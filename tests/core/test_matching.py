@@ -308,7 +308,7 @@ NEVER: list[tuple[FieldType, Any, str]] = [
     *((MAPPING, wanted, "pass a dict") for wanted in ("a", [("a", 1)], 5, re.compile("a"))),
     *((HEADERS, wanted, "pass a dict") for wanted in ("a", [("a", "1")], 5, re.compile("a"))),
     (HEADERS, {1: "a"}, "x: 1 is not the name of a header"),
-    (HEADERS, {"a": None}, r"x\['a'\]=None: pass a string"),
+    (HEADERS, {"a": None}, r"x\['a'\]=None can never match: pass a string"),
     (HEADERS, {"a": 1}, r"x\['a'\]=1 can never match: pass a string"),
     (HEADERS, {"a": awaited}, r"x\['a'\]=awaited must be awaited"),
     *((INSTANT, wanted, "pass a time") for wanted in (5, True, b"a", re.compile("2026"))),

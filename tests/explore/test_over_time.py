@@ -154,7 +154,7 @@ def test_every_answer_is_compared_with_a_model(cloud: Cloud, kv: KVServer, redis
     held = cloud.explore(clients("right"), follows(Stack), kinds="switch")
     assert held.is_exhaustive
     with pytest.raises(
-        BrokenSchedule, match=r"the model gives another answer: ann: pop\(\)"
+        BrokenSchedule, match=r"the result differs from the model's: ann: pop\(\)"
     ) as found:
         cloud.explore(clients("left"), follows(Stack), kinds="switch")
     assert "the promise breaks here" in found.value.story
@@ -168,7 +168,7 @@ def test_promises_are_refused_that_are_none() -> None:
         lambda: sometimes(3),  # type: ignore[arg-type]
         lambda: eventually(None, within="1h"),  # type: ignore[arg-type]
     ):
-        with pytest.raises(ContractError, match="pass a function"):
+        with pytest.raises(ContractError, match="expects a function"):
             wrong()  # type: ignore[no-untyped-call]
 
 

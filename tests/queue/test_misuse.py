@@ -82,7 +82,7 @@ def test_publishing(queue: Queue, arguments: dict[str, Any], text: str) -> None:
         ({"kind": 5}, "kind=5 can never match: pass one of message"),
         ({"kind": "calback"}, "kind='calback' is not a kind; did you mean 'callback'?"),
         *[
-            ({field: None}, f"{field}=None can never match: leave {field}= out")
+            ({field: None}, f"{field}=None can never match: leave out {field}= ")
             for field in ("label", "method", "headers", "body", "kind", "id")
         ],
     ],

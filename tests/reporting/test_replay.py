@@ -262,7 +262,7 @@ def test_what_cannot_be_repeated_is_not_shown(cloud: Cloud) -> None:
     kv._engine.execute(kv._new_session(), [b"SET", b"b", b"2"])
     result = found(cloud)
     assert result["note"] == (
-        "The data of kv_server is not shown: replaying the journal led to other data than the test's."
+        "The data of kv_server is not shown: replaying the journal did not reproduce its data."
     )
     assert list(result["initial"]) == ["other"]
 
@@ -273,7 +273,7 @@ def test_an_answer_that_differs_ends_the_replay(cloud: Cloud) -> None:
     call = cloud.journal.calls()[0]
     call.status = 400
     result = found(cloud)
-    assert result["note"].endswith("call 1 is answered differently when it is replayed.")
+    assert result["note"].endswith("call 1 received a different answer in the replay.")
     assert "initial" not in result
 
 

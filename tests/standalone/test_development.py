@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(
     folder.write_text("a file")
     found = with_defaults(options(control_token=None), Log())
     assert found["control_token"] is None
-    assert "the control token is not kept" in capsys.readouterr().err
+    assert "the control token could not be stored" in capsys.readouterr().err
 
 
 # -- what a web page can send ----------------------------------------------------------------------

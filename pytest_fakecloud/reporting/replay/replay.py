@@ -191,7 +191,7 @@ class _Replay:
             steps += self._advance(self.cloud.clock.now_us(), self._last() + 1)
             for name in list(self.fresh):
                 if self._look(name) != _view(self.real[name]):
-                    self._drop(name, "replaying the journal led to other data than the test's")
+                    self._drop(name, "replaying the journal did not reproduce its data")
             kept = set(self.fresh)
         for step in steps:
             step["changes"] = [change for change in step["changes"] if change[0] in kept]
@@ -241,7 +241,7 @@ class _Replay:
         items = sum(map(len, state.values()))
         self.looks += items
         if items > MOST_ITEMS or self.looks > MOST_LOOKS:
-            self._drop(name, "there is too much of it")
+            self._drop(name, "it has too many items")
         return state
 
     # -- the entries -----------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class _Replay:
         if same and "answer" not in call.cut:
             same = getattr(answer, "body", None) == call.answer
         if not same:
-            raise Inexact(f"call {call.number} is answered differently when it is replayed")
+            raise Inexact(f"call {call.number} received a different answer in the replay")
 
     def _command(self, call: Call) -> None:
         """Run a command of the database port in its connection's session."""
@@ -366,7 +366,7 @@ class _Replay:
             return
         app: Any = self.fresh[call.handle]._app
         if written(app.with_int_text(reply), session.resp) != call.answer:
-            raise Inexact(f"command {call.number} is answered differently when it is replayed")
+            raise Inexact(f"command {call.number} received a different answer in the replay")
 
     def _begin(self, event: Event, begun: list[Any]) -> None:
         engine = self.fresh[event.handle]._engine
@@ -377,7 +377,7 @@ class _Replay:
                 if found is not None:
                     begun.append(found)
                     return
-        raise Inexact(f"attempt {event.number} does not start when it is replayed")
+        raise Inexact(f"attempt {event.number} did not start in the replay")
 
     def _finish(self, event: Event, begun: list[Any]) -> None:
         from ...queue.model import Outcome
@@ -402,7 +402,7 @@ class _Replay:
                         ),
                     )
                     return
-        raise Inexact(f"the queue has forgotten attempt {event.number}")
+        raise Inexact(f"the queue no longer has the details of attempt {event.number}")
 
     def _act(self, action: Action) -> None:
         if action.kind in _WITHOUT_DATA or action.call is None:
