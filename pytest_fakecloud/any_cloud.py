@@ -84,8 +84,8 @@ class AnyCloud(CloudPromises, ABC):
     @property
     @abstractmethod
     def env(self) -> dict[str, str]:
-        """The environment variables of all fakes. If a service has several fakes, those of the
-        first one.
+        """The environment variables of all fakes. If a service has several fakes, the first one's
+        values.
         """
 
     # -- starting fakes --------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class AnyCloud(CloudPromises, ABC):
 
     @abstractmethod
     def _keep_only(self, known: Iterable[Handle]) -> None:
-        """Close all fakes except the given ones and those of fixtures."""
+        """Close all fakes except the given fakes and the fixtures' fakes."""
 
     def _on_start(self, listener: Callable[[Handle], None]) -> Callable[[], None]:
         """Call the listener with each fake started from now on; return a function that stops it.

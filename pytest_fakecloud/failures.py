@@ -295,7 +295,7 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
 
 
 def chosen_handles(cloud: AnyCloud, services: str | Iterable[str] | None) -> list[Handle]:
-    """Return the fakes whose calls can fail: all, or those of the given fixtures or names."""
+    """Return the fakes whose calls can fail: the fakes with the given fixtures or names, or all."""
     handles = [handle for handle in cloud.handles if hasattr(handle, "faults")]
     if services is None:
         return handles

@@ -437,7 +437,7 @@ def fakecloud_env(
 
     These are the official clients' own variables, and ``KV_URL`` and ``REDIS_URL`` for Redis
     clients, task queues and caches. The variables of a fake that starts later are set when it
-    starts. If a service has several fakes, those of the first one are set.
+    starts. If a service has several fakes, the variables point to the first one.
     """
     from .session.run import publish_env
 

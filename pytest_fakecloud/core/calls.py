@@ -38,9 +38,9 @@ LIGHT = 4096
 never cut, only dropped when the journal has too many entries.
 """
 KEPT_OF_CUT = 1024
-"""Number of bytes kept of a body, response or fact that is cut."""
+"""Number of bytes to which a body, response or fact is cut."""
 ITEMS_OF_CUT = 16
-"""Number of items kept of a list that is cut."""
+"""Number of items to which a list is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256
 _PER_HEADER = (
     160  # approximate bytes of the objects for a pair of strings, without their characters

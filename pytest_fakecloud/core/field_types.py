@@ -474,8 +474,8 @@ it.
 
 
 def one_of(what: str, words: Iterable[str], *, fold: bool = False) -> FieldType:
-    """Return the type of a string that is always one of these words. ``what`` describes such a word
-    in errors.
+    """Return the type of a string that is one of these words. ``what`` describes such a word in
+    errors.
     """
     return _OneOf(what, words, fold=fold)
 

@@ -327,7 +327,7 @@ class Timekeeper(Clock):
     ) -> int:
         """Fire due timers of the lanes without moving the clock; return how many fired.
 
-        For the thread that delivers in the background. The function that a timer's ``begin``
+        Called by the thread that delivers in the background. The function that a timer's ``begin``
         returns is passed to ``hand_over``, which may run it in any thread; without ``hand_over``,
         callbacks run in this thread. Waits for an advance in progress; an advance waits for this
         call and for the functions handed over. Fires no more timers once ``stopped()`` is true.

@@ -208,9 +208,7 @@ def _reverse(
 
 
 class Everything:
-    """A strategy that runs every interleaving. Tests compare its outcomes with those of the
-    reduction.
-    """
+    """A strategy that runs every interleaving, with which tests compare the reduction."""
 
     records = True
 

@@ -89,7 +89,9 @@ def _retold(
 
 
 def _numbers(lines: Sequence[Line]) -> list[int]:
-    """Return a number for each line; an event's number lies between those of the surrounding calls."""
+    """Return a number for each line; an event's number is between the numbers of the surrounding
+    calls.
+    """
     found: list[int] = []
     latest = min((line.call.number for line in lines if line.call is not None), default=1) - 1
     number = latest * _SPREAD

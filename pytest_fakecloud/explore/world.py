@@ -552,7 +552,9 @@ class _Interruptions:
 
 
 class _ExploredDeliveries:
-    """Faults of deliveries: those that the test injected, followed by those of the schedule."""
+    """Faults of deliveries: first the faults that the test injected, then the faults of the
+    schedule.
+    """
 
     active = ("the schedule",)
 

@@ -109,8 +109,8 @@ def _nested(found: list[Row]) -> list[Row]:
             depth, cause = depths[caller.number] + 1, caller
             row = replace(row, follows=caller.number)
         if cause is not None:
-            # Nested calls are made by the receiver of the outer request, but those of a fault's
-            # function by the test.
+            # A nested call is made by the receiver of the outer request, except that a fault's
+            # function makes its calls as the test.
             nested = row.actor == CLIENT and cause.kind in ("request", "attempt")
             row = replace(
                 row, depth=depth, cause=cause.number, actor=cause.peer if nested else row.actor

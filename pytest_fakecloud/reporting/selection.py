@@ -23,7 +23,7 @@ _LEAVING = ("join", "leave", "expire")
 class Line:
     """One entry of the timeline.
 
-    Its ``rows`` are repetitions of each other, of which the first is shown; ``effects`` are events
+    Its ``rows`` are repetitions of each other, and only the first is shown; ``effects`` are events
     that it caused.
     """
 

@@ -21,7 +21,9 @@ _pread = getattr(os, "pread", None)
 
 @cache
 def _schedule() -> int | None:
-    """Open the file in which Linux counts how long this thread waited for the CPU; None elsewhere."""
+    """Open the file in which Linux counts how long this thread waited for the CPU; return None
+    elsewhere.
+    """
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY) if _pread else None
     except OSError:

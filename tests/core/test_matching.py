@@ -69,7 +69,7 @@ class Meta(type):
 
 
 class AnyText(metaclass=Meta):
-    """A class that defines equality without an instance, like those of dirty-equals."""
+    """A class that compares equal to strings without being instantiated, as in dirty-equals."""
 
     kind = str
 

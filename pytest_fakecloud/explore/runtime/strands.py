@@ -1,6 +1,4 @@
-"""Strands of explored code (clients, workers, deliveries, tasks, threads), of which one runs at a
-time.
-"""
+"""Strands of explored code (clients, workers, deliveries, tasks, threads), which run one at a time."""
 
 from __future__ import annotations
 
@@ -232,8 +230,8 @@ class Turns:
     # -- the caller's thread -----------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run all strands to their end. Raises errors of ``explore()`` itself, not those of the
-        code.
+        """Run all strands to their end. Raises errors of ``explore()`` itself, but not errors of
+        the code.
         """
         self._to_next()
         seen, frame, since = -1, None, monotonic()

@@ -103,7 +103,7 @@ def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def other_name(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find pairs of similar keys of which one was only read and the other only written."""
+    """Find pairs of similar keys where one was only read and the other only written."""
     read: dict[str, Call] = {}
     written: dict[str, Call] = {}
     touched: set[str] = set()

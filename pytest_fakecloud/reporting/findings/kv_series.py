@@ -45,7 +45,7 @@ def failed_inside(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def scan_not_ended(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find scans that returned a cursor with which no call continued."""
+    """Find scans that returned a cursor and were not continued."""
     left: dict[tuple[str, ...], tuple[Call, str]] = {}
     for call, line, result in commands(look, handle):
         place = _SCANS.get(line[0])
@@ -325,8 +325,8 @@ def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
 
 
 def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find pairs of ranges by rank of which the second starts at the inclusive stop index of the
-    first.
+    """Find two ranges by rank where the second starts at the stop index of the first, which the
+    first range already includes.
     """
     before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
     told: set[tuple[str, ...]] = set()

@@ -1,4 +1,4 @@
-"""A seat that a handler books for each order that the queue delivers."""
+"""A handler of queue deliveries that books a seat for each order."""
 
 from __future__ import annotations
 

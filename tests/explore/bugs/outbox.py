@@ -34,7 +34,7 @@ def ship(redis: Redis, number: str) -> None:
 
 
 def ship_corrected(redis: Redis, number: str) -> None:
-    """Send a parcel for an order, unless one was sent."""
+    """Send a parcel for an order, unless a parcel has already been sent."""
     redis.hsetnx("parcels", number, "on its way")
 
 

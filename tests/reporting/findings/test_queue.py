@@ -16,7 +16,9 @@ Request = tuple[str, Any, dict[str, str]]
 
 
 def publishes(*requests: Request, lost: int = 0) -> Scene:
-    """Send publish requests (path, body, headers), of which the first ``lost`` receive no answer."""
+    """Send publish requests (path, body, headers); the answers to the first ``lost`` requests are
+    lost.
+    """
 
     def run(cloud: Cloud) -> None:
         queue = cloud.queue()

@@ -50,7 +50,7 @@ def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.Mon
     gc.freeze()  # The collection below only inspects objects of this run.
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     result = run(source)
-    # Collect clients that the application left open now, with their warnings ignored.
+    # Collect the clients that the application left open now, while their warnings are ignored.
     gc.collect()
     result.assert_outcomes(failed=1)
     found = report(result.outlines)
