@@ -403,28 +403,28 @@ def destination() -> Destination:
 
 @pytest.fixture
 def fakecloud_kv() -> KVServer:
-    """The same fake as ``kv_server``, for suites that already use that name."""
+    """The same fake as ``kv_server``, for suites that have another fixture of that name."""
     handle: KVServer = present().test_handle("kv_server")
     return handle
 
 
 @pytest.fixture
 def fakecloud_vector() -> VectorIndex:
-    """The same fake as ``vector_index``, for suites that already use that name."""
+    """The same fake as ``vector_index``, for suites that have another fixture of that name."""
     handle: VectorIndex = present().test_handle("vector_index")
     return handle
 
 
 @pytest.fixture
 def fakecloud_broker() -> Broker:
-    """The same fake as ``broker``, for suites that already use that name."""
+    """The same fake as ``broker``, for suites that have another fixture of that name."""
     handle: Broker = present().test_handle("broker")
     return handle
 
 
 @pytest.fixture
 def fakecloud_queue() -> Queue:
-    """The same fake as ``queue``, for suites that already use that name."""
+    """The same fake as ``queue``, for suites that have another fixture of that name."""
     handle: Queue = present().test_handle("queue")
     return handle
 

@@ -16,8 +16,8 @@ from ..standalone.log import FORMATS
 from ..verify import command as verify
 
 JOURNAL_ENTRIES = 10_000
-"""Default maximum of entries in a server's journal, which is limited because a server may run for
-weeks.
+"""Default maximum number of entries in a server's journal. It is limited because a server may run
+for weeks.
 """
 ELSEWHERE = (
     "Options can also be set in the environment (--kv-port is "

@@ -38,7 +38,7 @@ LIGHT = 4096
 never cut, only dropped when the journal has too many entries.
 """
 KEPT_OF_CUT = 1024
-"""Number of bytes to which a body, response or fact is cut."""
+"""Size in bytes to which a body, response or fact is cut."""
 ITEMS_OF_CUT = 16
 """Number of items to which a list is cut."""
 _HEADERS_OF_CUT, _HEADER_OF_CUT = 64, 256

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
-"""Modules of frameworks that announce the requests they serve (see reporting.applications)."""
+"""Modules of frameworks that send a signal for each request they serve (see
+reporting.applications).
+"""
 _RUN = pytest.StashKey["Run"]()
 
 
