@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FRAMEWORKS = ("flask", "django.core.signals", "starlette.testclient", "httpx")
-"""Modules of frameworks that send a signal for each request they serve (see
-reporting.applications).
-"""
+"""Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
 _RUN = pytest.StashKey["Run"]()
 
 

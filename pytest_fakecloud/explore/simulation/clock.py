@@ -14,11 +14,11 @@ from .state import RunState
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
-"""Maximum number of clock moves in one run while a strand could run instead."""
+"""Maximum number of times that the clock moves in one run although a strand could run."""
 FIRINGS = 3
-"""Number of times that the queue's schedules fire at the end of a run without ``horizon``."""
+"""Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
 _JUMPS = 3
-"""Number of known times that ``jump`` events move to, from each point."""
+"""Number of known times to which ``jump`` events move the clock, from each point."""
 
 
 class ClockMoves(RunState):
@@ -32,7 +32,7 @@ class ClockMoves(RunState):
         return frozenset((*self._world.known_instants(MOST_MOVES), *waits))
 
     def _moment(self, options: Sequence[Option]) -> Moment | None:
-        """Return the next step of time, or None if the code cannot be that slow."""
+        """Return the next move of the clock, or None if a client's patience does not allow it."""
         forced = not options
         at_us = self._next_us(forced=forced)
         if at_us is None:
@@ -71,7 +71,7 @@ class ClockMoves(RunState):
             run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self._barrier))
 
     def _pass_time(self) -> bool:
-        """Move time to the next event; return False if there is none."""
+        """Move the clock to the next event; return False if there is none."""
         target = self._next_us(forced=True)
         if target is None:
             return False
@@ -91,8 +91,8 @@ class ClockMoves(RunState):
     def _next_us(self, *, forced: bool) -> int | None:
         """Return the time of the next timer or wake-up, or None.
 
-        A forced move skips the ends of TTLs, because no strand waits for them, and stops at the
-        horizon of schedules.
+        A forced move skips the ends of TTLs, because no strand waits for them, and does not go
+        beyond the horizon of schedules.
         """
         now = self._world.now_us()
         found = []
@@ -127,8 +127,8 @@ class ClockMoves(RunState):
         return min((at for at in found if at > now), default=None)
 
     def _pause(self, strand: Strand, event: Event) -> bool:
-        """Pause a strand, as an event of the schedule demands; return False if its patience does
-        not allow it.
+        """Pause a strand for an event of the schedule; return False if its patience does not allow
+        that.
         """
         world = self._world
         if world.clock.driving:
@@ -196,5 +196,7 @@ class ClockMoves(RunState):
 
 
 def _edge(now_us: int) -> int:
-    """Return the start of the next second; ``nearly`` subtracts a millisecond from it."""
+    """Return the start of the next second; the event ``nearly`` moves the clock to a millisecond
+    before it.
+    """
     return (now_us // 1_000_000 + 1) * 1_000_000

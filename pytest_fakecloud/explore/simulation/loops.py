@@ -23,7 +23,7 @@ class EventLoops(Connections):
     """Lets other strands run while an event loop of explored code waits."""
 
     def enters_loop(self, loop: OwnLoop) -> None:
-        """Called when an event loop starts in this thread; its tasks become strands."""
+        """Called when an event loop starts in this thread. Turns its tasks into strands."""
         host = self._turns.here()
         if host is None or host.loop is loop:
             return
@@ -39,7 +39,7 @@ class EventLoops(Connections):
                 self._tasks[task] = main
 
     def leaves_loop(self, loop: OwnLoop) -> None:
-        """Called when an event loop has ended in this thread."""
+        """Called after an event loop has ended in this thread."""
         host = self._turns.here()
         if host is None or host.loop is not loop:
             return
@@ -61,7 +61,7 @@ class EventLoops(Connections):
         if self._world.clock.driving:
             return True
         if loop.selector.has_events():
-            # Do not wait: which strand runs next must not depend on when an answer arrives.
+            # Do not wait: the next strand must not depend on the time at which an answer arrives.
             return True
         if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
             return True
@@ -85,7 +85,7 @@ class EventLoops(Connections):
     def settles(self, loop: OwnLoop) -> None:
         """Wait, in wall-clock time, until the fakes have answered all requests of the loop's tasks.
 
-        The order in which several answers arrive must not influence the run.
+        Otherwise the order in which several answers arrive would influence the run.
         """
         host = loop.strand
         if host is None or self._aside or self._turns.here() is not host:

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from ...handle import Handle
 
 MOST_POINTS = 2_000
-"""Maximum number of calls that one strand may make; more count as an endless loop."""
+"""Maximum number of calls of one strand; more calls count as an endless loop."""
 _AT_CALLS: tuple[Kind, ...] = ("answer", "drop", "lose_answer", "crash")
 _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )
-"""Commands of the Redis protocol at which no event is tried, because they affect only their
-connection.
-"""
+"""Redis-protocol commands at which no event is tried, because they affect only their connection."""
 _MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
 _Turn = Generator[None, None, None]
-"""A generator that yields where the strand must give its turn away."""
+"""A generator that yields wherever the strand must give up its turn."""
 
 
 class Points(EventLoops):
     """Handles calls, and applies the events of the schedule before, around and after each call."""
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
-        """Return the strand that makes a call, and whether its own thread handles the call."""
+        """Return the strand that makes a call, and whether the strand's own thread handles the
+        call.
+        """
         strand = self._here()
         if strand is not None:
             return strand, True
@@ -46,7 +46,7 @@ class Points(EventLoops):
             owner = self._owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        # A thread that is not explored works for the strand that runs, or for one that waits for
+        # A thread that is not explored works for the running strand, or for a strand that waits for
         # it.
         waiting = (s for s in self._strands if s.state == "waiting" and s.why in ("lock", "join"))
         return self._turns.current or next(waiting, None), False
@@ -64,7 +64,8 @@ class Points(EventLoops):
                 raise Crash
             self._serving[me] = strand
             if strand.state != "running" and not strand.granted:
-                # Another thread makes this call for a waiting strand, so there is no turn to give.
+                # Another thread makes this call for a waiting strand, so there is no turn to give
+                # up.
                 strand.points += 1
                 if self._notes and handle.name in self._choice.handles:
                     self._note_call(strand, strand.points, handle, request, False)
@@ -87,7 +88,8 @@ class Points(EventLoops):
         except Crash:
             if own:
                 raise
-            # Another thread runs the code of this strand, and ends at its next turn.
+            # Another thread runs the code of this strand and ends when the strand gets its next
+            # turn.
             return Effect("drop")
         finally:
             self._serving.pop(me, None)
@@ -112,7 +114,7 @@ class Points(EventLoops):
             await self._take_turn_async(strand)
 
     def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _Turn:
-        """Reach the point before a call; yield wherever the turn must be given away."""
+        """Process the point before a call; yield wherever the strand must give up its turn."""
         strand.points += 1
         number = strand.points
         if number > MOST_POINTS:
@@ -138,7 +140,9 @@ class Points(EventLoops):
             yield
 
     def _receive(self, strand: Strand) -> _Turn:
-        """Reach the point before the code receives an answer; yield to give the turn away."""
+        """Process the point before the code receives an answer; yield wherever the strand must give
+        up its turn.
+        """
         if self._world.clock.driving:
             return
         for event in self._schedule.at(strand.name, strand.points):
@@ -245,11 +249,11 @@ class Points(EventLoops):
         self._note_moves(strand, number, choices)
 
     def _may_befall(self, kind: Kind, request: Request) -> bool:
-        """Return whether the call's transport can have this fault."""
+        """Return whether this kind of fault is possible on the call's transport."""
         return kind != "duplicate" or request.call.route != "database-port"
 
     def _is_silent(self, handle: Any, request: Request) -> bool:
-        """Return whether a command only prepares its connection, or is queued for EXEC."""
+        """Return whether a command only sets up its connection, or is queued for EXEC."""
         command = command_of(request)
         if command.partition(" ")[0] in _PREPARING:
             return True
@@ -257,7 +261,7 @@ class Points(EventLoops):
         return command != "EXEC" and session is not None and session.queue is not None
 
     def _before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
-        """Apply an event before its call; return whether it was possible."""
+        """Apply an event that precedes a call; return whether it was possible."""
         kind = event.kind
         if kind == "crash":
             strand.root.crashed = True
@@ -301,7 +305,7 @@ class Points(EventLoops):
         try:
             again = broker.redeliver(group)
         except ContractError:
-            return False  # nothing has been delivered yet
+            return False  # There have been no deliveries yet.
         if not again:
             return False
         self._say(strand.name, f"the last commit of {group} is lost", event=True)

@@ -38,7 +38,7 @@ class Simulation(Points):
     """
 
     def play(self) -> Run:
-        """Run all strands to their end. The caller checks the promise of the test."""
+        """Run all strands to their end. Does not check the promise."""
         token = simulation.set(self)
         turns = self._turns = Turns(self, self._threads)
         self._world.stage = self
@@ -66,7 +66,9 @@ class Simulation(Points):
         return run
 
     def choose(self) -> Strand | None:
-        """Return the strand to run next, or None at the end; move time if no strand can run."""
+        """Return the strand to run next, or None at the end of the run; move the clock if no strand
+        can run.
+        """
         self._check_always()
         if len(self.run.steps) > MOST_STEPS:
             raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
@@ -206,7 +208,7 @@ class Simulation(Points):
         self.run.steps.append(step)
 
     def _note_disabled(self, options: Sequence[str]) -> None:
-        """Record the options and clock times that the last step made impossible."""
+        """Record which options and clock times the last step made impossible."""
         before, self._times = self._times, self._all_times()
         if not self.run.steps:
             return
@@ -230,7 +232,7 @@ class Simulation(Points):
         return option
 
     def _move(self, moment: Moment) -> None:
-        """Move the clock as a step of its own, which the search can order against other steps."""
+        """Move the clock as a step of its own, which a search can order relative to other steps."""
         now = self._world.now_us()
         options = self._options()
         for option in options:
@@ -261,7 +263,7 @@ class Simulation(Points):
         return result
 
     def begins(self, strand: Strand) -> None:
-        """Record that a strand begins; a client is also an operation."""
+        """Record the start of a strand; for a client, also the start of an operation."""
         self.run.strands.add(strand.name)
         strand.began_us = strand.began_us or self._world.now_us()
         if strand.role == "client":
@@ -311,7 +313,7 @@ class Simulation(Points):
             self.run.notes[f"a task raised {error!r}, which no code awaited"] = None
 
     def _wait_for_carried(self) -> bool:
-        """Wait, in wall-clock time, for a blocked strand; return False if it is stuck."""
+        """Wait, in wall-clock time, for a blocked strand; return False if the strand is stuck."""
         for _ in range(1_500):
             pause(0.001)
             if self._turns.over:
@@ -331,11 +333,11 @@ class Simulation(Points):
             and strand.root.role != "worker"
             and not strand.root.crashed
         ]
-        # Ignore an idle thread of a pool, which waits in library code only.
+        # Ignore idle threads of a pool, which wait in library code.
         busy = [s for s in waiting if s.role != "thread" or is_in_application(s)]
         if busy:
             for _ in range(_GRACE):
-                # Wait a little, because a thread that is not explored may still release a waiting
+                # Wait briefly, because a thread that is not explored may still release a waiting
                 # strand.
                 pause(0.001)
                 if self._turns.over or self._options():

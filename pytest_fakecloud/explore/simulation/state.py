@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .scheduler import Simulation
 
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
-"""The simulation that the current code runs in."""
+"""The simulation in which the current code runs."""
 
 
 class RunState:
@@ -102,7 +102,7 @@ class RunState:
         return strand
 
     def _new_name(self, name: str) -> str:
-        """Return a name that no strand of this run has."""
+        """Return a name that no other strand of this run has."""
         found = name
         for number in itertools.count(2):
             if found not in self._names:
@@ -166,7 +166,7 @@ class RunState:
             raise Crash
 
     def cooperating(self) -> Strand | None:
-        """Return the strand of this thread, unless it waits for a thread that is not explored."""
+        """Return the strand of this thread; None if it waits for a thread that is not explored."""
         strand = None if self._aside or self._turns.over else self._here()
         return None if strand is None or strand.host.real else strand
 
@@ -175,13 +175,14 @@ class RunState:
         return self._stacks or (self._strategy is not None and self._strategy.records)
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        """Record what the current step touches."""
+        """Record accesses of the current step."""
         if self.run.steps and not self._aside:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self._choice.always:
-                    # A promise that is checked after every step depends on the order of all writes.
+                    # The result of a promise that is checked after every step depends on the order
+                    # of all writes.
                     footprint.add(Touch("", "promise", "*", True))
 
     def _touch_message(self, due: Due) -> None:
@@ -220,7 +221,9 @@ class RunState:
                     return
 
     def aside(self) -> _Aside:
-        """Return a context manager in which calls belong to a promise, not to the code."""
+        """Return a context manager for code of a promise, whose calls are not part of the explored
+        code.
+        """
         return _Aside(self)
 
     def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:

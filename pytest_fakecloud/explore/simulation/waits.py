@@ -21,7 +21,7 @@ PATIENCE = 10.0
 read.
 """
 LOOK = 0.5
-"""Wall-clock seconds between two checks whether a strand has ended."""
+"""Wall-clock seconds between two checks of whether a strand has ended."""
 
 
 class Waits(Workers):
@@ -47,7 +47,7 @@ class Waits(Workers):
         *,
         own: bool = True,
     ) -> None:
-        """Let other strands run until ``ready()`` is true, or until a time."""
+        """Let other strands run until ``ready()`` is true, or until the given time."""
         if own:
             self._finish_calls(strand)
         if until_us is not None and self._records:
@@ -63,7 +63,7 @@ class Waits(Workers):
         """Wait, in wall-clock time, until the fakes have handled the requests whose answers a
         strand has not read.
 
-        A blocking command, such as BLPOP, is not waited for. ``but`` is the port of a connection to
+        Does not wait for blocking commands, such as BLPOP. ``but`` is the port of a connection to
         ignore.
         """
         if strand.host.loop is not None:
@@ -80,7 +80,7 @@ class Waits(Workers):
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
     ) -> tuple[bool, object]:
-        """Wait until ``poll()`` returns something, as a blocking call does."""
+        """Wait until ``poll()`` returns something other than None, as a blocking call does."""
         strand = self._serving.get(threading.get_ident())
         if strand is None or self._world.clock.driving:
             return False, None
@@ -102,7 +102,7 @@ class Waits(Workers):
         return True, found[0] if found else None
 
     def pass_time(self, seconds: float) -> bool:
-        """Let time pass in an event loop that is not explored."""
+        """Let fake time pass in an event loop that is not explored."""
         if self._turns.current is None or self._aside:
             return False
         if not self._world.clock.driving and seconds > 0:
@@ -123,7 +123,7 @@ class Waits(Workers):
 
     def _take_turn(self, strand: Strand, own: bool) -> None:
         if strand.role == "task" and not own:
-            # The task's event loop chooses the next strand when it is idle.
+            # The event loop of a task chooses the next strand when it is idle.
             while not strand.go.acquire(LOOK):
                 if strand.state == "ended":
                     raise Crash
@@ -144,7 +144,7 @@ class Waits(Workers):
         self._check_alive(strand)
 
     def _is_alone(self, strand: Strand) -> bool:
-        """Return whether a strand would be the only option, so that its turn is not given away."""
+        """Return whether no other strand could run, so that this strand can keep its turn."""
         if self._records or self._may_move or strand.carried or strand.state != "parked":
             return False
         if strand.held_until_us > self._world.now_us() or self._world.has_messages():

@@ -24,7 +24,7 @@ class Connections(Waits):
     """Assigns connections to strands, and lets other strands run while one waits for an answer."""
 
     def _cut_wires(self, concerned: Callable[[Strand], bool]) -> None:
-        """Close the connections of strands that have ended, so that the server notices it."""
+        """Close the connections of strands that have ended, so that the server notices their end."""
         for wire in self._world.wires.all():
             owner = self._owners.get(wire.port)
             if owner is not None and concerned(owner):
@@ -71,15 +71,15 @@ class Connections(Waits):
         wire: Wire,
         timeout: float | None,
     ) -> bool:
-        """Wait until a fake has sent something; return False when the timeout has passed."""
+        """Wait until a fake has sent something; return False when the timeout expires."""
         strand = self._here()
         if strand is None or strand.host.loop is not None:
             return True
         while not is_readable(0):
             self._check_alive(strand)
             owner = self._owners.get(wire.port, strand)
-            # The connection may be shared with a strand whose call waits for the turn that this
-            # strand has.
+            # The connection may be shared with a strand whose call needs the turn that this strand
+            # has.
             is_other_waiting = owner is not strand and owner.state == "parked"
             if not is_other_waiting and not wire.is_quiet():
                 is_readable(0.01)

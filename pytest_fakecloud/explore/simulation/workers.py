@@ -90,7 +90,9 @@ class Workers(ClockMoves):
         )
 
     def _worker_again(self, now: int) -> Strand | None:
-        """Return a new start of a worker that ended before all of its work existed, or None."""
+        """Restart a worker that ended before all of its work existed, and return its strand, or
+        return None.
+        """
         if not self._workers_may_begin(now):
             return None
         for strand in list(self._strands):
@@ -102,7 +104,7 @@ class Workers(ClockMoves):
             behind = self._is_behind(strand)
             if behind:
                 self._leave_groups(strand)
-            # The worker may have looked for work before another strand created it.
+            # The worker may have checked for work before another strand created it.
             if behind or any(
                 other.last_call > strand.first_call and (other.role != "worker" or other.is_restart)
                 for other in self._strands
@@ -112,7 +114,7 @@ class Workers(ClockMoves):
         return None
 
     def _is_behind(self, strand: Strand) -> bool:
-        """Return whether a consumer has received records that it did not commit."""
+        """Return whether a consumer has not yet committed records that it received."""
         groups = {(broker, group) for broker, group, _ in strand.members}
         return any(
             group in broker.groups() and broker.group(group).total_lag for broker, group in groups
@@ -123,7 +125,7 @@ class Workers(ClockMoves):
         name = f"{strand.name.partition('/')[0]}/{starts}"
         again = Strand(name, "worker", strand.body, starts=starts, is_restart=failed)
         if failed:
-            # Process managers double the pause before each restart.
+            # Double the pause before each restart, as process managers do.
             again.wake_us = self._world.now_us() + 1_000_000 * min(2 ** (strand.starts - 1), 30)
         self._add(again)
         if not failed:
