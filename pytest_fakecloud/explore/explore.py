@@ -23,10 +23,10 @@ from .promises import Promises
 from .run import Choice, Program, Run
 from .runtime.strands import Threads
 from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
-from .search import Explorer
-from .stored import hypothesis
+from .search.explorer import Explorer
+from .search.stored import hypothesis
+from .search.tally import Budget, Tally
 from .story import story
-from .tally import Budget, Tally
 from .world import World
 
 if TYPE_CHECKING:

@@ -140,5 +140,6 @@ class Run:
     reached: set[int] = field(default_factory=set)
     strands: set[str] = field(default_factory=set)
     is_stuck: bool = False
+    overlaps: bool = False
     has_timers: bool = False
     is_cut: bool = False

@@ -77,6 +77,8 @@ CLOCK = "@clock"
 FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS = FAULTS | {"crash"}
+DELAYS = frozenset({"delay", "slow"})
+"""Kinds that delay one strand while the others go on."""
 DELAY = 30
 """Length in seconds of the ``delay`` events that the search tries."""
 SLOW = (4, 30)

@@ -87,6 +87,7 @@ class World:
         self._credentials: list[tuple[object, dict[str, Any]]] = []
         self._ordinals: dict[str, int] = {}
         self._undo: list[Callable[[], object]] = []
+        self._rotated: dict[str, tuple[Any, list[tuple[object, dict[str, str]]]]] = {}
         self._timers: list[Timer] = []
         self._touching = contextlib.ExitStack()
         self._random = random.getstate()
@@ -282,7 +283,7 @@ class World:
         random.setstate(self._random)
         if self._wall is not None:
             self._wall.forget_reads()
-        _put_back(self._credentials)
+        put_back(self._credentials)
         self._ordinals = {}
         for queue in self.queues:
             queue._engine.drive += 1
@@ -441,11 +442,22 @@ class World:
 
     def rotate(self, handle: Any) -> None:
         """Rotate a fake's token, and restore the old token after a limited time."""
-        kept = list(_credentials(handle))
+        kept = self._rotated.setdefault(handle.name, (handle, list(_credentials(handle))))[1]
         handle.rotate_token()
-        self._for_a_while(
-            ROTATED_US, lambda: _put_back(kept), f"{handle.name}: the new token is known"
-        )
+
+        def undo() -> None:
+            put_back(kept)
+            self._rotated.pop(handle.name, None)
+
+        self._for_a_while(ROTATED_US, undo, f"{handle.name}: the new token is known")
+
+    def use_old_tokens(self) -> list[tuple[object, Mapping[str, str]]]:
+        """Make the fakes accept the tokens from before their rotation; return the new ones."""
+        new: list[tuple[object, Mapping[str, str]]] = []
+        for handle, kept in self._rotated.values():
+            new += list(_credentials(handle))
+            put_back(kept)
+        return new
 
     def _for_a_while(self, span_us: int, undo: Callable[[], object], label: str) -> None:
         self._undo.append(undo)
@@ -478,7 +490,8 @@ def _swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) 
     setattr(owner, name, value)
 
 
-def _put_back(credentials: Iterable[tuple[object, Mapping[str, str]]]) -> None:
+def put_back(credentials: Iterable[tuple[object, Mapping[str, str]]]) -> None:
+    """Set credentials of fakes that were replaced."""
     for owner, values in credentials:
         for name, value in values.items():
             setattr(owner, name, value)

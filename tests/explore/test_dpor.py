@@ -16,10 +16,10 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.cooperation import cooperation, share_locks
-from pytest_fakecloud.explore.dpor import Everything, Interleavings, Redundant
 from pytest_fakecloud.explore.run import Choice, Program
 from pytest_fakecloud.explore.runtime.strands import Threads
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
+from pytest_fakecloud.explore.search.dpor import Everything, Interleavings, Redundant
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.world import World
 

@@ -352,6 +352,18 @@ def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
         cloud.explore(both, counted(kv, "1"), kinds=ORDERS)
 
 
+def test_calls_of_a_library_that_gather_runs_interleave(cloud: Cloud, kv: KVServer) -> None:
+    seen: set[tuple[object, ...]] = set()
+
+    async def client() -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url) as connection:
+            calls = (connection.incr("n") for _ in range(2))
+            seen.add(tuple(await asyncio.gather(*calls)))
+
+    cloud.explore(client, lambda: None, kinds=ORDERS, budget=20)
+    assert seen == {(1, 2), (2, 1)}
+
+
 def test_a_late_answer_fills_a_cache_with_an_old_value(cloud: Cloud, kv: KVServer) -> None:
     kv.load({"k": "old"})
     cache: dict[str, str | None] = {}

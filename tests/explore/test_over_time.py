@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from qstash import QStash
 from upstash_redis import Redis
+from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import (
     BrokenSchedule,
@@ -216,3 +217,19 @@ def test_a_partition_cuts_one_client_off(cloud: Cloud, kv: KVServer, redis: Redi
         schedule="ann.1 partition 60",
     )
     assert seen == [("1", "3")]
+
+
+def test_a_promise_may_call_a_fake_whose_token_is_rotated(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def run() -> None:
+        for number in range(2):
+            try:
+                redis.set("n", str(number))
+            except UpstashError:
+                time.sleep(20)
+
+    found = cloud.explore(
+        run, always(lambda: redis.get("n") in (None, "0", "1")), kinds="rotate_token"
+    )
+    assert found.kinds["rotate_token"] > 1

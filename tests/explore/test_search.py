@@ -12,8 +12,8 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
-from pytest_fakecloud.explore import pairs
 from pytest_fakecloud.explore.runtime.loops import OwnLoop
+from pytest_fakecloud.explore.search import pairs
 
 
 def test_many_are_drawn_one_by_one_and_each_once(
@@ -135,3 +135,26 @@ def test_all_interleavings_is_said_only_if_every_search_for_them_ended(
     assert "all" not in str(cut).partition(" distinct")[0]
     whole = cloud.explore([redis.dbsize, redis.flushdb], lambda: None, kinds=("switch", "late"))
     assert str(whole).startswith("the promise held in all")
+
+
+def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer) -> None:
+    redis = kv.client()
+
+    def run(after: float) -> None:
+        time.sleep(after)
+        if not redis.get("running"):
+            redis.set("running", "yes")
+            for job in redis.lrange("jobs", 0, 0):
+                redis.rpush("done", job)
+                redis.lpop("jobs")
+            redis.delete("running")
+
+    kv.load({"jobs": ["a"]})
+
+    def once() -> None:
+        assert (kv.value("done") or []) in ([], ["a"])
+
+    clients = {"first": lambda: run(0), "second": lambda: run(1)}
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"), budget=200)
+    assert found.value.schedule.count(" slow ") == 2

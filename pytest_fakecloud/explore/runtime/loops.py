@@ -162,15 +162,16 @@ def _is_inner(coroutine: Any) -> bool:
     ``wait_for``.
     """
     code = getattr(coroutine, "cr_code", None)
-    if code is None or is_library(code.co_filename):
+    if code is None:
         return True
     frame: FrameType | None = sys._getframe(2)
-    depth = 0
-    while frame is not None and depth < 4:
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
         if frame.f_code is asyncio.wait_for.__code__:
             return True
-        frame, depth = frame.f_back, depth + 1
-    return False
+        frame = frame.f_back
+    # The application may pass coroutines of a library to gather(), which runs them concurrently.
+    is_created_by_library = frame is None or is_library(frame.f_code.co_filename)
+    return is_library(code.co_filename) and is_created_by_library
 
 
 def await_in_own_loop(sleeper: World, function: Callable[[], Coroutine[Any, Any, T]]) -> T:

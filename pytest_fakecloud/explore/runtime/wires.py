@@ -46,6 +46,10 @@ class Wire:
                     self._connection = each
         return self._connection
 
+    def is_open(self) -> bool:
+        """Return whether the client still has the socket."""
+        return self._sock() is not None
+
     def cut(self) -> None:
         """End the connection, as if the client had died."""
         connection = self.connection()
@@ -109,7 +113,8 @@ class Wires:
             weakref.WeakKeyDictionary()
         )
         self._by_port: dict[int, Wire] = {}
-        self._lock = threading.Lock()
+        # A garbage collection may close a connection, and so send, while this thread has the lock.
+        self._lock = threading.RLock()
         self._real_close = socket.socket.close
 
     def __enter__(self) -> Wires:
@@ -131,10 +136,7 @@ class Wires:
 
     def all(self) -> list[Wire]:
         """Return the connections that this run has used."""
-        if not self._by_port:
-            return []
-        with self._lock:
-            return [wire for wire in self._of.values() if wire is not None]
+        return [wire for wire in list(self._by_port.values()) if wire.is_open()]
 
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send.

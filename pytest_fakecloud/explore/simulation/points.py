@@ -62,10 +62,11 @@ class Points(EventLoops):
         try:
             if self._turns.over or strand is None or strand.is_over:
                 raise Crash
+            is_second = not own and strand in self._serving.values()
             self._serving[me] = strand
-            if strand.state != "running" and not strand.granted:
-                # Another thread makes this call for a waiting strand, so there is no turn to give
-                # up.
+            if (strand.state != "running" or is_second) and not strand.granted:
+                # Another thread makes this call for a waiting strand, or for one that has another
+                # call in progress, so there is no turn to give.
                 strand.points += 1
                 if self._notes and handle.name in self._choice.handles:
                     self._note_call(strand, strand.points, handle, request, False)

@@ -17,7 +17,7 @@ from ..runtime.deliveries import Due
 from ..runtime.frames import Source
 from ..runtime.strands import Crash, Place, Strand, Threads, Turns
 from ..schedule import CLOCK, SWITCHES, Event, Kind, Schedule
-from ..world import World
+from ..world import World, put_back
 
 if TYPE_CHECKING:
     from .scheduler import Simulation
@@ -245,8 +245,11 @@ class _Aside:
 
     def __enter__(self) -> None:
         self._running._aside += 1
+        # The clients of a promise have the old tokens, as those of the code do.
+        self._tokens = self._running._world.use_old_tokens()
 
     def __exit__(self, *error: object) -> None:
+        put_back(self._tokens)
         self._running._aside -= 1
 
 

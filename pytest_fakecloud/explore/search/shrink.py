@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from .schedule import Event, Schedule
+from ..schedule import Event, Schedule
 
 
 def shrink(

@@ -6,8 +6,8 @@ import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from .run import Run
-from .schedule import EDGE, WINDOWS, Event, Schedule
+from ..run import Run
+from ..schedule import DELAYS, EDGE, WINDOWS, Event, Schedule
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
@@ -52,6 +52,20 @@ class Pairs:
                 return run.schedule + point.events()[left]
             left -= len(point.choices)
         raise IndexError(index)
+
+    def delays(self) -> Iterator[Schedule]:
+        """Yield schedules that delay a strand past a timer, and later another strand.
+
+        Without the second delay, the code that the timer starts would end before the first strand
+        goes on.
+        """
+        for run, begins, _ in self._later:
+            if run.overlaps:
+                for point in run.points[begins + 1 :]:
+                    if point.process != run.fired[-1].process:
+                        for event in point.events():
+                            if event.kind in DELAYS:
+                                yield run.schedule + event
 
     def pauses(self) -> Iterator[Schedule]:
         """Yield schedules that pause until just before a whole second, and later until just before

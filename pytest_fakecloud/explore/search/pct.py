@@ -11,10 +11,10 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .runtime.strands import Place
+from ..runtime.strands import Place
 
 if TYPE_CHECKING:
-    from .run import Run
+    from ..run import Run
 
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""

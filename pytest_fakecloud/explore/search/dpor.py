@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .footprint import Footprint
-from .runtime.strands import Place
-from .schedule import CLOCK
+from ..footprint import Footprint
+from ..runtime.strands import Place
+from ..schedule import CLOCK
 
 if TYPE_CHECKING:
-    from .run import Run, Step
+    from ..run import Run, Step
 
 
 class Redundant(Exception):

@@ -7,8 +7,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.errors import ContractError
-from .run import Choice, Program
+from ...core.errors import ContractError
+from ..run import Choice, Program
 
 
 def hypothesis() -> Any:

@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.errors import ContractError
-from ..core.journal import recorder_of
-from ..core.problems import broken_promise, ends_the_test
-from ..core.timeparse import monotonic
+from ...core.errors import ContractError
+from ...core.journal import recorder_of
+from ...core.problems import broken_promise, ends_the_test
+from ...core.timeparse import monotonic
+from ..footprint import READS_CLOCK
+from ..promises import takes_argument
+from ..run import Choice, Program, Run, Strategy
+from ..runtime.loops import await_in_own_loop
+from ..runtime.strands import Threads
+from ..schedule import DELAY, DELAYS, SWITCHES, TRIED, Event, Schedule
+from ..simulation.scheduler import Simulation
 from .dpor import Interleavings, Redundant
-from .footprint import READS_CLOCK
 from .pairs import Pairs
 from .pct import DEPTHS, Priorities
-from .promises import takes_argument
-from .run import Choice, Program, Run, Strategy
-from .runtime.loops import await_in_own_loop
-from .runtime.strands import Threads
-from .schedule import SWITCHES, TRIED, Event, Schedule
 from .shrink import shrink
-from .simulation.scheduler import Simulation
 from .stored import database, forget, key_of, saved
 from .tally import MOST_EVENTS, Budget, Tally
 
 if TYPE_CHECKING:
-    from .world import World
+    from ..world import World
 
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
@@ -45,6 +45,8 @@ _FOR_PAUSES = 0.2
 """Share of the remaining budget for schedules with two pauses, which find code that truncates
 times.
 """
+_FOR_DELAYS = 0.2
+"""Share of the remaining budget for schedules that delay two strands which then overlap."""
 _FOR_FIRST_ORDERS = 0.1
 """Share of the remaining budget for interleavings that are run before single events are tried."""
 _FOR_ORDERS = 0.25
@@ -207,14 +209,16 @@ class Explorer:
         tally = self.tally
         pairs = Pairs(singles)
         tally.all_pairs = len(pairs)
-        part = budget.part(tally.tried, _FOR_PAUSES)
-        for schedule in pairs.pauses() if tally.reads_clock else ():
-            if not part.left(tally.tried):
-                break
-            tally.pairs += 1
-            run = self.play(schedule)
-            if run.broken is not None:
-                return run
+        pauses = pairs.pauses() if tally.reads_clock else ()
+        for first, share in ((pairs.delays(), _FOR_DELAYS), (pauses, _FOR_PAUSES)):
+            part = budget.part(tally.tried, share)
+            for schedule in first:
+                if not part.left(tally.tried):
+                    break
+                tally.pairs += 1
+                run = self.play(schedule)
+                if run.broken is not None:
+                    return run
         part = budget
         if not (budget.runs is not None and tally.tried + len(pairs) <= budget.runs):
             part = budget.part(tally.tried, _FOR_PAIRS)
@@ -271,8 +275,7 @@ class Explorer:
         singles = [Schedule([each]) for point in undisturbed.points for each in point.events()]
         singles = list(dict.fromkeys(singles))
         self.tally.all_singles = len(singles)
-        left = None if budget.runs is None else budget.runs - self.tally.tried
-        if left is not None and len(singles) > left:
+        if len(singles) > budget.expected(self.tally.tried):
             # The budget is too small for all events, so try a random selection of them.
             chance.shuffle(singles)
         else:
@@ -285,6 +288,7 @@ class Explorer:
             run = self.play(schedule, notes=True)
             if run.broken is not None:
                 return run
+            run.overlaps = _overlaps(run)
             run.lines.clear()  # only the points are needed, to build schedules with two events
             found.append(run)
         return found
@@ -433,6 +437,20 @@ def _mutated(schedule: Schedule, pool: Sequence[Event], chance: random.Random) -
     if len(events) < MOST_EVENTS:
         events.append(chance.choice(pool))
     return Schedule(events)
+
+
+def _overlaps(run: Run) -> bool:
+    """Return whether another strand woke up and made a call while the run's event delayed a strand."""
+    if not run.fired or run.fired[-1].kind not in DELAYS:
+        return False
+    event = run.fired[-1]
+    own = (line.at_us for line in run.lines if line.event and line.process == event.process)
+    began = next(own, run.start_us)
+    ended = began + int(event.detail or DELAY) * 1_000_000
+    return any(
+        line.call is not None and line.process != event.process and began < line.at_us < ended
+        for line in run.lines
+    )
 
 
 def _pairs_reached(run: Run) -> set[object]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..core.errors import ContractError, shown
-from ..core.timeparse import Duration, duration_us, monotonic
-from ..core.wording import counted
+from ...core.errors import ContractError, shown
+from ...core.timeparse import Duration, duration_us, monotonic
+from ...core.wording import counted
+from ..run import Run
 from .pct import bound
-from .run import Run
 
 MOST_EVENTS = 6
 """Maximum number of events in a random schedule."""
@@ -19,6 +19,7 @@ class Budget:
 
     def __init__(self, given: int | Duration) -> None:
         self.runs: int | None = None
+        self._began = 0.0
         self._until: float | None = None
         if isinstance(given, bool | float):
             raise _no_budget(given)
@@ -30,7 +31,8 @@ class Budget:
             span = duration_us(given) / 1e6
             if span <= 0:
                 raise _no_budget(given)
-            self._until = monotonic() + span
+            self._began = monotonic()
+            self._until = self._began + span
 
     def left(self, used: int) -> bool:
         """Return whether the budget allows another schedule after ``used`` ones."""
@@ -38,6 +40,14 @@ class Budget:
             return used < self.runs
         assert self._until is not None
         return monotonic() < self._until
+
+    def expected(self, used: int) -> float:
+        """Return the number of runs left, estimated from ``used`` runs if the limit is a duration."""
+        if self.runs is not None:
+            return self.runs - used
+        assert self._until is not None
+        now = monotonic()
+        return max(1, used) * (self._until - now) / max(1e-6, now - self._began)
 
     def part(self, used: int, share: float) -> Budget:
         """Return a share of the remaining budget."""
@@ -48,7 +58,7 @@ class Budget:
         else:
             assert self._until is not None
             now = monotonic()
-            made._until = now + max(0.0, self._until - now) * share
+            made._began, made._until = self._began, now + max(0.0, self._until - now) * share
         return made
 
 

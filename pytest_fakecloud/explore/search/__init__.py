@@ -1,0 +1,1 @@
+"""The search for a schedule that breaks a promise."""
