@@ -36,10 +36,11 @@ class States {
     if (!this.initial) return note.length ? [fold("State", note, true)] : [];
     const {before, after, changes} = this.around(one, rows), nested = rows[one.index + 1]?.row.depth > one.row.depth;
     const rest = Object.entries(after).map(([fake, sections]) => fold(`All data of ${fake} after this row${nested ? " and the rows below it" : ""}`, stateOf(sections, before[fake] ?? {})));
+    // The changes of an event may belong to the call or action that caused it.
     const nothing = CREDENTIALS.has(one.row.operation) ? "This row changed credentials, which are not shown."
       : `This row${nested ? " and the rows below it" : ""} changed no data.`;
     return [fold(changes.length ? `State: ${plural(changes.length, "change")}${nested ? " by this row and the rows below it" : ""}` : "State",
-      [changes.length ? changesTable(changes) : el("p", {class: "trace-soft"}, nothing), ...rest, ...note], true)];
+      [changes.length ? changesTable(changes) : one.row.kind === "event" ? null : el("p", {class: "trace-soft"}, nothing), ...rest, ...note], true)];
   }
 }
 

@@ -682,8 +682,8 @@ function gapText(from_us, to_us) {
 
 function nameOf({kind, name}) { return name ? `${kind} ${shortName(name)}` : `default ${kind}`; }
 
-// Return the beginning of a long name.
-export function shortName(name) { return name.length > 32 ? `${name.slice(0, 14)}…` : name; }
+// Return the two ends of a long name, because names often differ only at the end.
+export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }
 
 // The words before the content of a string that the report decoded (`decoded()` in bodies.py).
 const ENCODINGS = {Base64: "Base64 of ", JWT: "JWT with ", "JSON in a string": "as a string: "};

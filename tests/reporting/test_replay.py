@@ -344,3 +344,27 @@ def test_a_replay_that_raises_becomes_a_note(cloud: Cloud, monkeypatch: pytest.M
     monkeypatch.setattr(replay._Replay, "run", broken)
     note = found(cloud)["note"]
     assert note.startswith("the states could not be replayed: RuntimeError: it broke")
+
+
+def test_changes_of_a_group_belong_to_the_rows_of_its_events(cloud: Cloud) -> None:
+    broker = cloud.broker()
+    broker.create_topic("images", partitions=1)
+    broker.produce("images", "cat")
+    with broker.client() as client:
+        headers = {"Kafka-Auto-Offset-Reset": "earliest"}
+        client.get("/consume/g/one/images", headers=headers).raise_for_status()
+        cloud.clock.advance("10s")
+        broker.crash("g", "one")
+        cloud.clock.advance("5m")
+    report = report_of(cloud)
+    kinds = {row.number: row.operation for row in report.rows}
+    steps = [
+        (kinds[step["number"]], fields["owner"], fields["committed"], fields["position"])
+        for step in states(cloud, report)["steps"]
+        for _, section, _, fields in step["changes"]
+        if section == "group g"
+    ]
+    assert steps == [
+        ("consume", None, None, 1), ("rebalance", "one", None, 1), ("auto commit", "one", 1, 1),
+        ("crash", "one", 1, None), ("rebalance", None, 1, None),
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.calls import Action, Call, Event, faults_ended
+from ...core.calls import Action, Call, Entry, Event, faults_ended
 from ...core.clock import timekeeper_of
 from ...core.errors import report_failure
 from ...core.ids import Ids
@@ -170,6 +170,7 @@ class _Replay:
         self.numbers = {
             row.delivery.number: row.number for row in report.rows if row.delivery is not None
         }
+        self.events = _events(self.entries, report)
         self.shown: dict[str, State] = {}
         self.looks = 0
 
@@ -182,12 +183,13 @@ class _Replay:
             steps: list[dict[str, Any]] = []
             for order, at_us, number, name, work in self._work():
                 steps += self._advance(at_us, order)
-                if name not in self.fresh:
+                if name not in self.fresh or work is None:
                     continue
                 self._try(name, work)
                 self._try(name, self._end_waits)
-                for step in self._step(number, [name]):
-                    steps.append(step if number == order else {**step, "order": order})
+                for step in self._step(number, [name], self.events.get(number, ())):
+                    is_own = step["number"] == number != order
+                    steps.append({**step, "order": order} if is_own else step)
             steps += self._advance(self.cloud.clock.now_us(), self._last() + 1)
             for name in list(self.fresh):
                 if self._look(name) != _view(self.real[name]):
@@ -246,13 +248,13 @@ class _Replay:
 
     # -- the entries -----------------------------------------------------------------------------
 
-    def _work(self) -> Iterator[tuple[int, int, int, str, Callable[[], object]]]:
+    def _work(self) -> Iterator[tuple[int, int, int, str, Callable[[], object] | None]]:
         """Yield the replay's work in the order in which it reached the engines.
 
         Each item consists of its position in the journal, its time, the number of its row, the name
-        of its fake, and a function that performs it.
+        of its fake, and a function that performs it; None for events that only the clock causes.
         """
-        found: list[tuple[int, int, int, str, Callable[[], object]]] = []
+        found: list[tuple[int, int, int, str, Callable[[], object] | None]] = []
         for entry in self.entries:
             number, at_us, name = entry.number, entry.at_us, entry.handle
             read = self.times.get(number)
@@ -271,24 +273,35 @@ class _Replay:
                 found.append((number, at_us, number, name, partial(self._finish, entry, begun)))
             elif isinstance(entry, Action) and entry.call is not None:
                 found.append((number, at_us, number, name, partial(self._act, entry)))
+            elif number in self.events:
+                found.append((number, at_us, number, name, None))
         found.sort(key=lambda one: one[0])
         for order, at_us, number, name, work in found:
             yield order, at_us, self.numbers.get(number, number), name, work
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
-        """Move the clock, and yield the changes that this causes, which belong to no row."""
+        """Move the clock, and yield the changes that this causes.
+
+        The changes belong to the rows of the broker's events at this time, and others to no row.
+        """
         self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
+        for event in self.events.get(number, ())[:1]:
+            if event.number == number:
+                yield from self._step(number, [event.handle], self.events[number])
         yield from self._step(number - 0.5, list(self.fresh))
 
-    def _step(self, number: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        changes: list[Change] = []
-        for name in names:
-            if name in self.fresh:
-                now = self._look(name)
-                changes += _changes(name, self.shown[name], now)
-                self.shown[name] = now
-        if changes:
-            yield {"number": number, "changes": changes}
+    def _step(
+        self, number: float, names: Sequence[str], events: Sequence[Event] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the changes since the previous step; those of an event have the event's number."""
+        now = {name: self._look(name) for name in names if name in self.fresh}
+        for at, shown in _frames(number, self.shown, now, events):
+            changes: list[Change] = []
+            for name, state in shown.items():
+                changes += _changes(name, self.shown[name], state)
+                self.shown[name] = state
+            if changes:
+                yield {"number": at, "changes": changes}
 
     def _call(self, call: Call) -> None:
         if call.outcome in ("streamed", "open", "broken off"):
@@ -410,6 +423,74 @@ class _Replay:
         given, named = action.call
         self.time.recorded = deque(self.times.get(action.number, ()))
         getattr(self.fresh[action.handle], action.kind)(*given, **named)
+
+
+def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
+    """Return the broker's events by the number of the call that caused them.
+
+    Events without such a call have the number of the first event at the same time.
+    """
+    follows = {row.number: row.follows for row in report.rows if row.follows}
+    found: dict[int, list[Event]] = {}
+    alone: list[Event] = []
+    for one in sorted(entries, key=lambda entry: entry.number):
+        if not isinstance(one, Event) or isinstance(one, Action) or one.service != "broker":
+            continue
+        if one.number in follows:
+            found.setdefault(follows[one.number], []).append(one)
+            continue
+        if not alone or (alone[0].handle, alone[0].at_us) != (one.handle, one.at_us):
+            alone = found[one.number] = []
+        alone.append(one)
+    return found
+
+
+def _frames(
+    number: float, before: Mapping[str, State], now: dict[str, State], events: Sequence[Event]
+) -> Iterator[tuple[float, dict[str, State]]]:
+    """Yield the states after a call and after each event that it caused, with their numbers.
+
+    A commit changes the committed offsets of its group and a rebalance the owners; the call changes
+    the rest. If the events do not explain the change, it belongs to the call alone.
+    """
+    name = events[0].handle if events else ""
+    if name not in now or before[name] == now[name]:
+        yield number, now
+        return
+    state = {section: {item: dict(fields) for item, fields in items.items()}
+             for section, items in now[name].items()}  # fmt: skip
+    for event in events:
+        section, changed = _set_by(event)
+        for item, fields in state.get(section, {}).items():
+            old = before[name].get(section, {}).get(item, {})
+            fields.update({field: old.get(field) for field in changed})
+    frames = [(number, state)]
+    for event in events:
+        section, changed = _set_by(event)
+        state = {**state, section: {
+            item: {**fields, **{field: places.get(item, fields[field] if field == "committed" else None)
+                                for field, places in changed.items()}}
+            for item, fields in state.get(section, {}).items()
+        }}  # fmt: skip
+        frames.append((event.number, state))
+    explained = state == now[name]
+    for at, each in frames if explained else ():
+        yield at, {name: each}
+    yield number, now
+
+
+def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the section of an event's group, and the values that the event set, by field and item."""
+    data = event.data
+    changed: dict[str, dict[str, Any]] = {}
+    if event.kind == "rebalance":
+        changed["owner"] = {f"{topic}-{partition}": member
+                            for member, places in (data.get("assignment") or {}).items()
+                            for topic, partition in places}  # fmt: skip
+    if data.get("offsets"):
+        changed["committed"] = {f"{topic}-{partition}": offset
+                                for topic, partition, offset in data["offsets"]}  # fmt: skip
+    return f"group {data.get('group')}", changed
 
 
 def _is_of(message: Any, event: Event) -> bool:
