@@ -59,7 +59,7 @@ def report_of(
     with report_failure("the findings failed", failures.append):
         found = find(cloud, scene, idle_s, raised, served)
     with report_failure("the calls cannot be shown", failures.append):
-        every = rows(cloud, served=served, told=scene.told)
+        every = rows(cloud, served=served, scene=scene)
     with report_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, scene)
     numbers = _numbers(every)

@@ -6,22 +6,29 @@ Rows are data; `wording` describes them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..core.calls import Call, Entry, Event, faults_ended
+from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.journal import Recorder
 from ..handle import closed_fakes_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
-from .scene import worked
+from .scene import Scene, worked
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
     from .applications import Served
 
+_ON_CHANNELS = {
+    "PUBLISH", "SPUBLISH", "SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+}  # fmt: skip
+"""Commands whose arguments name channels or patterns of channels."""
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""
 
@@ -30,18 +37,18 @@ def rows(
     cloud: AnyCloud,
     entries: Iterable[Entry] | None = None,
     served: Iterable[Served] = (),
-    told: Iterable[int] = (),
+    scene: Scene | None = None,
 ) -> list[Row]:
     """Return the journal of a cloud as rows, with credentials masked.
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
     its sender. A row follows the row that caused it. ``served`` are the requests to the
-    application; successful requests that called no fake are left out. ``told`` are the numbers of
-    calls that are shown in another call's row.
+    application; successful requests that called no fake are left out. ``scene`` knows the calls that
+    are shown in another call's row, and the schedules of deliveries.
     """
+    scene = scene or Scene()
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
-    hidden = set(told)
     recorder = _recorder_of(cloud)
     sites: Mapping[int, Any] = {} if recorder is None else recorder.sites
     addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
@@ -50,7 +57,7 @@ def rows(
     received = {id(attempt) for attempt in attempts.values()}
     found: list[Row] = []
     for entry in source:
-        if id(entry) in received or entry.number in hidden:
+        if id(entry) in received or entry.number in scene.told:
             continue
         # An entry that raises an exception must not prevent the rows of the other entries.
         failures: list[str] = []
@@ -58,9 +65,11 @@ def rows(
             if isinstance(entry, Call):
                 row = _call_row(entry, mask, attempts.get(id(entry)))
                 site = sites.get(entry.number)
-                found.append(row if site is None else replace(row, where=Place(**site)))
+                row = row if site is None else replace(row, where=Place(**site))
             else:
-                found.append(_event_row(entry, mask, addresses))
+                row = _event_row(entry, mask, addresses)
+            more = (*row.subjects, *_subjects_of_scene(attempts.get(id(entry), entry), scene))
+            found.append(replace(row, subjects=tuple(dict.fromkeys(more))))
         for text in map(mask.text, failures):
             lane, number = entry.handle, entry.number
             found.append(
@@ -245,9 +254,10 @@ def _action_rows(cloud: AnyCloud, mask: Mask) -> Iterator[Row]:
     recorder = _recorder_of(cloud)
     for action in () if recorder is None else tuple(recorder.actions):
         told = mask.event(action)
+        subjects = _subjects_of_action(action, cloud, mask)
         yield Row(
             action.number, action.at_us, "action", TEST, action.handle, action.kind,
-            action.service, tuple(_subjects_of_event(told)), began=action.number,
+            action.service, tuple(dict.fromkeys(subjects)), began=action.number,
             where=Place(**told.data["where"]), same=(action.kind, repr(told.data)), entry=told,
         )  # fmt: skip
 
@@ -355,8 +365,11 @@ def _operation(call: Call) -> str:
 def _subjects(call: Call) -> Iterator[Subject]:
     facts, fake = call.facts, call.handle
     if call.service == "kv":
-        for key in dict.fromkeys(key for line in facts.get("words") or () for key in _keys(line)):
-            yield Subject("key", key, fake)
+        for line in facts.get("words") or ():
+            names, kind = _keys(line), "key"
+            if line and line[0].upper() in _ON_CHANNELS:
+                names, kind = line[1:2] if "PUBLISH" in line[0].upper() else line[1:], "channel"
+            yield from (Subject(kind, name, fake) for name in names)
     elif call.service == "vector":
         yield Subject("namespace", str(facts.get("namespace") or ""), fake)
     elif call.service == "broker":
@@ -369,6 +382,31 @@ def _subjects(call: Call) -> Iterator[Subject]:
     message = call.headers.get("Upstash-Message-Id")
     if message:
         yield Subject("message", message, fake)
+
+
+def _subjects_of_scene(entry: Entry, scene: Scene) -> Iterator[Subject]:
+    """Yield the subjects of the calls that a row includes, and the schedule of a delivery."""
+    for step in scene.gathered.get(entry.number, ()):
+        yield from _subjects(step)
+    sent = scene.attempts.get(began(entry)) if isinstance(entry, Event) else None
+    for name, value in sent[0].headers if sent is not None else ():
+        if name.lower() == "upstash-schedule-id":
+            yield Subject("schedule", value, entry.handle)
+
+
+def _subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator[Subject]:
+    """Yield the topics, groups and keys in the arguments of the method that the test called."""
+    handle = next((one for one in cloud.handles if one.name == action.handle), None)
+    method = getattr(handle, action.kind, None)
+    if action.call is None or method is None:
+        return
+    given, named = action.call
+    with suppress(TypeError, ValueError):
+        arguments = signature(method).bind(*given, **named).arguments
+        for kind in ("topic", "group", "key"):
+            value = arguments.get(kind)
+            if isinstance(value, str):
+                yield Subject(kind, mask.text(value), action.handle)
 
 
 def _messages(call: Call, fake: str) -> Iterator[Subject]:

@@ -84,6 +84,7 @@ export class Trace {
     this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
     this.chip.setAttribute("aria-label", subject ? `Stop following ${nameOf(subject)}` : "");
     this.arrange();
+    if (changes.subject && this.number !== null) this.reveal(this.number);
     this.options.onfilter?.(this.wanted);
   }
 

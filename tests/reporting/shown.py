@@ -34,7 +34,7 @@ class Shown:
 def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
     """Return the rows of a cloud with their wording, except actions of the test on the fakes."""
     scene = scene_of(cloud, list(cloud.journal.entries))
-    every = rows(cloud, served=served, told=scene.told)
+    every = rows(cloud, served=served, scene=scene)
     return [Shown(row, describe(row, scene)) for row in every if row.kind != "action"]
 
 

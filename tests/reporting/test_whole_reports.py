@@ -257,3 +257,31 @@ def test_a_request_made_by_a_fault_is_nested_in_the_call_it_ran_for(cloud: Cloud
         ("add_fault", 0, "test"), ("POST /1", 0, "client"), ("GET", 1, "application"),
         ("POST /2", 2, "client"), ("GET", 3, "application"),
     ]  # fmt: skip
+
+
+def test_a_subject_names_every_row_that_it_is_about(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    server, broker, queue = cloud.kv_server(), cloud.broker(), cloud.queue()
+    broker.create_topic("orders", partitions=1)
+    broker.produce("orders", "x")
+    broker.join("g", "w", ["orders"])
+    queue.destinations.accept("https://app.example.com")
+    headers = {**queue.headers, "Upstash-Cron": "0 13 * * *"}
+    httpx.post(f"{queue.url}/v2/schedules/https://app.example.com/", headers=headers)
+    queue.run_until_idle()
+    cloud.clock.advance("2h")
+    with redis.Redis.from_url(server.database_url) as client:
+        pipeline = client.pipeline()
+        pipeline.hset("prices", "tea", "3").publish("news", "tea").execute()
+        with client.pubsub() as listener:
+            listener.subscribe("news")
+    rows: dict[str, list[str]] = {}
+    for row in report_of(cloud).rows:
+        for one in row.subjects:
+            rows.setdefault(f"{one.kind} {one.name[:4]}", []).append(row.operation)
+    assert rows.pop("topic orde") == ["create_topic", "produce"]
+    assert rows.pop("group g")[0] == "join"
+    assert rows.pop("key pric") == ["EXEC"]
+    assert rows.pop("channel news") == ["EXEC", "SUBSCRIBE"]
+    assert rows.pop("schedule scd_") == ["create_schedule", "attempt"]
+    assert [name[:7] for name in rows] == ["message"]
