@@ -222,7 +222,7 @@ def _told(
     report: pytest.TestReport,
 ) -> str:
     from .reporting.report import report_of
-    from .reporting.text import text
+    from .reporting.text import text, wrapped
 
     lines: list[str] = []
     if call.excinfo is not None:
@@ -252,7 +252,11 @@ def _told(
         )
         raised = None if call.excinfo is None else call.excinfo.value
         link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""
-        lines.append(text(data, link=link, width=width))
+        told = text(data, link=link, width=width)
+        # Tools search for the first line of a hint, so only the indented lines below it are wrapped.
+        lines = [part for line in lines
+                 for part in (wrapped(line, width) if line.startswith(" ") else [line])]  # fmt: skip
+        lines.append(told)
     return "\n".join(lines)
 
 

@@ -417,11 +417,13 @@ def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list
         ):
             found.append(f"    {at} reads {name}, which is set to another address{instead}")
     failed = _UNCONNECTED.search(log)
+    if found:
+        return ["no fake received a request:", *found[:_MOST]]
     log_has = f"; the log has {failed[0]}" if failed else ""
     return [
-        f"no fake received a request{log_has}"
-        + (":" if found else "; the application may read other variables than fakecloud_env sets:"),
-        *(found[:_MOST] or [f"    {', '.join(own)}"]),
+        f"no fake received a request{log_has}; the application may read other variables than "
+        "fakecloud_env sets:",
+        f"    {', '.join(own)}",
     ]
 
 

@@ -16,6 +16,7 @@ from .model import Finding, Report, Row
 from .report import report_of
 from .selection import Line, folded, kept, merged, without_held_runs
 from .wording import Scene, describe, effect, sentence
+from .wording.kv import PIPELINED
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -45,8 +46,9 @@ def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
     width = max(40, min(width, WIDEST))
     now = to_datetime(report.now_us)
     part_of_second = f".{now.microsecond // 1000:03}".removesuffix(".000")
+    at = "frozen at {}" if report.clock == "frozen" else f"{report.clock}, {{}} at the end"
     head = [
-        f"clock {report.clock} at {now:%Y-%m-%d %H:%M:%S}{part_of_second}Z, seed {report.seed!r}",
+        f"clock {at.format(f'{now:%Y-%m-%d %H:%M:%S}{part_of_second}Z')}, seed {report.seed!r}",
         *_homes(report),
     ]
     lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
@@ -56,14 +58,24 @@ def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
     if not report.rows and not report.failures:
         lines.append("no client has made a call")
     marks = _marks(report.rows, report.findings)
-    lines += _timeline(report, marks, width, now.date())
+    inner = {one.rows[0]: one.values["line"] for one in report.findings if "line" in one.values}
+    lines += _timeline(report, marks, inner, width, now.date())
+    left = report.unfinished
+    failed = [one for one in left if one.kind == "dead_letter"]
     ends = [
         *_block("Findings:", report.findings, report.scene, width, marks),
-        *_block("Unfinished:", report.unfinished, report.scene, width),
+        *_block("Unfinished:", [one for one in left if one not in failed], report.scene, width),
+        *_block("Failed:", failed, report.scene, width),
     ]
     for one in report.problems:
         ends += _wrapped(problem(one, report.scene).translate(CONTROLS), "    ", width)
     return printable("\n".join([*lines, *([""] if ends else []), *ends]))
+
+
+def wrapped(hint: str, width: int) -> list[str]:
+    """Return an indented line of a hint as lines of at most ``width`` columns."""
+    lead = " " * (len(hint) - len(hint.lstrip()))
+    return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
 
 
 def problem(one: Finding, scene: Scene) -> str:
@@ -117,8 +129,13 @@ def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
 # -- the rows --------------------------------------------------------------------------------------
 
 
-def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date) -> Iterator[str]:
-    """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
+def _timeline(
+    report: Report, marks: Mapping[int, int], inner: Mapping[int, int], width: int, today: date
+) -> Iterator[str]:
+    """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day.
+
+    ``inner`` is the index of the line below a row that the row's mark belongs to.
+    """
     every, held = without_held_runs(list(report.rows))
     day, known = None, set[str]()
     if all(to_datetime(row.at_us).date() == today for row in every):
@@ -140,7 +157,7 @@ def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date)
         after = next((one for one in lines[number + 1 :] if isinstance(one, Line)), None)
         nests = after is not None and after.row.depth > line.row.depth
         note: list[str] = []
-        yield from _lines(line, marks, known, width, report.scene, note, nests=nests)
+        yield from _lines(line, marks, inner, known, width, report.scene, note, nests=nests)
         if nests:
             held_back.append(
                 (line.row.depth, note)
@@ -154,6 +171,7 @@ def _timeline(report: Report, marks: Mapping[int, int], width: int, today: date)
 def _lines(
     line: Line,
     marks: Mapping[int, int],
+    inner: Mapping[int, int],
     known: set[str],
     width: int,
     scene: Scene,
@@ -183,8 +201,12 @@ def _lines(
             remarks.insert(0, where)
         known -= {one for one in known if one.startswith("@")}
         known.add(f"@{where}")
-    for mark in dict.fromkeys(marks[one.number] for one in line.rows if one.number in marks):
-        head += f" [{mark}]"
+    below = list(words.below)
+    for number in [one.number for one in line.rows if one.number in marks]:
+        if inner.get(number, PIPELINED) < min(len(below), PIPELINED):
+            below[inner[number]] += f" [{marks[number]}]"
+        else:
+            head += f" [{marks[number]}]"
     told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
     answer = [f"<-- {words.answer}{' (as above)' * is_known}"] if words.answer else []
     for each in [*answer, *_faults(row, nests)]:
@@ -195,7 +217,7 @@ def _lines(
             told += _wrapped(indent + each, indent + "    ", width, LINES_OF_A_TEXT)
     yield from told
     if not is_known:
-        for each in [*words.below, *_packed(remarks, width - len(indent))]:
+        for each in [*below, *_packed(remarks, width - len(indent))]:
             yield from _wrapped(
                 indent + each.translate(CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
             )

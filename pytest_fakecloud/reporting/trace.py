@@ -30,11 +30,13 @@ def document(data: Mapping[str, Any]) -> str:
     rows = data["rows"]
     clock = data["clock"]
     now = clock["now"][:19].replace("T", " ")
-    facts = f"clock {clock['mode']} at {now} UTC · {counted(len(rows), 'row')}"
+    at = f" at {now} UTC" if clock["mode"] == "frozen" else f", {now} UTC at the end"
+    facts = f"clock {clock['mode']}{at} · {counted(len(rows), 'row')}"
     # The test's name is the default seed, so do not repeat it.
     if data["seed"] != data["test"]:
         facts = f"seed {shown(data['seed'])} · {facts}"
     links = {row["number"]: _link(place, row) for place, row in enumerate(rows, 1)}
+    failed = [one for one in data["unfinished"] if one["kind"] == "dead_letter"]
     body = [
         f"<header><h1>{html.escape(data['test'])}</h1>",
         f'<p class="facts">{html.escape(facts)}</p>',
@@ -43,7 +45,8 @@ def document(data: Mapping[str, Any]) -> str:
         *_findings("Problems", data["problems"], links),
         *_findings("Findings", data["findings"], links, marked=True),
         *_first_error(rows, links),
-        *_findings("Unfinished", data["unfinished"], links),
+        *_findings("Unfinished", [one for one in data["unfinished"] if one not in failed], links),
+        *_findings("Failed", failed, links),
         *_log(data.get("log", ""), is_open=not data["findings"]),
         "</header>",
         *_timelines(data.get("beside")),

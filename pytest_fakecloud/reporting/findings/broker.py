@@ -66,6 +66,7 @@ def commits(look: Look, handle: Any) -> Iterator[Finding]:
 def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
     """Find headers that the broker ignored and whose name is similar to one that it reads."""
     told: set[str] = set()
+    commits = [one for one in look.events("auto commit") if one.handle == handle.name]
     for call in look.calls_of(handle):
         for name in call.headers:
             prefix, _, setting = name.lower().partition("-")
@@ -75,8 +76,27 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
             if near:
                 told.add(name)
                 known = f"{name[:6]}{near[0].title()}"
-                values = {"header": name, "known": known, "value": call.headers[name]}
-                yield Finding("unknown_header", handle.name, (call.number,), (), values)
+                values = {
+                    "header": name,
+                    "known": known,
+                    "value": call.headers[name],
+                    "committed": [],
+                }
+                rows = [call.number]
+                if near[0] == "enable-auto-commit" and call.headers[name].lower() == "false":
+                    group, instance = call.facts.get("group"), call.facts.get("instance")
+                    own = [
+                        one
+                        for one in commits
+                        if one.number > call.number
+                        and (one.data["group"], one.data["instance"]) == (group, instance)
+                    ]
+                    offsets = [one for event in own for one in event.data["offsets"]]
+                    values["committed"] = [
+                        f"{topic}-{at}={offset}" for topic, at, offset in offsets
+                    ]
+                    rows += [one.number for one in own]
+                yield Finding("unknown_header", handle.name, tuple(rows), (), values)
 
 
 def produced_again(look: Look, handle: Any) -> Iterator[Finding]:

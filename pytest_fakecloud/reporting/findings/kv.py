@@ -122,7 +122,8 @@ def other_name(look: Look, handle: Any) -> Iterator[Finding]:
         # Names that differ only in a number refer to different things.
         if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
             run = _same_run(look, call, written[near[0]])
-            yield about_key("key_mismatch", handle, call, key, other=near[0], run=run)
+            write = written[near[0]].number
+            yield about_key("key_mismatch", handle, call, key, [write], other=near[0], run=run)
 
 
 def _same_run(look: Look, *calls: Call) -> str:
@@ -327,8 +328,8 @@ def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
             steps.append((call, name))
             if len(steps) == 4 and call.at_us - steps[0][0].at_us <= 1_000_000:
                 yield about_key(
-                    "check_then_set", handle, call, line[1], times=2, read=steps[0][1],
-                    write=name, item=" ".join(line[1:words]),
+                    "check_then_set", handle, call, line[1], [one.number for one, _ in steps],
+                    times=2, read=steps[0][1], write=name, item=" ".join(line[1:words]),
                 )  # fmt: skip
         else:
             for item in [one for one in seen if one and one[0] in line[1:]]:

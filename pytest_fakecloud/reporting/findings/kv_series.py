@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -117,24 +117,29 @@ def without_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
     """Find messages published to a channel without subscribers, while a channel with subscribers
     received none.
     """
-    subscribed: dict[str, None] = {}
+    subscribed: dict[str, int] = {}
     heard: set[str] = set()
-    unheard: dict[str, Call] = {}
+    unheard: dict[str, tuple[Call, int]] = {}
     for call in look.calls_of(handle):
         for line in call.facts.get("words") or ():
             if line and line[0].upper() == "SUBSCRIBE":
-                subscribed.update(dict.fromkeys(line[1:]))
+                subscribed.update(dict.fromkeys(line[1:], call.number))
     for call, line, result in commands(look, handle):
         if line[0] == "PUBLISH" and result == 0:
-            unheard[line[1]] = call
+            steps = look.scene.gathered.get(call.number) or [call]
+            lines = [
+                [words[0].upper(), *words[1:]] for one in steps for words in one.facts["words"]
+            ]
+            unheard[line[1]] = call, lines.index(line)
         elif line[0] == "PUBLISH":
             heard.add(line[1])
     others = [one for one in subscribed if one not in heard and one not in unheard]
-    for channel, call in unheard.items():
+    for channel, (call, at) in unheard.items():
         if others and channel not in heard and channel not in subscribed:
-            values = {"channel": channel, "others": others}
+            values = {"channel": channel, "others": others, "line": at}
             subject = Subject("channel", channel, handle.name)
-            yield Finding("no_subscriber", handle.name, (call.number,), (subject,), values)
+            rows = call.number, *dict.fromkeys(subscribed[one] for one in others)
+            yield Finding("no_subscriber", handle.name, rows, (subject,), values)
 
 
 def _first(line: list[str], result: Any) -> bool:
@@ -246,28 +251,39 @@ def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
     raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
     """
     tries = [*_requests(look), *_attempts(look)]
-    done: dict[tuple[object, tuple[str, ...]], _Try] = {}
-    marked: dict[int, str] = {}
+    done: dict[tuple[object, tuple[str, ...]], tuple[_Try, Call]] = {}
+    marked: dict[int, tuple[str, int]] = {}
     for call, line, result in commands(look, handle):
         now = next((one for one in tries if one.began < call.number < one.ended), None)
         if now is not None and sets_nx(line) and result not in (None, 0):
-            marked[now.began] = line[1]
+            marked[now.began] = line[1], call.number
         if now is None or line[0] not in ADDING:
             continue
         about = now.same, tuple(line)
-        before = done.get(about)
-        if before is not None and before is not now and before.failed:
+        before, first = done.get(about, (now, call))
+        if before is not now and before.failed:
+            marks = _marks(marked, before, now)
+            evidence = [marked[one.began][1] for one in (before, now)] if marks else []
             yield about_key(
-                "repeated_after_failure", handle, call, line[1], command=line[0],
-                message=before.message, attempt=before.attempt, target=before.target,
-                marks=_marks(marked, before, now),
+                "repeated_after_failure", handle, call, line[1], [first.number, *evidence],
+                command=line[0], message=before.message, attempt=before.attempt,
+                target=before.target, marks=marks, numbered=_numbered(marks, before, now),
             )  # fmt: skip
-        done[about] = now
+        done[about] = now, call
 
 
-def _marks(marked: Mapping[int, str], before: _Try, now: _Try) -> list[str]:
+def _numbered(marks: Sequence[str], before: _Try, now: _Try) -> bool:
+    """Return whether two keys differ only in the number of the attempt or of the retry at the end."""
+    for first, second in ((before.attempt, now.attempt), (before.attempt - 1, now.attempt - 1)):
+        ends = marks and before.attempt and marks[0].endswith(str(first))
+        if ends and marks[0].removesuffix(str(first)) + str(second) == marks[1]:
+            return True
+    return False
+
+
+def _marks(marked: Mapping[int, tuple[str, int]], before: _Try, now: _Try) -> list[str]:
     """Return the keys that two attempts set with NX if the keys differ only in their endings."""
-    keys = [marked.get(one.began, "") for one in (before, now)]
+    keys = [marked.get(one.began, ("", 0))[0] for one in (before, now)]
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
     return keys if keys[0] != keys[1] and common > max(map(len, keys)) // 2 else []
 
@@ -328,7 +344,7 @@ def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
     """Find two ranges by rank where the second starts at the stop index of the first, which the
     first range already includes.
     """
-    before: dict[tuple[str, ...], tuple[int, int, list[Any]]] = {}
+    before: dict[tuple[str, ...], tuple[int, int, list[Any], int]] = {}
     told: set[tuple[str, ...]] = set()
     for call, line, result in commands(look, handle):
         options = {word.upper() for word in line[4:]}
@@ -338,20 +354,20 @@ def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         start, stop = int(line[2]), int(line[3])
         alike = (line[0], line[1], *sorted(options))
-        first, last, members = before.get(alike, (0, 0, []))
+        first, last, members, page = before.get(alike, (0, 0, [], 0))
         same_size = stop - start == last - first > 0
         meets = bool(result) and result[:1] == members[last - first :]
         if same_size and start == last and meets and alike not in told:
             told.add(alike)
             values = {"command": line[0], "start": start, "first": first, "stop": stop}
             values["member"] = str(result[0])
-            yield about_key("pages_overlap", handle, call, line[1], **values)
-        before[alike] = start, stop, result
+            yield about_key("pages_overlap", handle, call, line[1], [page], **values)
+        before[alike] = start, stop, result, call.number
 
 
 def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters that requests to several endpoints incremented before one of them returned 429."""
-    counted: dict[str, list[tuple[str, int]]] = {}
+    counted: dict[str, list[tuple[str, int, int]]] = {}
     steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
     for one in look.served:
         if not one.alone or not one.ended:
@@ -362,12 +378,13 @@ def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
                 continue
             known = counted.setdefault(key, [])
             rises = not known or result == known[-1][1] + 1
-            others = Counter(each for each, _ in known if each != target)
+            others = Counter(each for each, *_ in known if each != target)
             if one.status == 429 and rises and others:
                 own = len(known) - others.total() + 1
                 values = {"target": target, "count": result, "own": own, "others": dict(others)}
-                yield about_key("limit_shared", handle, call, key, **values)
-            known.append((target, result))
+                evidence = [number for each, _, number in known if each != target]
+                yield about_key("limit_shared", handle, call, key, evidence[-5:], **values)
+            known.append((target, result, call.number))
 
 
 def _counter(line: list[str]) -> str:
@@ -386,6 +403,8 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
     received = sorted(_received(look), key=lambda one: one[0])
     steps = list(commands(look, handle))
     known: set[str] = set()
+    numbers = {call.number for call in look.calls}
+    found: list[Finding] = []
     for at, (call, line, result) in enumerate(steps):
         came = [one for one in received if one[0] < call.number]
         if line[0] != "HGET" or len(line) != 3 or not came:
@@ -399,8 +418,10 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
             known.add(key)
         elif key in known and _less_as_string(new, result):
             values = {"command": "HGET", "field": field, "known": result, "new": new}
-            yield about_key("stopped_writing", handle, call, key, **values)
-            break
+            evidence = [came[-1][0]] if came[-1][0] in numbers else []
+            found.append(about_key("stopped_writing", handle, call, key, evidence, **values))
+    if found:
+        yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
 
 
 def _less_as_string(new: str, known: Any) -> bool:

@@ -12,7 +12,7 @@ from ..model import Finding, Subject
 from ..scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...any_cloud import AnyCloud
     from ..applications import Served
@@ -21,10 +21,13 @@ NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""
 
 
-def about_key(kind: str, handle: Any, call: Call, key: str, **values: Any) -> Finding:
-    """Return a finding about a key, with the call that decided it."""
+def about_key(
+    kind: str, handle: Any, call: Call, key: str, evidence: Iterable[int] = (), /, **values: Any
+) -> Finding:
+    """Return a finding about a key, with the call that decided it and the numbers of other calls."""
     subject = Subject("key", key, handle.name)
-    return Finding(kind, handle.name, (call.number,), (subject,), {"key": key, **values})
+    rows = tuple(dict.fromkeys((call.number, *evidence)))
+    return Finding(kind, handle.name, rows, (subject,), {"key": key, **values})
 
 
 def items_of(body: bytes) -> list[dict[str, Any]]:

@@ -136,7 +136,7 @@ def published_again(look: Look) -> Iterator[Finding]:
 def scheduled_twice(look: Look) -> Iterator[Finding]:
     """Find schedules that were created twice because the requests had no schedule ID."""
     for handle in look.handles("queue"):
-        first: dict[tuple[str, ...], str] = {}
+        first: dict[tuple[str, ...], tuple[str, int]] = {}
         for call in look.calls_of(handle):
             cron, answer = (
                 call.headers.get("Upstash-Cron"),
@@ -146,10 +146,10 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
             if cron is None or named or not isinstance(answer, dict) or "scheduleId" not in answer:
                 continue
             alike = call.target, cron, call.body.decode("utf-8", "replace")
-            earlier = first.setdefault(alike, answer["scheduleId"])
+            earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
             if earlier != answer["scheduleId"]:
                 values = {"cron": cron, "first": earlier, "second": answer["scheduleId"]}
-                yield Finding("scheduled_twice", handle.name, (call.number,), (), values)
+                yield Finding("scheduled_twice", handle.name, (call.number, number), (), values)
 
 
 def delivered_late(look: Look) -> Iterator[Finding]:

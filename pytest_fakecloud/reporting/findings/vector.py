@@ -105,6 +105,7 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
                         "why": why,
                         "route": last.route,
                         "mode": _mode(last, id),
+                        "writes": len(steps) - 1,
                     }
                     found = _found("no_longer_matches", handle, last, namespace, **values)
                     yield replace(found, rows=(last.number, call.number))
@@ -117,7 +118,7 @@ def _mode(write: Call, id: str) -> str:
 
 def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts that were repeated under other IDs because the answer to the first was lost."""
-    lost: list[tuple[Any, list[str]]] = []
+    lost: list[tuple[Any, list[str], int]] = []
     for call in look.calls_of(handle):
         items = items_of(call.body) if call.route in _UPSERTS else []
         content = [{name: one[name] for name in one if name != "id"} for one in items]
@@ -125,13 +126,15 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
         if not items:
             continue
         if taken(call):
-            lost.append((content, ids))
+            lost.append((content, ids, call.number))
             continue
-        alike = [old for earlier, old in lost if content == earlier and not {*ids} & {*old}]
+        alike = [(old, number) for earlier, old, number in lost
+                 if content == earlier and not {*ids} & {*old}]  # fmt: skip
         if alike:
             namespace = _namespace(call)
-            values = {"count": len(items), "ids": ids, "earlier": alike[0]}
-            yield _found("upserted_again", handle, call, namespace, **values)
+            values = {"count": len(items), "ids": ids, "earlier": alike[0][0]}
+            found = _found("upserted_again", handle, call, namespace, **values)
+            yield replace(found, rows=(call.number, alike[0][1]))
 
 
 def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:

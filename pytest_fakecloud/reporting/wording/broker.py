@@ -193,8 +193,12 @@ def _beyond_end(of: Finding, scene: Scene) -> str:
 
 def _produced_again(of: Finding, scene: Scene) -> str:
     written = listed([compact(shortened(one)) for one in of.values["values"]], 4)
-    answer = f"answered with {of.values['status']}" if of.values["status"] else "without an answer"
-    return f"the produce request {answer} had appended {written}, and its repetition appended them again"
+    status = of.values["status"]
+    before = f"before the answer {status}" if status else "although it received no answer"
+    return (
+        f"the first produce request had appended {counted(len(of.values['values']), 'record')} "
+        f"{before} ({written}), and the retry appended the same again"
+    )
 
 
 def _received_again(of: Finding, scene: Scene) -> str:
@@ -220,14 +224,18 @@ def _skipped(of: Finding, scene: Scene) -> str:
     if not deleted:
         return f"{told}: {counted(count, 'record')} skipped"
     if deleted == count:
-        gone = f"the {counted(count, 'record')} between no longer exist{'s' * (count == 1)}"
+        gone = f"the {counted(count, 'record')} in between no longer exist{'s' * (count == 1)}"
         return f"{told}: {gone} (the log now starts at {values['start']})"
     rest = count - deleted
-    why = " (auto.offset.reset is latest)" if values["latest"] else ""
+    why = (
+        " (auto.offset.reset is latest): earliest continues at the oldest record"
+        if values["latest"]
+        else ""
+    )
     return (
-        f"{told}: {deleted} of the {count} records between no longer "
-        f"exist{'s' * (deleted == 1)} (the log now starts at {values['start']}), and "
-        f"{counted(rest, 'other record')} {'was' if rest == 1 else 'were'} skipped{why}"
+        f"{told}: of the {count} records in between, {deleted} no longer "
+        f"exist{'s' * (deleted == 1)} (the log now starts at {values['start']}) and "
+        f"{rest} {'was' if rest == 1 else 'were'} skipped{why}"
     )
 
 
@@ -257,12 +265,20 @@ def _behind(of: Finding, scene: Scene) -> str:
     return f"group {of.values['group']} is {listed(parts)}"
 
 
+def _unknown_header(of: Finding, scene: Scene) -> str:
+    header, value = of.values["header"], shortened(of.values["value"])
+    told = f"the header {header}: {value} was ignored"
+    if of.values["committed"]:
+        told += f", so {listed(of.values['committed'], 4)} was committed automatically"
+    return f"{told}; did you mean {of.values['known']}?"
+
+
 SENTENCES: Sentences = {
     "commit_beyond_end": _beyond_end,
     "commit_beyond_received": "group {group} committed {partition}={offset} after receiving only "
     "{partition}@{last}",
     "committed_before_failure": "group {group} committed {records:record} before a call failed",
-    "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
+    "unknown_header": _unknown_header,
     "produced_again": _produced_again,
     "received_again": _received_again,
     "records_skipped": _skipped,
@@ -272,7 +288,8 @@ SENTENCES: Sentences = {
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
     "only one of them (services that each need every record need a group each)",
     "instances_used_once": "each of the {instances:raw} instances of group {group} consumed only once, "
-    "and the earlier ones are still members: new records in {partitions:list} wait for them",
+    "and the earlier ones are still members: new records in {partitions:list} wait for them; use one "
+    "instance name, or delete the instance",
     "never_committed": _never_committed,
     "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
     "within each of them",

@@ -214,13 +214,15 @@ def _changed_nothing(of: Finding, scene: Scene) -> str:
 def _repeated(of: Finding, scene: Scene) -> str:
     if of.values["message"]:
         earlier = f"attempt {of.values['attempt']} of {scene.short(of.values['message'])}"
-        why = f"{earlier}; that attempt failed afterwards"
+        why = f"{earlier}, which failed afterwards"
     else:
         why = f"an identical earlier {of.values['target']}, which failed afterwards"
     told = f"this {of.values['command']} repeats one made during {why}"
     if of.values["marks"]:
         first, now = map(shortened, of.values["marks"])
-        told += f"; the key that is set with NX was {first} then and is {now} now"
+        told += f"; the key set with NX was {first} in that attempt and {now} in this one: "
+        same = "use the same key in each attempt"
+        told += "leave the attempt number out of the key" if of.values["numbered"] else same
     return told
 
 
@@ -238,8 +240,8 @@ def _key_mismatch(of: Finding, scene: Scene) -> str:
     told = f"{key} was read but never written; {other} was written but never read"
     if of.values["run"]:
         told += (
-            f" (both during workflow run {of.values['run']}: code outside of steps is "
-            "executed again at each delivery)"
+            f", both during workflow run {of.values['run']}: code outside of steps is executed "
+            "again at each delivery, so create the key in a step"
         )
     return told
 
@@ -256,9 +258,28 @@ def _limit_shared(of: Finding, scene: Scene) -> str:
     target, own = of.values["target"], of.values["own"]
     others = listed([f"{name} {count}" for name, count in of.values["others"].items()])
     return (
-        f"{target} returned 429 when {shortened(of.values['key'])} reached {of.values['count']}, of "
-        f"which {target} counted {own} and {others}: limiters with one prefix and identifier share "
-        "their count"
+        f"{target} returned 429 when {shortened(of.values['key'])} reached {of.values['count']} "
+        f"({target} {own}, {others}): limiters with the same prefix and identifier share their count, "
+        "so give each its own prefix"
+    )
+
+
+def _check_then_set(of: Finding, scene: Scene) -> str:
+    read, write = of.values["read"], of.values["write"]
+    instead = "HSETNX" if write == "HSET" else f"{write} with NX"
+    return (
+        f"two {read} of {of.values['item']} found nothing, then two {write} wrote it, the second over "
+        f"the first: the check and the write are separate commands; use {instead} or a script"
+    )
+
+
+def _pages_overlap(of: Finding, scene: Scene) -> str:
+    first, start, stop = of.values["first"], of.values["start"], of.values["stop"]
+    range = f"{of.values['command']} {shortened(of.values['key'])}"
+    return (
+        f"{range} {first} {start} and {range} {start} {stop} both returned "
+        f"{shortened(of.values['member'])}: the stop index is inclusive, so a page of "
+        f"{start - first} from {first} stops at {start - 1}"
     )
 
 
@@ -279,20 +300,19 @@ SENTENCES: Sentences = {
     "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
     "answers before using them in keys (decode_responses=True)",
     "stopped_writing": "{command} {key} {field} returned {known:json} after {field} {new:raw} was "
-    "received, and {key} was not written: as strings, {new:json} is less than {known:json}",
+    "received, and {key} was not written: as strings, {new:json} is less than {known:json}; compare "
+    "them as numbers",
     "counter_mismatch": "{key} was decremented but never set; {other} was set to {value} but never "
     "used",
     "lost_update": _replaced,
-    "check_then_set": "two {read} of {item} found nothing, then two {write} wrote it, the second over "
-    "the first: the check and the write are separate commands",
+    "check_then_set": _check_then_set,
     "read_after_expiry": _read_after_expiry,
-    "no_subscriber": "no client subscribes to {channel}, to which this message was published; clients "
+    "no_subscriber": "no client subscribes to {channel}, to which a message was published; clients "
     "subscribe to {others:list}, to which nothing was published",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,
-    "pages_overlap": "{command} {key} {first:raw} {start:raw} and {command} {key} {start:raw} "
-    "{stop:raw} both returned {member}: the stop index is inclusive",
+    "pages_overlap": _pages_overlap,
     "limit_shared": _limit_shared,
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",

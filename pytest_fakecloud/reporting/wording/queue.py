@@ -364,9 +364,9 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "unsigned": "the delivery was sent without a signature",
         "former_key": "the application's check was made with a key from before the rotation of the "
         "queue's keys, not with the current one",
-        "next_key": "it was signed with the current key, which was the next key before the keys were "
-        "rotated; the application's check has only the key that was current then (a Receiver needs "
-        "both keys: current_signing_key and next_signing_key)",
+        "next_key": "it was signed with the key that was the next key before the keys were rotated; "
+        "the application's check has only the old current key (a Receiver needs both keys: "
+        "current_signing_key and next_signing_key)",
         "claim": f"the application's check rejected the claim {of.values.get('got')}",
         "invalid": str(of.values.get("got")),
     }[why]
@@ -388,15 +388,17 @@ def _valid_signature(of: Finding, scene: Scene) -> str:
 def _delivered_late(of: Finding, scene: Scene) -> str:
     return (
         f"attempt {of.values['attempt']} of {scene.short(of.values['message'])} was delivered after "
-        f"{scene.short(of.values['later'])}, which was published later: retries do not keep the order"
+        f"{scene.short(of.values['later'])}, which was published later: retries do not keep the order; "
+        "a queue with parallelism 1 does (enqueue)"
     )
 
 
 def _scheduled_twice(of: Finding, scene: Scene) -> str:
     first, second = scene.short(of.values["first"]), scene.short(of.values["second"])
     return (
-        f"this request had no schedule id, so it created a second schedule ({second}) with the "
-        f"destination, cron ({of.values['cron']}) and body of {first}: both are active"
+        f"this request created a second schedule ({second}) with the destination, cron "
+        f"({of.values['cron']}) and body of {first}: pass a schedule id (Upstash-Schedule-Id), with "
+        "which a request replaces the schedule"
     )
 
 

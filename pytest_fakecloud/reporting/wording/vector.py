@@ -131,13 +131,16 @@ def _filter_rejected(of: Finding, scene: Scene) -> str:
 
 
 def _no_longer_matches(of: Finding, scene: Scene) -> str:
-    mode = of.values["mode"]
-    did = "changed" if mode == "PATCH" else "replaced"
-    return (
-        f"the filter of a query rejected {shortened(of.values['id'])}, which matched before an "
-        f"{of.values['route'].partition('-')[0]} {did} its metadata{f' ({mode})' if mode else ''}: "
-        f"{of.values['why']}"
+    mode, route, writes = (
+        of.values["mode"],
+        of.values["route"].partition("-")[0],
+        of.values["writes"],
     )
+    did = "changed" if mode == "PATCH" else "replaced"
+    write = f"this {route}, which" if writes == 1 else f"its {writes} later writes; this {route}"
+    told = f"{shortened(of.values['id'])} would match the filter of the query without {write} {did} its "
+    told += f"metadata{f' ({mode})' if mode else ''}: {of.values['why']}"
+    return f"{told}; PATCH keeps the other fields" if mode == "OVERWRITE" else told
 
 
 def _empty_namespace(of: Finding, scene: Scene) -> str:
@@ -178,7 +181,8 @@ SENTENCES: Sentences = {
     "filter_rejected": _filter_rejected,
     "no_longer_matches": _no_longer_matches,
     "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list} instead of "
-    "{earlier:list}); the earlier upsert was carried out although its answer was lost",
+    "{earlier:list}); the earlier upsert was carried out although its answer was lost: use the same ids "
+    "in a retry",
     "deleted_by_prefix": "the prefix {prefix:json} also deleted {ids:list}; the prefix {narrower:json} "
     "matches only {others:list}",
     "hit_not_used": _hit_not_used,
