@@ -269,7 +269,8 @@ def _unknown_header(of: Finding, scene: Scene) -> str:
     header, value = of.values["header"], shortened(of.values["value"])
     told = f"the header {header}: {value} was ignored"
     if of.values["committed"]:
-        told += f", so {listed(of.values['committed'], 4)} was committed automatically"
+        was = "was" if len(of.values["committed"]) == 1 else "were"
+        told += f", so {listed(of.values['committed'], 4)} {was} committed automatically"
     return f"{told}; did you mean {of.values['known']}?"
 
 
