@@ -22,7 +22,8 @@ Timeouts are in milliseconds and limit how long a call waits. Every method can r
 
 
 def make_engine(clock: Timekeeper, ids: Ids, config: BrokerConfig) -> BrokerEngine:
-    """Return an engine in memory or, if the ``engine`` setting is an address, on a real cluster.
+    """Return an in-memory engine or, if the ``engine`` setting is an address, one that uses a real
+    cluster.
 
     Raises ``ContractError`` for an address that is not ``kafka://host:port``, and if
     confluent-kafka is not installed.

@@ -340,7 +340,7 @@ class EventFields(TypedDict, total=False):
     location: object
     logged: object
     signature: object
-    # Data of events in a broker's consumer groups.
+    # Fields of events in a broker's consumer groups.
     group: object
     instance: object
     topics: object

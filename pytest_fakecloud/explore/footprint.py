@@ -144,7 +144,7 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
 
 
 def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
-    """Return the access to one key."""
+    """Return a record of an access to one key."""
     return Touch(fake, f"key of db{database}", _text(key), writes)
 
 

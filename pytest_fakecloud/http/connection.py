@@ -197,8 +197,8 @@ class Connection:
         meantime.
         """
         self.ended = True
-        # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer notices
-        # the end in either case.
+        # Reset the connection to avoid TIME_WAIT, so that the port can be reused. The peer sees the
+        # connection close in either case.
         self.close_with_reset()
         # Call the method of the plain socket: a TLS socket's shutdown() changes state that its
         # reader relies on.

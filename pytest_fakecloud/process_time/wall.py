@@ -16,7 +16,9 @@ from ..core.timeparse import monotonic
 from .callers import is_infrastructure
 
 POLLS = 20
-"""Number of consecutive reads of an unchanged time at one line before their duration is checked."""
+"""Number of consecutive reads of an unchanged time by one source line, after which a read checks
+whether the code waits for the time to change.
+"""
 STANDING_SECONDS = 20.0
 """Real seconds of consecutive reads at one line after which a read raises an error."""
 _AS_IT_IS_US = 1_000_000

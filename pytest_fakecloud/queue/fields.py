@@ -157,7 +157,9 @@ NAME = shaped("a name", "orders", never=r"[^A-Za-z0-9._-]", fits=bool)
 DESTINATION = either((URL, NAME, one_of("destination", NAMED)))
 """A URL, the name of a URL group, or the name of one of the service's own destinations."""
 LABEL = shaped("a label", "billing", never=",", fits=lambda text: text == text.strip() != "")
-"""A label. It cannot contain a comma, because commas separate labels in the header."""
+"""The type of the label field. A label cannot contain a comma, because commas separate labels in
+the header.
+"""
 
 
 def _is_cron(text: str) -> bool:

@@ -119,13 +119,13 @@ def _where(place: Place, mask: Mask | None) -> dict[str, Any]:
     local = path.is_relative_to(cwd := Path.cwd())
     lines = range(max(1, place.line - _BEFORE), place.line + _AFTER + 1)
     source = [(line, linecache.getline(place.file, line).rstrip()) for line in lines]
+    while source and not source[-1][1]:
+        source.pop()
     return {
         **asdict(place),
         "file": str(path.relative_to(cwd)) if local else place.file,
         "source": [
-            {"line": line, "text": mask.text(text) if mask else text}
-            for line, text in source
-            if text or line <= place.line
+            {"line": line, "text": mask.text(text) if mask else text} for line, text in source
         ],
     }
 

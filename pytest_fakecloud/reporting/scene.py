@@ -1,4 +1,4 @@
-"""Lookups for rows, findings and wording that need more than one journal entry."""
+"""Looks up journal entries for rows, findings and texts that depend on more than one entry."""
 
 from __future__ import annotations
 

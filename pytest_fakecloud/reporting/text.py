@@ -34,7 +34,7 @@ _STAMP = len("12:00:00.000 ")
 
 
 def section(cloud: AnyCloud, *, width: int = WIDTH) -> str:
-    """Return the report of a cloud, outside of any test, as a string."""
+    """Return a cloud's report as a string, for use outside a test."""
     return text(report_of(cloud), width=width)
 
 

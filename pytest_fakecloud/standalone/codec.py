@@ -376,10 +376,10 @@ def decode_error(data: Mapping[str, Any]) -> BaseException:
     Raises ``Unreadable`` for data that ``encode_error`` does not produce.
     """
     if not isinstance(data, dict) or data.keys() != {"c", "text", "fields"}:
-        raise Unreadable(f"{data!r:.200} is not an error")
+        raise Unreadable(f"{data!r:.200} is not an encoded error")
     name, text, given = data["c"], data["text"], data["fields"]
     if not isinstance(name, str) or not isinstance(text, str) or not isinstance(given, dict):
-        raise Unreadable(f"{data!r:.200} is not an error")
+        raise Unreadable(f"{data!r:.200} is not an encoded error")
     fields = {
         key: decode(item, lambda *_: None) for key, item in given.items() if _may_be_field(key)
     }

@@ -82,7 +82,7 @@ class Detour:
         return answer
 
     def urllib3(self) -> Any:
-        """Return a connection pool of ``urllib3`` for the other address."""
+        """Return a ``urllib3`` connection pool for the other address."""
         import urllib3
 
         options: dict[str, Any] = {} if self._ca_file is None else {"ca_certs": self._ca_file}

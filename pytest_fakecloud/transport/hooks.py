@@ -1,4 +1,6 @@
-"""Replaces a function of a client library, compatibly with other tools that replace it."""
+"""Replaces a function of a client library in a way that works alongside other tools that replace
+it.
+"""
 
 from __future__ import annotations
 

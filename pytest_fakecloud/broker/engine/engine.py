@@ -153,7 +153,7 @@ class MemoryEngine:
         )
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
-        """Create missing topics and append messages of the test. After an error, nothing has
+        """Create missing topics and append the test's messages. If an error is raised, nothing has
         changed.
 
         ``topics`` maps names to numbers of partitions; an existing topic keeps its partitions.

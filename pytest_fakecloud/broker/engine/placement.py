@@ -30,8 +30,8 @@ class Placement:
         """Return the messages' positions, the records to append, and the first message's error, if
         any.
 
-        Stops at the first invalid message. ``whole`` is whether such a message rejects the whole
-        request.
+        Stops at the first invalid message. If ``whole`` is true, such a message causes the whole
+        request to be rejected.
         """
         topics = self._topics
         empty_is_absent = self._settings.empty_key == "absent"

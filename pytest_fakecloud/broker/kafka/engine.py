@@ -484,7 +484,7 @@ class KafkaEngine:
         """
         if not isinstance(copy, KafkaCopy):
             raise ContractError(
-                "the snapshot is from a broker in memory: pass its records to load()"
+                "this snapshot is of the in-memory broker: pass its records to load()"
             )
         if copy.topics is None:
             raise ContractError(

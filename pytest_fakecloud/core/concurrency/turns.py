@@ -11,7 +11,7 @@ from ..errors import ContractError
 from ..wording import counted
 
 _PATIENCE = 10.0  # real seconds that an advance waits for another one to finish
-_COURTESY = 0.01  # real seconds that an advance waits if its caller can do without it
+_COURTESY = 0.01  # seconds of wall-clock time that a move of the clock waits for another move
 _handed_over: ContextVar[object] = ContextVar("handed_over", default=None)
 """The function from ``Turns.hand_over()`` that this thread or task is running."""
 

@@ -21,8 +21,8 @@ DEPTHS = (2, 3, 4)
 
 
 class Priorities:
-    """A strategy that runs the strand with the highest priority, and lowers priorities at random
-    decisions.
+    """A strategy that runs the strand with the highest priority, and lowers priorities at randomly
+    chosen decisions.
     """
 
     records = False

@@ -106,7 +106,7 @@ class Points(EventLoops):
         strand.granted = strand.turn_is_async = True
 
     async def arrives(self, handle: Handle) -> None:
-        """Let other strands run before the answer of an asynchronous request is received."""
+        """Let other strands run before the response to an asynchronous request is received."""
         strand = self._here()
         if strand is None or strand.role != "task":
             return

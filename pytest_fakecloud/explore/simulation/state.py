@@ -133,7 +133,7 @@ class RunState:
         self._turns.fail(error)
 
     def is_here(self) -> bool:
-        """Return whether this thread runs explored code."""
+        """Return whether this thread is running explored code."""
         return not self._aside and self._turns.here() is not None
 
     def _here(self) -> Strand | None:

@@ -1,4 +1,4 @@
-"""Waiting strands: how a strand gives its turn away, sleeps, or waits for a condition."""
+"""Waiting strands: how a strand yields its turn, sleeps, or waits for a condition."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ class Connections(Waits):
         while not is_readable(0):
             self._check_alive(strand)
             owner = self._owners.get(wire.port, strand)
-            # The connection may be shared with a strand whose call needs the turn that this strand
-            # has.
+            # Another strand may share this connection, and its call cannot proceed while this
+            # strand has the turn.
             is_other_waiting = owner is not strand and owner.state == "parked"
             if not is_other_waiting and not wire.is_quiet():
                 is_readable(0.01)

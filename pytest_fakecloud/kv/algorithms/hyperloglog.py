@@ -234,7 +234,9 @@ class _Places:
     EVERY = 16
     """Number of opcodes from one recorded opcode to the next."""
     LASTS = 250
-    """Number of changes after which the positions are recorded again, because the value has grown."""
+    """Number of changes of a register value for which the recorded positions of opcodes stay
+    usable; after that the value has grown, and the positions are recorded again.
+    """
     REACH = 24
     """After a change, opcodes may have moved or merged within this number of bytes."""
 

@@ -1,4 +1,4 @@
-"""Encodes replies that are partly encoded already, and the responses of faults."""
+"""Encodes partly encoded replies, and the responses of injected faults."""
 
 from __future__ import annotations
 

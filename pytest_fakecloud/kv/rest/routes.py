@@ -198,8 +198,9 @@ class KVApp(App):
         return wanted.reply(self.with_int_text(reply), self._headers(request))
 
     def _guards(self, request: Request) -> bool:
-        """Return whether the request could exceed a limit. A command cannot be larger than its
-        request.
+        """Return whether the request is large enough to exceed a limit.
+
+        No command is larger than its request, so a small request needs no check.
         """
         if self._counts:
             return True

@@ -12,12 +12,12 @@ class HostLost(Exception):
 
 
 class ScriptFailure(Exception):
-    """An error of a script.
+    """An error raised by a script.
 
-    ``text`` is the message with its class word. ``source`` and ``line`` say where the script raised
-    the error. ``counted`` is true if the statistics already include the error, because it came from
-    a command that the script called. ``too_long`` is true if the script exceeded its limit of
-    instructions or seconds.
+    ``text`` is the message including its error code, such as ``ERR``. ``source`` and ``line`` say
+    where the script raised the error. ``counted`` is true if the statistics already include the
+    error, because it came from a command that the script called. ``too_long`` is true if the script
+    exceeded its instruction or time limit.
     """
 
     def __init__(

@@ -191,7 +191,7 @@ class Destination(Handle, HTTPServer):
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the expectations of a snapshot."""
+        """Restore the expectations from a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
             raise ContractError(
                 f"{snapshot!r} is not a snapshot of a {self.fixture}; pass what its snapshot() returned"

@@ -200,7 +200,7 @@ class Engine(State):
 
     # -- snapshots -------------------------------------------------------------------------------
     def snapshot(self) -> Saved:
-        """Return a copy of all data, which further attempts do not change."""
+        """Return a copy of all data that later attempts do not change."""
         with self.lock:
             return save(self)
 

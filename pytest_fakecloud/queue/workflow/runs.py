@@ -246,7 +246,7 @@ class WorkflowRuns(WorkflowHooks):
         """Finish a run successfully, at its client's request; raise a 404 error if it does not
         exist.
 
-        A finished run does not change, because clients send this request in each of their
+        Finishing a finished run has no effect, since clients send this request in each of their
         deliveries.
         """
         run = self.get(run_id)

@@ -48,7 +48,7 @@ _ABOUT_CONNECTIONS = (
 _MOST_READS = 500_000
 
 Change = list[Any]
-"""A list of the fake, the section, the item, and the item's fields after the change (None if it was
+"""A change as a list: fake, section, item, and the item's fields after the change (None if it was
 removed).
 """
 

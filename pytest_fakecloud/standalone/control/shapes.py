@@ -342,7 +342,7 @@ class ToSend(TypedDict, total=False):
 
 
 class FaultOptions(TypedDict):
-    """A fault to inject. Further fields select the calls that it affects."""
+    """A fault to inject. The other fields select the calls that it affects."""
 
     kind: str
     args: NotRequired[list[Any]]

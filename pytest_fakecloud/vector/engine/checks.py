@@ -65,7 +65,7 @@ class Checks:
         return dimension
 
     def change(self, change: Change, dimension: int | None) -> None:
-        """Check the vectors of a change. A change of a hybrid index needs both vectors or neither."""
+        """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
         self._kind(change, "The update", change.id)
         if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
             raise errors.unprocessable(

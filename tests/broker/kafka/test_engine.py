@@ -482,7 +482,7 @@ class TestCopies:
     def test_copies_are_put_back_where_they_were_taken(self, broker: Broker) -> None:
         with Cloud() as cloud:
             memory = cloud.broker(topics={"orders": 1})
-            with pytest.raises(ContractError, match="the snapshot is from a broker in memory"):
+            with pytest.raises(ContractError, match="this snapshot is of the in-memory broker"):
                 broker.restore(memory.snapshot())
             with pytest.raises(ContractError, match="the snapshot is from a real cluster"):
                 memory.restore(broker.snapshot())

@@ -10,7 +10,7 @@ from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
 Numbers = list[int]
-"""Numbers of documents, in the order in which the documents were indexed."""
+"""Document numbers, in indexing order."""
 
 REQUIRED: Any = object()
 """The default value that marks an argument as required."""
