@@ -1,93 +1,175 @@
-"""The cause of a broken promise: two conflicting calls, the data that both access, and the order
-that broke it.
+"""The cause of a broken promise: the event that broke it or, if the order of two calls broke it,
+those calls and the data that both access.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from .footprint import ALL, Footprint, Touch
-from .schedule import SWITCHES
-from .story import call_text
+from .schedule import CLOCK, PAUSES, SWITCHES
+from .story import call_text, scene_of
 
 if TYPE_CHECKING:
     from .run import Line, Run
 
+_Made: TypeAlias = "tuple[int, Line, Footprint]"
+"""The position of a call in the run's lines, the call's line, and the data that the call accesses."""
+_Key: TypeAlias = tuple[str, int, str]
+_OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"})
+"""Kinds of events that happen in a fake. Their lines are whole sentences."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A conflict: ``decisive`` was executed before ``after`` and, if ``before`` is not None, after
-    ``before``.
+    """An event or a conflict.
+
+    In a conflict, ``decisive`` was executed before ``after`` and, if ``before`` is not None, after
+    ``before``. If ``after`` is None, ``decisive`` is the line of an event that is not an order.
     """
 
     decisive: Line
-    after: Line
-    before: Line | None
-    touch: Touch
+    after: Line | None = None
+    before: Line | None = None
+    touch: Touch | None = None
 
 
 def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
-    """Return the last conflict of a run that broke its promise, or None if there was none.
+    """Return the event or the conflict that broke the promise, or None if it is uncertain.
 
-    Conflicts on the application's data take precedence over those on the queue's own data. A call
-    that was executed before another one is only a cause if the undisturbed run made them in the
-    other order.
+    Two calls are only a cause if the schedule delayed one of them or changed the order of their
+    deliveries, and if the undisturbed run made the calls in the other order.
     """
-    calls = [
-        (line, _data_of(run.steps[line.step].footprint))
-        for line in run.lines
-        if line.call is not None and 0 <= line.step < len(run.steps)
-    ]
-    data = [one for one in calls if one[0].call is not None and one[0].call.service != "queue"]
-    orders = {} if undisturbed is None else _positions(undisturbed)
-    return _conflict(data, run, orders) or _conflict(calls, run, orders)
-
-
-def _positions(run: Run) -> dict[tuple[str, str], int]:
-    """Return the position at which each call was last made, by the caller's name and the call's
-    text.
-    """
-    made = [
-        (line.process, call_text(line.call, run)) for line in run.lines if line.call is not None
-    ]
-    return {call: position for position, call in enumerate(made)}
-
-
-def _conflict(
-    calls: Sequence[tuple[Line, Footprint]], run: Run, orders: Mapping[tuple[str, str], int]
-) -> Cause | None:
-    for last, (late, late_touches) in enumerate(calls):
-        for first in range(last - 1, -1, -1):
-            early, early_touches = calls[first]
-            if early.process != late.process:
-                continue
-            for middle, touches in calls[first + 1 : last]:
-                if middle.process == late.process:
-                    continue
-                before = touches.conflict(early_touches)
-                after = touches.conflict(late_touches)
-                if before is not None and after is not None and before[0].writes:
-                    return Cause(middle, late, early, before[0])
     if not any(event.kind in SWITCHES for event in run.fired):
+        line = next((line for line in run.lines if line.event), None)
+        return Cause(line) if line is not None and len(run.fired) == 1 else None
+    if undisturbed is None:
         return None
-    for index in range(len(calls) - 1, 0, -1):
-        late, late_touches = calls[index]
-        for early, touches in reversed(calls[:index]):
-            found = touches.conflict(late_touches) if early.process != late.process else None
-            if found is not None and _is_reversed(early, late, run, orders):
+    end = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
+    calls = [
+        (at, line, _data_of(run.steps[line.step].footprint))
+        for at, line in enumerate(run.lines[:end])
+        if line.call is not None
+        and line.call.service != "queue"
+        and 0 <= line.step < len(run.steps)
+    ]
+    orders = _Orders(run, undisturbed)
+    for delayed, since in reversed(list(_delays(run))):
+        own = [made for made in calls if _is_of(made[1], delayed)]
+        earlier = [made for made in own if made[0] < since]
+        later = [made for made in own if made[0] > since]
+        until = later[0][0] if later else since
+        others = [made for made in calls if since < made[0] < until]
+        found = _between(earlier, others, later, orders) or _before(others, later, orders)
+        if found is not None:
+            return found
+    return _of_deliveries(calls, orders)
+
+
+def _delays(run: Run) -> Iterator[tuple[str, int]]:
+    """Yield the strand that each order event delayed, and the position of the event's line."""
+    lines = enumerate(run.lines)
+    for event in run.fired:
+        if event.kind in SWITCHES:
+            name = "clock" if event.detail == CLOCK else event.detail
+            for at, line in lines:
+                if line.event and line.call is None and line.process == name:
+                    yield event.process, at
+                    break
+
+
+def _is_of(line: Line, strand: str) -> bool:
+    """Return whether a strand, or a task or thread that it started, made a call."""
+    return line.process == strand or line.process.startswith((f"{strand}:", f"{strand}+"))
+
+
+def _between(
+    earlier: Sequence[_Made], others: Sequence[_Made], later: Sequence[_Made], orders: _Orders
+) -> Cause | None:
+    for _, late, late_data in later:
+        for _, middle, data in reversed(others):
+            after = data.conflict(late_data)
+            if after is None:
+                continue
+            for _, early, early_data in reversed(earlier):
+                before = data.conflict(early_data)
+                if before is None or not before[0].writes:
+                    continue
+                if orders.is_reversed(middle, late) or orders.is_reversed(early, middle):
+                    return Cause(middle, late, early, before[0])
+    return None
+
+
+def _before(others: Sequence[_Made], later: Sequence[_Made], orders: _Orders) -> Cause | None:
+    for _, late, late_data in later:
+        for _, early, data in reversed(others):
+            found = data.conflict(late_data)
+            if found is not None and orders.is_reversed(early, late):
                 return Cause(early, late, None, found[0])
     return None
 
 
-def _is_reversed(early: Line, late: Line, run: Run, orders: Mapping[tuple[str, str], int]) -> bool:
-    """Return whether the undisturbed run made two calls in the other order."""
-    assert early.call is not None
-    assert late.call is not None
-    first = orders.get((early.process, call_text(early.call, run)))
-    second = orders.get((late.process, call_text(late.call, run)))
-    return first is not None and second is not None and first > second
+def _of_deliveries(calls: Sequence[_Made], orders: _Orders) -> Cause | None:
+    """Return the last conflict between two deliveries that the schedule put in another order."""
+    delivered = [made for made in calls if _is_delivery(made[1])]
+    for index in range(len(delivered) - 1, 0, -1):
+        _, late, late_data = delivered[index]
+        others = [made for made in delivered[:index] if made[1].process != late.process]
+        found = _before(others, [(0, late, late_data)], orders)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_delivery(line: Line) -> bool:
+    return line.process.startswith("delivery")
+
+
+class _Orders:
+    """Compares the order of two calls with their order in the undisturbed run."""
+
+    def __init__(self, run: Run, undisturbed: Run) -> None:
+        self._found: dict[_Key, int | None] = {}
+        for at, (_, keys) in enumerate(_keyed(undisturbed)):
+            for key in keys:
+                # Several deliveries that make the same call cannot be told apart.
+                self._found[key] = None if key in self._found else at
+        self._positions: dict[int, float] = {}
+        latest: dict[str, float] = {}
+        for line, keys in _keyed(run):
+            places = (self._found.get(key) for key in keys)
+            place = next((place for place in places if place is not None), None)
+            # A call that the undisturbed run did not make follows the strand's previous call.
+            if place is not None:
+                latest[line.process] = place
+            if line.process in latest:
+                self._positions[id(line)] = latest[line.process]
+                latest[line.process] = int(latest[line.process]) + 0.5
+
+    def is_reversed(self, early: Line, late: Line) -> bool:
+        """Return whether the undisturbed run made two calls in the other order."""
+        first, second = self._positions.get(id(early)), self._positions.get(id(late))
+        return first is not None and second is not None and first > second
+
+
+def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
+    """Yield the calls of a run with the keys by which the same call is found in another run.
+
+    A delivery can have another number in another run, so it is also found by its calls alone.
+    """
+    scene = scene_of(run)
+    numbers: dict[str, int] = {}
+    for line in run.lines:
+        if line.call is None:
+            continue
+        number = numbers[line.process] = numbers.get(line.process, 0) + 1
+        text = call_text(line.call, scene)
+        if _is_delivery(line):
+            yield line, [(line.process, number, text), ("delivery", number, text)]
+        else:
+            yield line, [(line.process, number, text.partition(" ")[0])]
 
 
 def _data_of(footprint: Footprint) -> Footprint:
@@ -98,20 +180,45 @@ def _data_of(footprint: Footprint) -> Footprint:
 
 
 def cause_text(run: Run, undisturbed: Run | None) -> str:
-    """Return the cause of a broken promise in one sentence; empty without a conflict."""
+    """Return the cause of a broken promise in one sentence; empty if it is uncertain."""
     found = find_cause(run, undisturbed)
     if found is None:
         return ""
+    if found.after is None or found.touch is None:
+        return _event_text(found.decisive, run)
     decisive, after = _named(found.decisive, run), _named(found.after, run)
     if found.before is None:
         return f"{decisive} came before {after}{_on(found.touch)}"
     return f"{decisive} came between {_named(found.before, run)} and {after}{_on(found.touch)}"
 
 
+def _event_text(line: Line, run: Run) -> str:
+    kind = run.fired[0].kind
+    if line.call is not None:
+        text = call_text(line.call, scene_of(run))
+        return f"{line.process}'s {text} {line.words}{_place(line)}"
+    if kind in _OF_A_FAKE:
+        return line.words
+    text = f"{line.process} {line.words}"
+    if kind not in PAUSES:
+        return text
+    lines = iter(run.lines)
+    for one in lines:
+        if one is line:
+            break
+    for one in lines:
+        if one.process == line.process and one.call is not None:
+            return f"{text}, {call_text(one.call, scene_of(run))}{_place(one)}"
+    return text
+
+
 def _named(line: Line, run: Run) -> str:
     assert line.call is not None
-    place = f" ({line.source})" if line.source else ""
-    return f"{line.process}'s {call_text(line.call, run)}{place}"
+    return f"{line.process}'s {call_text(line.call, scene_of(run))}{_place(line)}"
+
+
+def _place(line: Line) -> str:
+    return f" ({line.source})" if line.source else ""
 
 
 def _on(touch: Touch) -> str:

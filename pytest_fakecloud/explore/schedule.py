@@ -47,6 +47,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 """All kinds, in the order in which events of one point are applied."""
 SWITCHES: frozenset[Kind] = frozenset({"switch", "late", "wake"})
 """Kinds that only change the order of steps."""
+PAUSES: frozenset[Kind] = frozenset({"jump", "nearly", "past", "tick", "delay"})
+"""Kinds that pause a strand before its call."""
 TRIED: tuple[Kind, ...] = (
     "crash_after_answer",
     "crash",

@@ -27,7 +27,7 @@ def story(run: Run) -> str:
     while entries and _is_look(entries[-1], run):
         entries.pop()
     width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
-    scene = _scene(run)
+    scene = scene_of(run)
     lines = [
         f"{number:>{len(str(len(entries)))}}. {_at(run, entry[0].at_us):>{width}}  "
         f"{_told(entry, scene, _shown(entry, run))}"
@@ -36,12 +36,23 @@ def story(run: Run) -> str:
     return "\n".join([*lines, f"check: {reason(run.broken)}"])
 
 
-def call_text(call: Call, run: Run) -> str:
+def call_text(call: Call, scene: Scene) -> str:
     """Return a call as the story shows it, without its answer."""
-    return _what(call, _scene(run))
+    summary = summarise(call, scene)
+    if summary is not None:
+        text = summary.what
+    elif call.service == "queue" and call.route:
+        text = call.route.replace("_", " ")
+    else:
+        text = f"{call.method} {call.path}"
+    if summary is not None and summary.below and call.service == "kv":
+        # Add the commands of a transaction or a pipeline.
+        text += f" ({'; '.join(summary.below)})"
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
 
-def _scene(run: Run) -> Scene:
+def scene_of(run: Run) -> Scene:
+    """Return the context that the texts of a run's calls need."""
     calls = [*run.quiet, *(line.call for line in run.lines if line.call is not None)]
     return Scene(ids=run.ids, gathered=gathered(sorted(calls, key=lambda one: one.number)).of)
 
@@ -94,7 +105,7 @@ def _told(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
         if line.call is None:
             words.append(line.words)
         elif line.event:
-            words.append(f"{_what(line.call, scene)} {line.words}{_source(line)}")
+            words.append(f"{call_text(line.call, scene)} {line.words}{_source(line)}")
         elif id(line) in shown:
             words.append(_call(line.call, scene) + _source(line))
         else:
@@ -110,26 +121,12 @@ def _source(line: Line) -> str:
     return f" ({line.source})" if line.source else ""
 
 
-def _what(call: Call, scene: Scene) -> str:
-    summary = summarise(call, scene)
-    if summary is not None:
-        text = summary.what
-    elif call.service == "queue" and call.route:
-        text = call.route.replace("_", " ")
-    else:
-        text = f"{call.method} {call.path}"
-    if summary is not None and summary.below and call.service == "kv":
-        # Add the commands of a transaction or a pipeline.
-        text += f" ({'; '.join(summary.below)})"
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
-
-
 def _call(call: Call, scene: Scene) -> str:
     summary = summarise(call, scene)
     answer = summary.answer if summary is not None and call.route not in _SEVERAL else ""
     if call.status is None or call.status >= 400:
         answer = str(call.status or call.outcome)
-    return f"{_what(call, scene)} → {answer}" if answer else _what(call, scene)
+    return f"{call_text(call, scene)} → {answer}" if answer else call_text(call, scene)
 
 
 def _at(run: Run, at_us: int) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import redis as redis_py
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
+from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, KVServer
 
 
 def broken() -> None:
@@ -74,3 +76,91 @@ def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(lambda: queue.client().dlq.list(), broken)
     assert ": list dead letters" in found.value.story
+
+
+def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def ann() -> None:
+        redis.get("a")
+        redis.set("a", "1")
+
+    def found(schedule: str) -> str:
+        with pytest.raises(BrokenSchedule) as found:
+            cloud.explore(
+                {"ann": ann, "bob": lambda: redis.set("a", "2")}, broken, schedule=schedule
+            )
+        return found.value.cause
+
+    assert found("ann.2 drop").startswith("ann's SET a 1 is lost before it arrives (test_story.py:")
+    assert found("ann.2 crash") == "ann crashes"
+    assert found("ann.2 delay 30").startswith(
+        "ann pauses for 30 s before its call, SET a 1 (test_story.py:"
+    )
+    assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
+    assert found("ann.1 drop, ann.2 drop") == ""
+
+
+def test_the_undisturbed_run_has_no_cause(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def ann() -> None:
+        redis.set("a", "1")
+        time.sleep(2)
+        redis.get("a")
+
+    def bob() -> None:
+        time.sleep(1)
+        redis.set("a", "2")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore([ann, bob], broken)
+    assert found.value.cause == ""
+
+
+def test_a_cause_names_the_strands_that_the_schedule_switched(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def device() -> None:
+        for _ in range(3):
+            redis.incr("units")
+            time.sleep(2)
+
+    def bill() -> None:
+        for _ in range(2):
+            units = int(redis.get("units") or 0)
+            if units:
+                redis.decrby("units", units)
+                redis.incrby("total", units)
+            time.sleep(3)
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(
+            {"device": device, "one": bill, "two": bill}, broken, schedule="one.5 switch two"
+        )
+    cause = found.value.cause
+    assert cause.startswith("two's DECRBY units 1 (")
+    assert "came between one's GET units (" in cause
+    assert "and one's DECRBY units 1 (" in cause
+
+
+def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = Redis(kv.url, kv.token)
+    queue = cloud.queue()
+
+    def handle(request: DeliveredRequest) -> None:
+        redis.set("a", request.text)
+
+    queue.destinations.call("https://a.example/in", handle)
+
+    def publish(*bodies: str) -> None:
+        for body in bodies:
+            queue.client().message.publish(url="https://a.example/in", body=body)
+
+    clients = {"one": lambda: publish("1", "2"), "two": lambda: publish("3")}
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(clients, broken, schedule="one.2 switch two")
+    assert found.value.cause.startswith("delivery2's SET a 3 (")
+    assert "came before delivery3's SET a 2 (" in found.value.cause

@@ -13,7 +13,7 @@ from ..call_events import FAULT_WORDS, command_of, faulted, seconds, session_of
 from ..run import Line
 from ..runtime.frames import carried_source, source_of
 from ..runtime.strands import Crash, Strand
-from ..schedule import DELAY, FAULTS, PARTITION, SLOW, Event, Kind
+from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
 from ..world import HOLD_US, ROTATED_US
 from .loops import EventLoops
 
@@ -27,7 +27,6 @@ _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )
 """Redis-protocol commands at which no event is tried, because they affect only their connection."""
-_MOVES = frozenset({"jump", "nearly", "past", "tick", "delay"})
 _Turn = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
@@ -132,7 +131,7 @@ class Points(EventLoops):
         if not may_wait:
             return
         for event in self._schedule.at(strand.name, number):
-            if event.kind in _MOVES and self._pause(strand, event):
+            if event.kind in PAUSES and self._pause(strand, event):
                 self.run.fired.append(event)
                 yield
         if is_point or self._switches.get((strand.name, number)):
@@ -217,7 +216,7 @@ class Points(EventLoops):
         if self._notes:
             self._note_moves(strand, strand.points, [])
         for event in self._schedule.at(strand.name, strand.points):
-            if event.kind in _MOVES and self._pause(strand, event):
+            if event.kind in PAUSES and self._pause(strand, event):
                 self.run.fired.append(event)
                 self._take_turn(strand, own)
         strand.state, strand.place = "parked", "switch"
