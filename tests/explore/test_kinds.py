@@ -320,3 +320,18 @@ def test_two_consumers_share_and_one_takes_over(cloud: Cloud, orders: Broker, se
 
     found = cloud.explore((), check, workers=workers, setup=seen.values.clear, budget=150)
     assert found.singles == found.all_singles
+
+
+def test_a_record_that_is_never_committed_restarts_its_consumer_three_times(
+    cloud: Cloud, orders: Broker, seen: Seen
+) -> None:
+    orders.produce("orders", "1", partition=0)
+
+    def consume() -> None:
+        place = f"{orders.url}/consume/readers/one/orders"
+        headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+        auth = (orders.username, orders.password)
+        records = requests.get(place, headers=headers, auth=auth, timeout=5).json()
+        seen.values += [record["value"] for record in records]
+
+    assert played(cloud, (), seen, "", workers=consume) == ["1"] * 4

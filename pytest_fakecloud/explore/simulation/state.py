@@ -70,6 +70,7 @@ class RunState:
         self._serving: dict[int, Strand] = {}
         self._cut: dict[tuple[str, str], int] = {}
         self._parkings = itertools.count(1)
+        self._starts: dict[tuple[object, ...], set[int]] = {}
         self._served = 0
         self._firings = 0
         self._moves_time = strategy is not None and strategy.moves_time

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
+MOST_ATTEMPTS = 3
+"""Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
 class Workers(ClockMoves):
@@ -101,7 +103,11 @@ class Workers(ClockMoves):
             own = [s for s in self._strands if s.role == "worker" and s.body is strand.body]
             if strand is not own[-1]:
                 continue
-            behind = self._is_behind(strand)
+            behind = self._backlog(strand)
+            if behind:
+                starts = self._starts.setdefault((strand.body, behind), set())
+                starts.add(strand.starts)
+                behind = behind if len(starts) <= MOST_ATTEMPTS else ()
             if behind:
                 self._leave_groups(strand)
             # The worker may have checked for work before another strand created it.
@@ -113,11 +119,14 @@ class Workers(ClockMoves):
                 return self._start_again(strand)
         return None
 
-    def _is_behind(self, strand: Strand) -> bool:
-        """Return whether a consumer has not yet committed records that it received."""
+    def _backlog(self, strand: Strand) -> tuple[object, ...]:
+        """Return the offsets and lag of each group that has not committed all records."""
         groups = {(broker, group) for broker, group, _ in strand.members}
-        return any(
-            group in broker.groups() and broker.group(group).total_lag for broker, group in groups
+        views = [broker.group(group) for broker, group in groups if group in broker.groups()]
+        return tuple(
+            (view.name, tuple(view.committed.items()), view.total_lag)
+            for view in sorted(views, key=lambda view: view.name)
+            if view.total_lag
         )
 
     def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
