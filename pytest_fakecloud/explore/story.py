@@ -24,6 +24,9 @@ _SEVERAL = ("multi-exec", "pipeline")
 def story(run: Run) -> str:
     """Return the story as a numbered list; consecutive calls of one strand share an entry."""
     entries = list(_entries(run.lines))
+    broken = next((at for at, entry in enumerate(entries, 1) if entry[0].breaks), len(entries))
+    later = len(entries) - broken
+    entries, repeated = _without_repeats(entries[:broken], run)
     while entries and _is_look(entries[-1], run):
         entries.pop()
     width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
@@ -33,6 +36,12 @@ def story(run: Run) -> str:
         f"{_told(entry, scene, _shown(entry, run))}"
         for number, entry in enumerate(entries, 1)
     ]
+    lines += [
+        f"{worker} restarts {counted(times, 'more time')}, with the same calls"
+        for worker, times in repeated.items()
+    ]
+    if later:
+        lines.append(f"afterwards: {counted(later, 'more step')}")
     return "\n".join([*lines, f"check: {reason(run.broken)}"])
 
 
@@ -60,6 +69,43 @@ def scene_of(run: Run) -> Scene:
 def _is_look(entry: Sequence[Line], run: Run) -> bool:
     """Return whether an entry only shows that a restarted worker found no work."""
     return entry[0].process in run.looks and len(entry) == 1 and entry[0].call is not None
+
+
+def _without_repeats(
+    entries: Sequence[list[Line]], run: Run
+) -> tuple[list[list[Line]], dict[str, int]]:
+    """Leave out several restarts with the same calls as the worker's previous start, and count
+    them.
+    """
+    lines: dict[str, list[Line]] = {}
+    for entry in entries:
+        lines.setdefault(_start_of(entry[0]), []).extend(entry)
+    calls = {
+        start: [
+            (line.call.service, line.call.route, line.call.facts.get("command"), line.call.status)
+            for line in made
+            if line.call is not None
+        ]
+        for start, made in lines.items()
+    }
+    latest: dict[str, str] = {}
+    repeated: dict[str, list[str]] = {}
+    for start in lines:
+        worker = start.partition("/")[0]
+        before = latest.get(worker)
+        is_equal = before is not None and calls[start] == calls[before]
+        if is_equal and start in run.looks and not any(line.event for line in lines[start]):
+            repeated.setdefault(worker, []).append(start)
+        latest[worker] = start
+    several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
+    left_out = set(itertools.chain(*several.values()))
+    kept = [entry for entry in entries if _start_of(entry[0]) not in left_out]
+    return kept, {worker: len(starts) for worker, starts in several.items()}
+
+
+def _start_of(line: Line) -> str:
+    """Return the name of the start of a worker, or of another strand, that a line belongs to."""
+    return line.process.partition("+")[0].partition(":")[0]
 
 
 def _entries(lines: Sequence[Line]) -> Iterator[list[Line]]:

@@ -8,7 +8,7 @@ import pytest
 import redis as redis_py
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, KVServer
+from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, KVServer, always
 
 
 def broken() -> None:
@@ -164,3 +164,38 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
         cloud.explore(clients, broken, schedule="one.2 switch two")
     assert found.value.cause.startswith("delivery2's SET a 3 (")
     assert "came before delivery3's SET a 2 (" in found.value.cause
+
+
+def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for number in range(6):
+            redis.set("a", str(number))
+            time.sleep(1)
+
+    def below_two() -> None:
+        assert kv.value("a") in (None, "0", "1"), "two"
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, always(below_two))
+    lines = found.value.story.splitlines()
+    assert lines[3].endswith("the promise breaks here")
+    assert lines[4:] == ["afterwards: 3 more steps", "check: two"]
+
+
+def test_equal_restarts_are_counted(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders": 1})
+    broker.produce("orders", "1")
+
+    def consume() -> None:
+        headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+        broker.client().get("/consume/readers/one/orders", headers=headers)
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore([], broken, workers=consume)
+    *_, first, last, check = found.value.story.splitlines()
+    assert "consume/2" not in found.value.story
+    assert "session of one in readers ended" in first
+    assert last == "consume restarts 3 more times, with the same calls"
+    assert check == "check: broken"
