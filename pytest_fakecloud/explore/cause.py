@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _Made: TypeAlias = "tuple[int, Line, Footprint]"
 """The position of a call in the run's lines, the call's line, and the data that the call accesses."""
 _Key: TypeAlias = tuple[str, int, str]
+_DELAYS = SWITCHES | PAUSES | {"slow"}
+"""Kinds of events that delay a strand while others run."""
 _OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"})
 """Kinds of events that happen in a fake. Their lines are whole sentences."""
 
@@ -40,12 +42,18 @@ def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
     """Return the event or the conflict that broke the promise, or None if it is uncertain.
 
     Two calls are only a cause if the schedule delayed one of them or changed the order of their
-    deliveries, and if the undisturbed run made the calls in the other order.
+    deliveries, and if the undisturbed run made the calls in the other order. An event is only a
+    cause if the schedule contains no other.
     """
-    if not any(event.kind in SWITCHES for event in run.fired):
-        line = next((line for line in run.lines if line.event), None)
-        return Cause(line) if line is not None and len(run.fired) == 1 else None
-    if undisturbed is None:
+    found = None if undisturbed is None else _find_conflict(run, undisturbed)
+    if found is not None or len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
+        return found
+    line = next((line for line in run.lines if line.event), None)
+    return None if line is None else Cause(line)
+
+
+def _find_conflict(run: Run, undisturbed: Run) -> Cause | None:
+    if not any(event.kind in _DELAYS for event in run.fired):
         return None
     end = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
     calls = [
@@ -69,11 +77,12 @@ def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
 
 
 def _delays(run: Run) -> Iterator[tuple[str, int]]:
-    """Yield the strand that each order event delayed, and the position of the event's line."""
+    """Yield the strand that each event delayed, and the position of the event's line."""
     lines = enumerate(run.lines)
     for event in run.fired:
-        if event.kind in SWITCHES:
-            name = "clock" if event.detail == CLOCK else event.detail
+        if event.kind in _DELAYS:
+            name = event.process if event.kind not in SWITCHES else event.detail
+            name = "clock" if name == CLOCK else name
             for at, line in lines:
                 if line.event and line.call is None and line.process == name:
                     yield event.process, at

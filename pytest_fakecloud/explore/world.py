@@ -7,6 +7,7 @@ import contextlib
 import gc
 import importlib.util
 import inspect
+import itertools
 import random
 import sys
 import threading
@@ -51,6 +52,8 @@ _GARBAGE = 20_000
 """Number of new objects after which the garbage collector runs during an exploration."""
 MOST_TIMERS = 1_000
 """Maximum number of timers that are inspected."""
+_CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
+"""Commands that take the minimum idle time of pending stream entries."""
 _HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
@@ -89,7 +92,7 @@ class World:
         self._undo: list[Callable[[], object]] = []
         self._rotated: dict[str, tuple[Any, list[tuple[object, dict[str, str]]]]] = {}
         self._timers: list[Timer] = []
-        self._touching = contextlib.ExitStack()
+        self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
         self._random = random.getstate()
         self._wall: Wall | None = None
         self._carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
@@ -114,7 +117,6 @@ class World:
             exits.enter_context(sleeps_follow(self))
             exits.enter_context(loops_follow(self, self._is_here))
             exits.enter_context(self.wires)
-            exits.callback(self._touching.close)
             exits.callback(self._carriers.shutdown, wait=False)
             self._exits = exits.pop_all()
         return self
@@ -164,6 +166,9 @@ class World:
         if hasattr(app, "interruptions"):
             _swap(exits, app, "interruptions", _Interruptions(self, handle, app.interruptions))
         engine: Any = handle._engine
+        if handle.fixture == "kv_server" and hasattr(engine, "run"):
+            vars(engine)["run"] = self._watched(handle.name, engine.run)
+            exits.callback(vars(engine).pop, "run", None)
         if hasattr(engine, "delivery_hooks"):
             _swap(exits, engine, "delivery_hooks", _ExploredDeliveries(self, engine.delivery_hooks))
         before = origins.add(handle._mount, lingers=True)
@@ -238,25 +243,27 @@ class World:
 
     def record(self, wanted: bool) -> None:
         """Start or stop recording the data that each command accesses."""
-        if wanted == self.recording:
-            return
         self.recording = wanted
-        self._touching.close()
-        if not wanted:
-            return
-        for handle in self.handles:
-            engine: Any = handle._engine
-            if handle.fixture == "kv_server" and hasattr(engine, "run"):
-                vars(engine)["run"] = self._recorder(handle.name, engine.run)
-                self._touching.callback(vars(engine).pop, "run", None)
 
-    def _recorder(self, fake: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def _watched(self, fake: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap an engine's ``run()`` so that the data and the idle times of commands are recorded."""
+
         def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
             if self.stage is not None:
-                self.stage.touch(touches_of_command(fake, session, spec, argv))
+                if self.recording:
+                    self.stage.touch(touches_of_command(fake, session, spec, argv))
+                if argv[0].upper() in _CLAIMS:
+                    self._note_idle_time(fake, session.db.index, argv)
             return real(session, spec, argv)
 
         return run
+
+    def _note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:
+        """Record the idle time after which a command claims or lists pending stream entries."""
+        if len(argv) <= 4 or not argv[4].isdigit():
+            return
+        if argv[0].upper() != b"XPENDING" or argv[3].upper() == b"IDLE":
+            self._idle_times.add((fake, database, argv[1], argv[2], int(argv[4])))
 
     def touches_of(self, handle: Handle, request: Request) -> Iterable[Touch]:
         """Return the accesses of a request; none for the key-value engine, which reports its
@@ -271,6 +278,7 @@ class World:
     def reset(self) -> None:
         """Return to the baseline: data, clock, randomness and credentials."""
         self._undo.clear()
+        self._idle_times.clear()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -357,7 +365,7 @@ class World:
         return fired
 
     def known_instants(self, most: int) -> list[int]:
-        """Return the next times of timers, deliveries and the ends of TTLs."""
+        """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
         now = self.clock.now_us()
         _, timers = self.clock.timers.planned(most + 8)
         found = {timer.due_us for timer in timers}
@@ -365,7 +373,18 @@ class World:
             for keyspace in getattr(handle._engine, "databases", ()):
                 found.update(at * 1000 for at in keyspace.expires.values())
                 found.update(at * 1000 for at in keyspace.volatile.values())
+        found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())
         return sorted(at for at in found if at > now)[:most]
+
+    def _ends_of_idle_times(self) -> Iterator[int]:
+        """Yield the times at which pending stream entries become claimable, in milliseconds."""
+        for fake, database, key, group, idle_ms in self._idle_times:
+            engine: Any = next(h._engine for h in self.handles if h.name == fake)
+            stream = engine.databases[database].values.get(key)
+            found = getattr(stream, "groups", {}).get(group)
+            if found is not None:
+                for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
+                    yield pending.delivered_ms + idle_ms
 
     def ends_until(self, until_us: int) -> Iterable[Touch]:
         """Yield the accesses to keys that expire, or have fields that expire, by a given time."""

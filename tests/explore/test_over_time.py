@@ -233,3 +233,76 @@ def test_a_promise_may_call_a_fake_whose_token_is_rotated(
         run, always(lambda: redis.get("n") in (None, "0", "1")), kinds="rotate_token"
     )
     assert found.kinds["rotate_token"] > 1
+
+
+@pytest.mark.parametrize(
+    "claim",
+    ["XAUTOCLAIM s g two 30000 0", "XCLAIM s g two 30000 1-1", "XPENDING s g IDLE 30000 - + 9"],
+)
+def test_the_end_of_the_idle_time_of_a_pending_entry_is_a_known_time(
+    cloud: Cloud, kv: KVServer, redis: Redis, claim: str
+) -> None:
+    kv.execute("XADD", "s", "1-1", "f", "v")
+    kv.execute("XGROUP", "CREATE", "s", "g", "0")
+    found: list[object] = []
+
+    def one() -> None:
+        redis.execute(claim.split())
+        redis.xreadgroup("g", "one", {"s": ">"})
+        found.append(redis.execute(claim.split()))
+
+    def claimed(schedule: str) -> bool:
+        cloud.explore(one, schedule=schedule, setup=found.clear)
+        return "1-1" in str(found)
+
+    assert not claimed("")
+    assert not claimed("one.3 nearly")
+    assert claimed("one.3 jump")
+
+
+@pytest.mark.parametrize("is_one_step", [False, True])
+def test_a_slow_consumer_that_another_one_replaced_applies_an_entry_twice(
+    cloud: Cloud, kv: KVServer, redis: Redis, is_one_step: bool
+) -> None:
+    kv.execute("XADD", "s", "1-1", "qty", "5")
+    kv.execute("XGROUP", "CREATE", "s", "g", "0")
+
+    def apply(consumer: str, entry: str) -> None:
+        if is_one_step:
+            script = (
+                "if redis.call('XACK', 's', 'g', ARGV[1]) == 1 then redis.call('INCR', 'n') end"
+            )
+            redis.eval(script, ["s", "n"], [entry])
+        elif redis.xpending("s", "g", "-", "+", 1, consumer=consumer):
+            transaction = redis.multi()
+            transaction.incr("n")
+            transaction.xack("s", "g", entry)
+            transaction.exec()
+
+    def work(consumer: str) -> None:
+        for _ in range(2):
+            _, claimed, _ = redis.xautoclaim("s", "g", consumer, 30_000, "0")
+            for _, entries in redis.xreadgroup("g", consumer, {"s": ">"}) or ():
+                claimed = [*claimed, *entries]
+            for entry, _ in claimed:
+                apply(consumer, entry)
+            time.sleep(31)
+
+    def at_most_one_time() -> None:
+        assert kv.value("n") in (None, "1")
+
+    def explored() -> None:
+        cloud.explore(
+            (),
+            always(at_most_one_time),
+            workers={"w1": lambda: work("w1"), "w2": lambda: work("w2")},
+            kinds="past",
+        )
+
+    if is_one_step:
+        explored()
+        return
+    with pytest.raises(BrokenSchedule) as found:
+        explored()
+    assert found.value.events == 1
+    assert "w2's multi-exec of 2" in found.value.cause

@@ -85,18 +85,17 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
         redis.get("a")
         redis.set("a", "1")
 
+    clients = {"ann": ann, "bob": lambda: redis.set("a", "2"), "cat": redis.ping}
+
     def found(schedule: str) -> str:
         with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(
-                {"ann": ann, "bob": lambda: redis.set("a", "2")}, broken, schedule=schedule
-            )
+            cloud.explore(clients, broken, schedule=schedule)
         return found.value.cause
 
     assert found("ann.2 drop").startswith("ann's SET a 1 is lost before it arrives (test_story.py:")
     assert found("ann.2 crash") == "ann crashes"
-    assert found("ann.2 delay 30").startswith(
-        "ann pauses for 30 s before its call, SET a 1 (test_story.py:"
-    )
+    assert found("ann.2 delay 30").startswith("bob's SET a 2 (")
+    assert found("cat.1 delay 30") == "cat pauses for 30 s before its call, PING"
     assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
     assert found("ann.1 drop, ann.2 drop") == ""
 

@@ -133,9 +133,13 @@ class Simulation(Points):
         options: list[Option] = [*parked, *awake, *threads, *clients]
         if self._held_us <= now:
             options += self._world.due()
-        options += last
-        if workers and (options or self._workers_may_begin(now)):
-            options += workers
+        if workers and (options or last or self._workers_may_begin(now)):
+            # A paused worker lets other workers start before it continues.
+            after = [strand for strand in last if strand.root.role == "worker"]
+            options += [strand for strand in last if strand not in after]
+            options += [*workers, *after]
+        else:
+            options += last
         if not options:
             again = self._worker_again(now)
             if again is not None:
