@@ -204,30 +204,28 @@ def cause_text(run: Run, undisturbed: Run | None) -> str:
 def _event_text(line: Line, run: Run) -> str:
     kind = run.fired[0].kind
     if line.call is not None:
-        text = call_text(line.call, scene_of(run))
-        return f"{line.process}'s {text} {line.words}{_place(line)}"
+        return f"{_named(line, run)} {line.words}"
     if kind in _OF_A_FAKE:
         return line.words
-    text = f"{line.process} {line.words}"
-    if kind not in PAUSES:
-        return text
-    lines = iter(run.lines)
-    for one in lines:
-        if one is line:
-            break
-    for one in lines:
-        if one.process == line.process and one.call is not None:
-            return f"{text}, {call_text(one.call, scene_of(run))}{_place(one)}"
-    return text
+    at = next(at for at, one in enumerate(run.lines) if one is line)
+    near = run.lines[at + 1 :] if kind in PAUSES else run.lines[:at][::-1]
+    calls = (one for one in near if one.process == line.process and one.call is not None)
+    call = next(calls, None)
+    if kind == "slow" and call is not None:
+        return f"{_named(call, run)} {line.words}"
+    if kind in PAUSES and call is not None:
+        return f"{line.process} {line.words}, {_call(call, run)}"
+    return f"{line.process} {line.words}"
 
 
 def _named(line: Line, run: Run) -> str:
+    return f"{line.process}'s {_call(line, run)}"
+
+
+def _call(line: Line, run: Run) -> str:
     assert line.call is not None
-    return f"{line.process}'s {call_text(line.call, scene_of(run))}{_place(line)}"
-
-
-def _place(line: Line) -> str:
-    return f" ({line.source})" if line.source else ""
+    place = f" ({line.source})" if line.source else ""
+    return f"{call_text(line.call, scene_of(run))}{place}"
 
 
 def _on(touch: Touch) -> str:

@@ -285,7 +285,8 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
         # Raise the code's own error first, because it explains more than the broken promise.
         if broken_promise(error) is None:
             error.add_note(
-                f"raised by {name} in the undisturbed run, to which no event was applied"
+                f"raised by {name} in the undisturbed run, to which no event was applied: "
+                "catch it in the client if it is expected"
             )
             raise error
     if run.broken is not None:

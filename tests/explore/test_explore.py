@@ -66,7 +66,7 @@ def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Red
     head, _, story = text.partition(":\n")
     assert head.startswith("the promise was broken by a schedule of 1 event, after 3 schedules in ")
     assert re.sub(r"py:\d+", "py:LINE", story) == (
-        "cause: run's INCR claims succeeds, but its answer is lost (test_explore.py:LINE)\n"
+        "cause: run's INCR claims (test_explore.py:LINE) succeeds, but its answer is lost\n"
         "1. +0 s  run: INCR claims succeeds, but its answer is lost (test_explore.py:LINE)\n"
         "2. +3 s  run: INCR claims → 2 (test_explore.py:LINE); SET taken yes EX 60 → OK "
         "(test_explore.py:LINE)\n"
@@ -584,4 +584,6 @@ def test_an_error_of_the_undisturbed_run_comes_before_a_broken_promise(
 
     with pytest.raises(KeyError) as found:
         cloud.explore(run, check)
-    assert "raised by run in the undisturbed run" in found.value.__notes__[0]
+    (note,) = found.value.__notes__
+    assert "raised by run in the undisturbed run" in note
+    assert "catch it in the client if it is expected" in note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -92,7 +93,12 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
             cloud.explore(clients, broken, schedule=schedule)
         return found.value.cause
 
-    assert found("ann.2 drop").startswith("ann's SET a 1 is lost before it arrives (test_story.py:")
+    assert re.fullmatch(
+        r"ann's SET a 1 \(test_story.py:\d+\) is lost before it arrives", found("ann.2 drop")
+    )
+    assert re.fullmatch(
+        r"ann's SET a 1 \(test_story.py:\d+\) receives its answer 4 s later", found("ann.2 slow 4")
+    )
     assert found("ann.2 crash") == "ann crashes"
     assert found("ann.2 delay 30").startswith("bob's SET a 2 (")
     assert found("cat.1 delay 30") == "cat pauses for 30 s before its call, PING"
