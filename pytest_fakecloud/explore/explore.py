@@ -109,9 +109,10 @@ class BrokenSchedule(AssertionError):
 
     ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
     ``replay_schedule``; it is empty for the undisturbed run. ``events`` is its number of events.
-    ``cause`` describes the conflict that broke the promise, or is empty. ``story`` lists what happened,
-    on one clock. ``tried`` is the number of schedules tried before. ``runs`` are the failing run and
-    the undisturbed run, for the report's page. The failed assertion is the ``__cause__``.
+    ``cause`` describes the event or the conflict that broke the promise, or is empty. ``story`` lists
+    what happened up to the step that broke the promise, on one clock. ``tried`` is the number of
+    schedules tried before. ``runs`` are the failing run and the undisturbed run, for the report's
+    page. The failed assertion is the ``__cause__``.
     """
 
     def __init__(
