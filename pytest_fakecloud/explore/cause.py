@@ -213,6 +213,8 @@ def _event_text(line: Line, run: Run) -> str:
     call = next(calls, None)
     if kind == "slow" and call is not None:
         return f"{_named(call, run)} {line.words}"
+    if kind == "crash" and call is not None:
+        return f"{line.process} {line.words} after {_call(call, run)}"
     if kind in PAUSES and call is not None:
         return f"{line.process} {line.words}, {_call(call, run)}"
     return f"{line.process} {line.words}"

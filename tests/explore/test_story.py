@@ -99,7 +99,8 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
     assert re.fullmatch(
         r"ann's SET a 1 \(test_story.py:\d+\) receives its answer 4 s later", found("ann.2 slow 4")
     )
-    assert found("ann.2 crash") == "ann crashes"
+    assert found("ann.1 crash") == "ann crashes"
+    assert re.fullmatch(r"ann crashes after GET a \(test_story.py:\d+\)", found("ann.2 crash"))
     assert found("ann.2 delay 30").startswith("bob's SET a 2 (")
     assert found("cat.1 delay 30") == "cat pauses for 30 s before its call, PING"
     assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
