@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 import importlib
 import re
 import sys
@@ -197,6 +198,33 @@ def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> No
 
 def real_time(read: Callable[[], float] = time.time) -> float:
     return read()
+
+
+def test_garbage_is_collected_between_schedules(cloud: Cloud, redis: Redis) -> None:
+    is_running = False
+    finalized: list[bool] = []
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            finalized.append(is_running)
+
+    def client() -> None:
+        nonlocal is_running
+        is_running = True
+        Garbage()
+        redis.incr("n")
+        for _ in range(25_000):
+            cycle: list[Any] = []
+            cycle.append(cycle)
+        is_running = False
+
+    cloud.explore(client, holds, budget=4, kinds=("lose_answer", "answer"))
+    assert finalized
+    assert not any(finalized)
+    assert gc.isenabled()
 
 
 def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import socket
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -112,9 +111,9 @@ class Wires:
         self._of: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (
             weakref.WeakKeyDictionary()
         )
+        # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
+        # only use operations that other code cannot interrupt.
         self._by_port: dict[int, Wire] = {}
-        # A garbage collection may close a connection, and so send, while this thread has the lock.
-        self._lock = threading.RLock()
         self._real_close = socket.socket.close
 
     def __enter__(self) -> Wires:
@@ -130,9 +129,8 @@ class Wires:
 
     def forget(self) -> None:
         """Forget the connections of earlier runs."""
-        with self._lock:
-            self._of = weakref.WeakKeyDictionary()
-            self._by_port = {}
+        self._of = weakref.WeakKeyDictionary()
+        self._by_port = {}
 
     def all(self) -> list[Wire]:
         """Return the connections that this run has used."""
@@ -163,10 +161,9 @@ class Wires:
                     wire = Wire(sock, own[1], mount)
         except OSError:
             return None
-        with self._lock:
-            self._of[sock] = wire
-            if wire is not None:
-                self._by_port[wire.port] = wire
+        self._of[sock] = wire
+        if wire is not None:
+            self._by_port[wire.port] = wire
         return wire
 
     def _answers(self, sock: socket.socket, size: int) -> None:
