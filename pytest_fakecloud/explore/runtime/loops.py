@@ -106,6 +106,11 @@ class _Selector(selectors.DefaultSelector):
         # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
 
+    def reads(self, descriptor: int) -> bool:
+        """Return whether the loop waits for data of a socket."""
+        key = self.get_map().get(descriptor)
+        return key is not None and bool(key.events & selectors.EVENT_READ)
+
     def has_events(self, seconds: float = 0.0) -> bool:
         """Return whether a socket or another thread has an event for the loop."""
         return bool(super().select(seconds))

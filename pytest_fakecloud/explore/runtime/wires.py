@@ -57,8 +57,7 @@ class Wire:
 
     def is_quiet(self) -> bool:
         """Return whether the fake has handled all bytes, and the client has read all answers."""
-        sock = self._sock()
-        if self.is_over or sock is None or sock.fileno() < 0:
+        if self.is_over or self.fileno() < 0:
             return True
         connection = self.connection()
         if connection is None:
@@ -98,8 +97,13 @@ class Wire:
         return connection is not None and bool(connection.inside)
 
     def has_unread(self) -> bool:
-        """Return whether the fake has sent bytes that the client has not read."""
-        return self.got < self.answered and not self.is_over
+        """Return whether the fake has sent bytes that the client can still read."""
+        return self.got < self.answered and not self.is_over and self.fileno() >= 0
+
+    def fileno(self) -> int:
+        """Return the client's file descriptor, or -1 if the client has closed the connection."""
+        sock = self._sock()
+        return -1 if sock is None else sock.fileno()
 
 
 class Wires:

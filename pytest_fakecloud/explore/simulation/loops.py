@@ -72,7 +72,10 @@ class EventLoops(Connections):
 
         def arrived() -> bool:
             self._world.wires.settle()
-            is_coming = any(wire.has_unread() for wire in self._wires_of(host))
+            is_coming = any(
+                wire.has_unread() and loop.selector.reads(wire.fileno())
+                for wire in self._wires_of(host)
+            )
             return loop.selector.has_events(LOOK if is_coming else 0)
 
         host.ready = arrived
