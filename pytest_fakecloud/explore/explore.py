@@ -66,8 +66,9 @@ class Exploration:
     random ones. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown).
     ``calls`` maps each client to its calls, ``points`` to the points at which events were tried;
     ``kinds`` maps each kind of event to the number of times it was applied. ``untried`` are the
-    kinds that were never possible. ``likely`` maps a number of ordered switches to the minimum
-    probability that a bug that needs them was found. ``notes`` describe what could not be explored.
+    kinds that were never possible, ``unreached`` those that the budget did not allow. ``likely``
+    maps a number of ordered switches to the minimum probability that a bug that needs them was
+    found. ``notes`` describe what could not be explored.
     ``seconds`` is wall-clock time. ``str()`` returns a summary.
     """
 
@@ -80,7 +81,10 @@ class Exploration:
         self.calls = dict(tally.calls)
         self.points = {name: len(points) for name, points in tally.points.items()}
         self.kinds = dict(tally.kinds)
-        self.untried = tuple(kind for kind in wanted if kind not in tally.kinds)
+        missing = [kind for kind in wanted if kind not in tally.kinds]
+        left = tally.possible if tally.singles < tally.all_singles else frozenset[str]()
+        self.untried = tuple(kind for kind in missing if kind not in left)
+        self.unreached = tuple(kind for kind in missing if kind in left)
         self.likely = tally.likely
         self.notes = tuple(tally.notes)
         self.seconds = tally.seconds
@@ -97,6 +101,8 @@ class Exploration:
             lines.append(f"events: {', '.join(told)}")
         if self.untried:
             lines.append(f"never had a place: {', '.join(self.untried)}")
+        if self.unreached:
+            lines.append(f"not reached within the budget: {', '.join(self.unreached)}")
         lines += self.notes
         return "\n".join(lines)
 
@@ -274,6 +280,7 @@ def _explored(
         raise BrokenSchedule(
             found, tally, explorer.undisturbed(found), given=False, failed=failed, replays=replays
         ) from found.broken
+    _check_budget(tally, budget)
     _check_covered(explorer, cloud, asked)
     promises.finish()
     return Exploration(tally, asked or KINDS)
@@ -297,6 +304,17 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
         ) from run.broken
     if not run.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
+
+
+def _check_budget(tally: Tally, budget: Budget) -> None:
+    """Raise ``ContractError`` if a time budget ended before the search tried any event."""
+    tried_something = tally.singles or not tally.all_singles or tally.orders > 1
+    if budget.runs is not None or tried_something or tally.is_exhaustive:
+        return
+    raise ContractError(
+        f"budget={shown(budget.given)} allowed only {counted(tally.tried, 'schedule')}, and none of "
+        f"the {tally.all_singles:,} with one event: pass a larger budget=, fewer kinds=, or less code"
+    )
 
 
 def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) -> None:

@@ -158,3 +158,19 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer) -> None
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"), budget=200)
     assert found.value.schedule.count(" slow ") == 2
+
+
+def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, kv: KVServer) -> None:
+    redis = kv.client()
+    with pytest.raises(ContractError, match="budget='1ms' allowed only 0 schedules, and none of"):
+        cloud.explore([lambda: redis.incr("n")] * 2, lambda: None, budget="1ms")
+
+
+def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, kv: KVServer) -> None:
+    redis = kv.client()
+    found = cloud.explore(
+        lambda: redis.get("n"), lambda: None, kinds=("lose_answer", "slow"), budget=1
+    )
+    assert not found.untried
+    assert len(found.unreached) == 1
+    assert f"not reached within the budget: {found.unreached[0]}" in str(found)

@@ -18,6 +18,7 @@ class Budget:
     """The limit of a search: a number of runs, or a wall-clock duration."""
 
     def __init__(self, given: int | Duration) -> None:
+        self.given = given
         self.runs: int | None = None
         self._began = 0.0
         self._until: float | None = None
@@ -52,6 +53,7 @@ class Budget:
     def part(self, used: int, share: float) -> Budget:
         """Return a share of the remaining budget."""
         made = Budget.__new__(Budget)
+        made.given = self.given
         made.runs = made._until = None
         if self.runs is not None:
             made.runs = used + round((self.runs - used) * share)
