@@ -98,12 +98,24 @@ class _OverTime:
         if not callable(predicate):
             raise ContractError(f"{name}() expects a function, got {shown(predicate)}")
         self._predicate = predicate
+        self._word = name
         self._takes = takes_argument(predicate)
         inner = getattr(predicate, "__name__", "")
         self.name = inner if inner.isidentifier() else "the predicate"
 
     def _value(self, history: History) -> object:
-        return self._predicate(history) if self._takes else self._predicate()
+        __tracebackhide__ = True
+        try:
+            return self._predicate(history) if self._takes else self._predicate()
+        except AssertionError:
+            raise
+        except Exception as error:
+            error.add_note(
+                f"raised by {self.name}, the predicate of {self._word}(). A predicate must not fail "
+                "in any schedule: read from the fakes, such as kv_server.value('key'), instead of "
+                "through a client, which events such as rotate_token also affect"
+            )
+            raise
 
     def at_step(self, history: History) -> None:
         """Check the promise in the middle of a run."""
@@ -116,7 +128,7 @@ class _OverTime:
 class _Always(_OverTime):
     def __init__(self, predicate: Callable[..., object], name: str, wanted: bool) -> None:
         super().__init__(predicate, name)
-        self._word, self._wanted = name, wanted
+        self._wanted = wanted
 
     def at_step(self, history: History) -> None:
         __tracebackhide__ = True

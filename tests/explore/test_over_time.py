@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -90,6 +91,25 @@ def test_always_and_never(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
         with pytest.raises(BrokenSchedule, match=said):
             cloud.explore(run, promise, kinds="drop")
     cloud.explore(run, [always(lambda: int(kv.value("n") or 0) < 3), lambda: None], kinds="drop")
+
+
+def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+    """The code under test cannot catch the exception of a predicate."""
+
+    def count() -> bool:
+        return int(redis.get("n") or 0) < 2
+
+    def client() -> None:
+        for _ in range(2):
+            with contextlib.suppress(Exception):
+                redis.set("n", 1)
+
+    with pytest.raises(UpstashError, match="WRONGPASS") as found:
+        cloud.explore(client, always(count), kinds="rotate_token")
+    predicate, schedule = found.value.__notes__
+    assert predicate.startswith("raised by count, the predicate of always(). ")
+    assert "kv_server.value('key')" in predicate
+    assert schedule == "raised by check=, during the schedule 'client.1 rotate_token'"
 
 
 def test_eventually_lets_time_pass(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

@@ -23,6 +23,7 @@ from ..runtime.loops import await_in_own_loop
 from ..runtime.strands import Threads
 from ..schedule import DELAY, DELAYS, SWITCHES, TRIED, Event, Schedule
 from ..simulation.scheduler import Simulation
+from ..simulation.state import add_schedule
 from .dpor import Interleavings, Redundant
 from .pairs import Pairs
 from .pct import DEPTHS, Priorities
@@ -124,12 +125,7 @@ class Explorer:
                     raise outcome from error
                 run.broken = broken_promise(error)
                 if run.broken is None:
-                    where = (
-                        f"after the schedule {str(schedule)!r}"
-                        if schedule
-                        else "in the undisturbed run"
-                    )
-                    error.add_note(f"raised by check=, {where}")
+                    add_schedule(error, "after", schedule)
                     raise
         if not keep:
             world.forget(number)

@@ -220,6 +220,10 @@ class RunState:
                     self._say("the promise", "breaks here")
                     self.run.lines[-1].breaks = True
                     return
+                except Exception as error:
+                    add_schedule(error, "during", Schedule(self.run.fired))
+                    # End the run here, because the explored code could catch the exception.
+                    self.fail(error)
 
     def aside(self) -> _Aside:
         """Return a context manager for code of a promise, whose calls are not part of the explored
@@ -252,6 +256,12 @@ class _Aside:
     def __exit__(self, *error: object) -> None:
         put_back(self._tokens)
         self._running._aside -= 1
+
+
+def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:
+    """Add a note to an exception that names the schedule in which a check raised it."""
+    where = f"{when} the schedule {str(schedule)!r}" if schedule else "in the undisturbed run"
+    error.add_note(f"raised by check=, {where}")
 
 
 def nothing() -> None:
