@@ -113,7 +113,7 @@ class _OverTime:
             error.add_note(
                 f"raised by {self.name}, the predicate of {self._word}(). A predicate must not fail "
                 "in any schedule: read from the fakes, such as kv_server.value('key'), instead of "
-                "through a client, which events such as rotate_token also affect"
+                "through a client"
             )
             raise
 
