@@ -24,7 +24,6 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, DeliveredRequest, KVServer
-from pytest_fakecloud.explore.runtime.loops import _Selector
 from pytest_fakecloud.explore.schedule import KINDS
 
 HOOK = "https://app.example.com/hook"
@@ -45,34 +44,6 @@ def port(kv: KVServer) -> Any:
 
 
 # -- the Redis protocol ----------------------------------------------------------------------------
-
-
-def test_an_answer_that_nobody_can_read_is_not_awaited(
-    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_events = _Selector.has_events
-    vain: list[float] = []
-
-    def noted(selector: _Selector, seconds: float = 0.0) -> bool:
-        found = has_events(selector, seconds)
-        if seconds and not found:
-            vain.append(seconds)
-        return found
-
-    monkeypatch.setattr(_Selector, "has_events", noted)
-
-    async def client() -> None:
-        async with redis_asyncio.Redis.from_url(kv.database_url) as own:
-            given_up: Any = await own.connection_pool.get_connection()
-            given_up._writer.transport.pause_reading()
-            await given_up.send_command("INCR", "n")
-            await own.ping()
-            await given_up.disconnect(nowait=True)
-            await asyncio.sleep(1)
-            await own.ping()
-
-    cloud.explore(client, counted(kv, "1"), kinds="lose_answer", budget=1)
-    assert not vain
 
 
 def test_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv: KVServer, port: Any) -> None:
