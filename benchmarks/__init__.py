@@ -1,5 +1,5 @@
-"""Side-by-side measurements: every figure is a ratio between things timed in turns in one run.
+"""Measurements whose figures are ratios between callables timed in interleaved rounds of one run.
 
-Absolute times say more about the machine than about the code, so what is printed, and what the
-limits are set on, is always a ratio: ours against the floor of the platform, or against a peer.
+Absolute times depend on the machine. The printed figures and their limits are therefore ratios: to
+the cheapest implementation the platform allows, or to another library.
 """

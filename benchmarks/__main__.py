@@ -1,8 +1,8 @@
-"""All figures in one command: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
+"""Run all benchmarks: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
 
-``--site`` writes the page *Measured* of the documentation anew, from a run of all parts.
+``--site`` runs all parts and regenerates the page *Measured* of the documentation.
 
-``python -m benchmarks compare OLD NEW [PART…]`` measures two commits in turns instead.
+``python -m benchmarks compare OLD NEW [PART…]`` compares two commits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .part import known
 
 
 def main() -> int:
-    """Run the named parts, or all, each in a process of its own; 1 when a limit is missed."""
+    """Run the given parts, or all, each in its own process. Return 1 if a figure exceeds its limit."""
     if sys.argv[1:2] == ["compare"]:
         return commits.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -79,7 +79,9 @@ def main() -> int:
 
 
 def _run(names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
-    """Run one part after the other; short ones side by side, since none of their figures counts."""
+    """Run the parts one after the other; with ``quick`` several at a time, since their figures are
+    not used.
+    """
     if not quick:
         for name in names:
             print(f"\n== {name}", flush=True)

@@ -1,6 +1,8 @@
-"""What the broker costs: the engine against bare Python loops, waiting against plain requests.
+"""Measure the broker: its engine against plain Python loops, and its long polls against plain
+requests.
 
-Run from the repository: ``python -m benchmarks.broker``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.broker`` in the repository. It exits with 1 if a figure exceeds its
+limit.
 """
 
 from __future__ import annotations
@@ -40,14 +42,13 @@ T0 = TopicPartition("t", 0)
 
 
 def engine(partitions: int = 3) -> MemoryEngine:
-    """An engine with one topic."""
     made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
     made.create_topic("t", partitions)
     return made
 
 
 def producing_and_consuming() -> list[bool]:
-    """Batches of a thousand through the engine, against loops that only build the same tuples."""
+    """Compare batches of 1,000 records with loops that only build the same tuples."""
     keyless = [ProducerRecord("t", f"value number {n}") for n in range(BATCH)]
     keyed = [ProducerRecord("t", f"value number {n}", f"order-{n}") for n in range(BATCH)]
     target = engine()
@@ -64,7 +65,7 @@ def producing_and_consuming() -> list[bool]:
         return log
 
     def consume() -> None:
-        # Always the same 500 records: a position put back is what a rebalance does.
+        # Resetting the position lets each call consume the same 500 records.
         instance.positions[T0] = 0
         assert len(source.consume("g", "i", ["t"], 0, EARLIEST)) == 500
 
@@ -92,12 +93,14 @@ def producing_and_consuming() -> list[bool]:
 
 
 def rate(title: str, count: int, table: Table, name: str, at_least: int) -> bool:
-    """A throughput in units of 1,000 a second, from the median of all rounds."""
+    """Print a throughput in thousands per second, from the median of all rounds."""
     return limit(f"1,000 {title}", count / table[name].p50 * 1e3, at_least=at_least / 1000)
 
 
 def keeping_a_million() -> list[bool]:
-    """Bytes for each of a million records beyond its payload, and finding one by its time."""
+    """Measure the memory of a million records without their payload, and the search for a record by
+    time.
+    """
     gc.collect()
     tracemalloc.start()
     large = engine(1)
@@ -136,7 +139,7 @@ def keeping_a_million() -> list[bool]:
 
 
 class Client:
-    """One connection of a client that does next to nothing itself."""
+    """A connection of an HTTP client that does as little as possible."""
 
     def __init__(self, port: int, authorization: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -144,7 +147,7 @@ class Client:
         self._authorization = authorization
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Send a request without waiting for its answer."""
+        """Send a request and return at once."""
         data = b"" if body is None else json.dumps(body).encode()
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {self._authorization}\r\n"
@@ -153,7 +156,7 @@ class Client:
         self._socket.sendall(head.encode() + data)
 
     def receive(self) -> bytes:
-        """The body of the next answer."""
+        """Return the body of the next answer."""
         data = self._socket.recv(65_536)
         head, _, body = data.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
@@ -163,17 +166,16 @@ class Client:
         return body
 
     def call(self, method: str, path: str, body: object = None) -> bytes:
-        """Send a request and give back its answer's body."""
+        """Send a request and return the body of its answer."""
         self.send(method, path, body)
         return self.receive()
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 
 def client_process(url: str, authorization: str, pipe: Connection) -> None:
-    """The clients' side of waiting, in a process of its own; sends its figures through the pipe."""
+    """Run the clients in another process, and send their measurements through the pipe."""
 
     def until_parked(count: int) -> None:
         pipe.send(count)
@@ -214,10 +216,10 @@ def client_process(url: str, authorization: str, pipe: Connection) -> None:
 def waking(
     call: Call, consume: Call, group: str, until_parked: Callable[[int], None]
 ) -> tuple[float, float, float]:
-    """Seconds (p50) of three things.
+    """Return the median seconds of three operations.
 
-    GET /topics, a produce nobody waits for, and from a produce to the answer of the consumer that
-    waits for it.
+    They are ``GET /topics``, a produce that no consumer waits for, and the time from a produce
+    until the waiting consumer has its answer.
     """
     plains: list[float] = []
     produces: list[float] = []
@@ -230,7 +232,8 @@ def waking(
         woken.append(perf_counter())
 
     for _ in range(WAKES):
-        # Both processes have slept for a moment before a wake-up, so they do before the others too.
+        # Sleep first, as the clients do in the measurement of waiting consumers, so that both start
+        # from idle processes.
         until_parked(0)
         started = perf_counter()
         call("GET", "/topics")
@@ -250,7 +253,7 @@ def waking(
 
 
 def waiting_over_http() -> list[bool]:
-    """From a produce to the answers of those who wait for it, clients in another process."""
+    """Measure the time from a produce until the consumers of another process have their answers."""
     with Broker(Context.alone(), topics={"t": 1, "idle": 1}) as broker:
         here, there = multiprocessing.get_context("spawn").Pipe()
         process = multiprocessing.get_context("spawn").Process(
@@ -260,7 +263,7 @@ def waiting_over_http() -> list[bool]:
         while isinstance(message := here.recv(), int):
             while len(broker._engine.waiting) < message and process.is_alive():
                 time.sleep(0.0002)
-            # What waits has announced itself a moment before it sleeps.
+            # A consumer reports that it waits shortly before it does.
             time.sleep(0.001)
             here.send(None)
         process.join()
@@ -280,12 +283,11 @@ def waiting_over_http() -> list[bool]:
 
 
 def show(title: str, table: Table) -> None:
-    """Print a table under its title."""
     print(f"\n{title}\n{table}")
 
 
 def main() -> int:
-    """Run all of it; 0 when every limit holds."""
+    """Run all measurements; return 0 if every limit holds."""
     holds = [*producing_and_consuming(), *waiting_over_http(), *keeping_a_million()]
     return 0 if all(holds) else 1
 

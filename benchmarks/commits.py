@@ -1,9 +1,9 @@
-"""Two commits against each other: ``python -m benchmarks compare OLD NEW [PART…] [--rounds N]``.
+"""Compare two commits: ``python -m benchmarks compare OLD NEW [PART…] [--rounds N]``.
 
-Both are checked out beside each other for as long as it takes. What measures is this checkout's
-``benchmarks``, the same for both, so that a difference is one of the package; a part that asks for
-something that a commit does not have is told as that. Rounds take turns, and a figure is the median of
-its ratios: both of a pair ran one after the other.
+Both commits are checked out into temporary folders and measured with the ``benchmarks`` of the
+current checkout, so that only the package differs. A part that does not run on one of the commits
+is reported. The commits take turns, and each figure is the median of the ratios of consecutive
+runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure both and print the ratios; 1 when a part ran on neither or only one of them."""
+    """Measure both commits and print the ratios. Return 1 if a part did not run on both."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks compare", description=__doc__)
     parser.add_argument("old", help="a commit, branch or tag")
     parser.add_argument("new", help="likewise")
@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> int:
             for number in range(given.rounds):
                 found = {}
                 sides = [("old", old), ("new", new)]
-                # Whoever begins has the colder machine.
+                # The order alternates, because the first of two runs finds a cooler processor.
                 for side, path in sides[:: -1 if number % 2 else 1]:
                     _, told = run_part(
                         name, quick=given.quick, folder=folder, path=path, quiet=True
@@ -73,7 +73,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def times(told: Mapping[str, Any]) -> dict[str, float]:
-    """The best microseconds of each row of each table and point of each curve, by their names."""
+    """Return the lowest microseconds of each table row and each point of a curve, by name."""
     found = {}
     for number, table in enumerate(told["tables"]):
         for row in table["rows"]:
@@ -88,7 +88,9 @@ def times(told: Mapping[str, Any]) -> dict[str, float]:
 def ratios(
     pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
 ) -> dict[str, tuple[float, float, float]]:
-    """Median before, median after and median ratio of every figure that all rounds have."""
+    """Return the median before, the median after and the median ratio of each figure that all
+    rounds contain.
+    """
     first = pairs[0][0]
     names = [name for name in first if all(name in side for pair in pairs for side in pair)]
     return {
@@ -103,7 +105,9 @@ def ratios(
 
 @contextmanager
 def measuring() -> Iterator[Path]:
-    """A folder with these benchmarks alone: beside them, Python would find this checkout's package."""
+    """Yield a folder that contains only ``benchmarks``; next to it, Python would import this
+    checkout's package.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         copied = Path(scratch) / "benchmarks"
         shutil.copytree(Path(__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
@@ -112,7 +116,7 @@ def measuring() -> Iterator[Path]:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """A folder with that commit's files, gone at the end."""
+    """Yield a temporary folder with the files of a commit."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)

@@ -1,7 +1,8 @@
-"""Cost against work: what one operation costs as keys, vectors, records, messages and clients grow.
+"""Measure how the cost of one operation grows with the number of keys, vectors, records, messages
+or clients.
 
-Run from the repository: ``python -m benchmarks.curves``. Nothing has a limit here: the limits on growth
-are in the parts of the services. ``python -m benchmarks curves --plots DIR`` draws the curves.
+Run ``python -m benchmarks.curves`` in the repository. It has no limits: those on growth belong to
+the parts of the services. ``python -m benchmarks curves --plots DIR`` draws the curves.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
 from .timing import curve
 
 MOST = 100_000
-"""The most keys, vectors, records and messages."""
+"""Maximum number of keys, vectors, records and messages."""
 CLIENTS = (1, 2, 4, 8, 16, 32, 64)
 CALLS = 200
-"""Calls that a figure is the median of; of a client: how many it makes."""
+"""Number of calls whose median is a figure, and number of calls each client makes."""
 DIMENSION = 128
 Point = tuple[float, float]
 
 
 def sizes() -> list[int]:
-    """Powers of ten from a hundred."""
+    """Return powers of ten, starting at one hundred."""
     return [10**power for power in range(2, 7) if 10**power <= MOST]
 
 
 def typical(call: Callable[[int], object]) -> float:
-    """The median microseconds of a call that gets its number."""
+    """Return the median microseconds of a function that is called with consecutive numbers."""
     gc.collect()
     taken = []
     for number in range(CALLS):
@@ -54,7 +55,7 @@ def typical(call: Callable[[int], object]) -> float:
 
 
 def keys() -> None:
-    """GET, SET, and a member into a sorted set, among so many."""
+    """Measure GET, SET and ZADD with a growing number of keys."""
     series: dict[str, list[Point]] = {"GET": [], "SET": [], "ZADD": [], "SCAN 10": []}
     for size in sizes():
         engine = Engine(Timekeeper(), Ids(1))
@@ -82,7 +83,7 @@ def keys() -> None:
 
 
 def vectors() -> None:
-    """An upsert and a query among so many vectors; a query compares with each of them."""
+    """Measure an upsert and a query with a growing number of vectors; a query compares all of them."""
     chance = np.random.default_rng(1)
     series: dict[str, list[Point]] = {"upsert": [], "query, top 10": []}
     for size in sizes():
@@ -104,7 +105,7 @@ def vectors() -> None:
 
 
 def records() -> None:
-    """A record produced, one fetched by its offset and one found by its time, among so many."""
+    """Measure a produce, a fetch by offset and a search by time with a growing number of records."""
     series: dict[str, list[Point]] = {"produce": [], "offset by time": []}
     place = TopicPartition("t", 0)
     for size in sizes():
@@ -125,7 +126,7 @@ def records() -> None:
 
 
 def messages() -> None:
-    """A publish, and a delivery when its time has come, beside so many that wait."""
+    """Measure a publish and a delivery with a growing number of pending messages."""
     series: dict[str, list[Point]] = {"publish": [], "publish and deliver": []}
     url = "https://app.example.com/hook"
     for size in sizes():
@@ -148,7 +149,9 @@ def messages() -> None:
 
 
 def clients() -> None:
-    """A GET over HTTP with so many connections at once: what a client waits, and what each costs."""
+    """Measure a GET over HTTP with a growing number of connections: the client's time and the
+    server's cost.
+    """
     waits: list[Point] = []
     costs: list[Point] = []
     with Cloud(seed=1) as cloud:
@@ -190,7 +193,7 @@ def clients() -> None:
 
 
 def main() -> int:
-    """Every curve."""
+    """Measure all curves."""
     for measure in (keys, vectors, records, messages, clients):
         measure()
     return 0

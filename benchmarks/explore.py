@@ -1,9 +1,11 @@
-"""What exploring costs, and how many bugs it and other tools find.
+"""Measure the cost of schedules, and how many bugs ``explore()`` and other tools find.
 
-Measures schedules of calls and of a workflow, the reset, and the time until ten bugs are found. Prints
-the table of the guide, without frontrun where it is not installed (``pip install frontrun``).
+It measures schedules of calls and of a workflow, the reset between schedules, and the time until
+ten bugs are found. It prints the table of the guide, without frontrun if that is not installed
+(``pip install frontrun``).
 
-Run from the repository: ``python -m benchmarks.explore``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.explore`` in the repository. It exits with 1 if a figure exceeds its
+limit.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ CALLS = 10
 SCHEDULES = 1_000
 ROUNDS = 20
 COMPARED = 100
-"""How many bugs of the cookbook are searched for by all tools, at most."""
+"""Maximum number of the cookbook's bugs that all tools search for."""
 
 
 def small_cloud(cloud: Cloud) -> Redis:
-    """Every service, with some data in each."""
+    """Start every service of a cloud, each with some data."""
     kv = cloud.kv_server()
     kv.load({f"key {number}": str(number) for number in range(20)})
     cloud.vector_index(dimension=4).load([(f"v{n}", [float(n + 1)] * 4) for n in range(20)])
@@ -54,7 +56,7 @@ def holds() -> None:
 
 
 def schedules_of_ten_calls() -> bool:
-    """Ten REST calls by one client, and by two, compared with the client library alone."""
+    """Measure ten REST calls of one client, and of two, against the client library alone."""
     good = True
     library = cost_of_the_library()
     print(f"      {library:.2f} ms of processor time are ten calls of the client library alone")
@@ -87,7 +89,7 @@ def schedules_of_ten_calls() -> bool:
 
 
 def milliseconds(run: Callable[[], None]) -> float:
-    """Processor time of a function in milliseconds: the least of several measurements."""
+    """Return the least processor time of several calls, in milliseconds."""
     spent = []
     for _ in range(ROUNDS):
         busy = process_time()
@@ -98,9 +100,10 @@ def milliseconds(run: Callable[[], None]) -> float:
 
 
 def cost_of_the_library() -> float:
-    """Milliseconds for ten calls of the client library over a transport that does nothing.
+    """Return the milliseconds of ten calls of the client library over a transport that does
+    nothing.
 
-    No schedule of ten calls can take less.
+    This is the lower bound of a schedule of ten calls.
     """
 
     def handle_request(_: httpx.HTTPTransport, __: httpx.Request) -> httpx.Response:
@@ -117,7 +120,7 @@ def cost_of_the_library() -> float:
 
 
 def a_workflow() -> bool:
-    """A workflow of three steps over Flask: four deliveries, and what they call."""
+    """Measure a workflow of three steps in Flask: four deliveries, and the calls they make."""
     with Cloud(seed=1, delivery="driven", now=START) as cloud:
         of = queues.work_outside_a_step(cloud, corrected=True)
         busy = process_time()
@@ -127,7 +130,7 @@ def a_workflow() -> bool:
 
 
 def back_to_the_baseline() -> bool:
-    """What each run begins with: four services with a little data return to it."""
+    """Measure the reset of four services with a little data before each run."""
     with Cloud(seed=1, delivery="driven", now=START) as cloud:
         small_cloud(cloud)
         spent = []
@@ -140,7 +143,7 @@ def back_to_the_baseline() -> bool:
 
 
 def ten_bugs() -> bool:
-    """How long the slowest of the ten takes to be found."""
+    """Measure how long the search for each of ten bugs takes at most."""
     slowest = 0.0
     for name in NAMES:
         module = importlib.import_module(f"tests.explore.bugs.{name}")
@@ -160,7 +163,7 @@ def ten_bugs() -> bool:
 
 
 def main() -> int:
-    """Run all; 1 when a limit is missed."""
+    """Run all measurements; return 1 if a figure exceeds its limit."""
     hypothesis.settings.register_profile("bare", database=None)
     hypothesis.settings.load_profile("bare")
     results = [schedules_of_ten_calls(), a_workflow(), back_to_the_baseline(), ten_bugs()]

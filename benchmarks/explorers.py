@@ -1,8 +1,8 @@
-"""The bugs of the cookbook's page on explore(), searched for by explore() and by other tools.
+"""Search for the bugs of the cookbook's page with ``explore()`` and with other tools.
 
-``compared()`` gives each tool the same applications and the same promises: it runs the page's tests with
-another tool in place of ``Cloud.explore``, once with the bug and once with its correction. Each test
-runs in a process of its own: ``python -m benchmarks.explorers TOOL FOLDER``.
+``compared()`` gives each tool the same applications and the same promises. It runs the tests of the
+page with another tool in place of ``Cloud.explore``, once with the bug and once with its
+correction. Each test runs in its own process: ``python -m benchmarks.explorers TOOL FOLDER``.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tests.docs.recipes import Recipe, recipes
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "cookbook" / "explore.md"
 SECONDS = 10
-"""Wall-clock seconds that frontrun searches with each of its clocks."""
+"""Wall-clock seconds of a search with each of frontrun's clocks."""
 LIMIT = 45
-"""Wall-clock seconds after which the search of any tool is ended."""
+"""Wall-clock seconds after which a search is ended, for each tool."""
 MOVES = (0.001, 1, 10, 30, 60, 600)
-"""Seconds by which the state machine may move the clock."""
+"""Maximum seconds by which the state machine moves the clock in one step."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What came of one search: whether the promise was broken, after how many runs and seconds."""
+    """The result of one search: whether the promise was broken, after how many runs and seconds."""
 
     broken: bool
     runs: int
@@ -70,7 +70,7 @@ class Subject:
         self.runs = 0
 
     def begin(self) -> None:
-        """Go back to the state in which each run starts."""
+        """Reset the fakes to the state in which each run starts."""
         self.runs += 1
         self.cloud.restore(self._start)
         self.history = History(self.cloud, "")
@@ -78,7 +78,7 @@ class Subject:
             self._setup()
 
     def call(self, name: str) -> None:
-        """Run one client or worker to its end, and note what it returned or raised."""
+        """Run one client or worker to its end, and record what it returned or raised."""
         function = self.clients.get(name) or self.workers[name]
         try:
             result = function()
@@ -91,7 +91,7 @@ class Subject:
             self.history.errors[name] = error
 
     def deliver(self) -> None:
-        """Let the queues deliver until they are idle; their schedules fire three times."""
+        """Let the queues deliver until they are idle, with three firings of each schedule."""
         for queue in (handle for handle in self.cloud.handles if handle.fixture == "queue"):
             if queue.schedules():
                 queue.advance("3m")
@@ -99,17 +99,17 @@ class Subject:
                 queue.run_until_idle()
 
     def finish(self) -> None:
-        """Do what is left once all clients have ended."""
+        """Complete the run after all clients have ended."""
         self.deliver()
         for name in self.workers:
             self.history.errors.pop(name, None)
             self.call(name)
-            if name in self.history.errors:  # as a supervisor would
+            if name in self.history.errors:  # restart a worker, as a supervisor would
                 self.call(name)
         self.deliver()
 
     def everything(self) -> None:
-        """Run the clients one after the other, then everything else."""
+        """Run the clients one after the other, then complete the run."""
         self.begin()
         for name in self.clients:
             self.call(name)
@@ -375,7 +375,9 @@ def _told(bug: Search, sound: Search) -> str:
 
 
 def _outcome(search: Search) -> str:
-    """Return "time-out", "crash" or "error" for a search without a result, else nothing."""
+    """Return "time-out", "crash" or "error" for a search without a result, otherwise an empty
+    string.
+    """
     if search.error in ("", "time-out", "crash"):
         return search.error
     return "error"

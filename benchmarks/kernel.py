@@ -1,6 +1,7 @@
-"""What the kernel costs, against the floor of the platform and against its peers.
+"""Measure servers and requests without an engine, against a bare socket and against other servers.
 
-Run from the repository: ``python -m benchmarks.kernel``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.kernel`` in the repository. It exits with 1 if a figure exceeds its
+limit.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ REPLY = (
 
 
 class NoEngine:
-    """An engine without data: what remains is the kernel."""
+    """An engine without data, so that only the server is measured."""
 
     def __init__(self, context: Context) -> None:
         self.signal = context.clock.signal()
@@ -53,7 +54,7 @@ class NoEngine:
 
 
 class BareApp(App):
-    """Answers every request with the same small JSON."""
+    """An application that answers every request with the same small JSON."""
 
     service = "bare"
 
@@ -77,7 +78,7 @@ class BareApp(App):
 
 
 class Bare(Handle):
-    """The whole kernel around no engine."""
+    """A fake with an empty engine."""
 
     service = fixture = "bare"
 
@@ -89,20 +90,20 @@ class Bare(Handle):
 
 
 def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """The same answer as a WSGI application."""
+    """Answer like ``BareApp``, as a WSGI application."""
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", "15")])
     return [BODY]
 
 
 def same_answer(sock: socket.socket) -> None:
-    """The floor: every packet is answered with the same bytes."""
+    """Answer every packet with the same bytes: no server can be faster."""
     while sock.recv(65_536):
         sock.sendall(REPLY)
 
 
 @contextmanager
 def werkzeug_server() -> Iterator[int]:
-    """Werkzeug as it comes, threaded, its log switched off."""
+    """Run Werkzeug's threaded server without its log."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, wsgi, threaded=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -116,7 +117,9 @@ def werkzeug_server() -> Iterator[int]:
 
 
 class RawClient:
-    """Sends one packet and reads one answer; connects again when the server has closed."""
+    """A client that sends one packet and reads one answer. It connects again if the server closed
+    the connection.
+    """
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -138,14 +141,13 @@ class RawClient:
             self.close()
 
     def close(self) -> None:
-        """Give the connection back."""
         if self.sock is not None:
             self.sock.close()
             self.sock = None
 
 
 def mounting() -> list[bool]:
-    """A server for one test: mounted and closed."""
+    """Measure starting and closing a server, as each test does."""
     hub = Hub()
     hub.mount(wsgi).close()
 
@@ -191,7 +193,7 @@ def mounting() -> list[bool]:
 
 
 def requesting() -> list[bool]:
-    """One request on a connection that is open."""
+    """Measure one request over an open connection."""
     with ExitStack() as stack:
         bare = stack.enter_context(Bare())
         fake = int(bare.url.rpartition(":")[2])
@@ -242,7 +244,7 @@ def _getters(get: Callable[..., Any], ports: dict[str, int]) -> dict[str, Callab
 
 
 def tearing_down() -> list[bool]:
-    """Closing a fake while ten long polls are parked in it."""
+    """Measure closing a fake while ten long polls wait."""
     taken: list[float] = []
 
     def close_with_ten() -> None:
@@ -268,12 +270,11 @@ def tearing_down() -> list[bool]:
 
 
 def show(title: str, table: Table) -> None:
-    """Print a table under its title."""
     print(f"\n{title}\n{table}")
 
 
 def main() -> int:
-    """Run all of it; 0 when every limit holds."""
+    """Run all measurements; return 0 if every limit holds."""
     holds = [*mounting(), *requesting(), *tearing_down()]
     return 0 if all(holds) else 1
 

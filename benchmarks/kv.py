@@ -1,6 +1,6 @@
-"""What the key-value service costs: its engine against fakeredis, its HTTP against its engine.
+"""Measure the key-value service: its engine against fakeredis, and its HTTP against its engine.
 
-Run from the repository: ``python -m benchmarks.kv``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.kv`` in the repository. It exits with 1 if a figure exceeds its limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ LINES: dict[str, list[bytes]] = {
 
 
 def peer() -> Callable[[list[bytes]], Any]:
-    """A command through fakeredis without any client: what its own socket does with a line."""
+    """Return a function that runs a command in fakeredis without a client, as fakeredis' socket
+    does.
+    """
     import fakeredis
 
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -57,7 +59,8 @@ def peer() -> Callable[[list[bytes]], Any]:
     fake = connection._sock
 
     def run(words: list[bytes], client: fakeredis.FakeRedis = client) -> Any:
-        # The client is held, because its end would take the peer's server along.
+        # The default argument keeps the client alive: fakeredis ends its server with the last
+        # client.
         fake._process_command(words)
         return fake.responses.get_nowait()
 
@@ -65,7 +68,7 @@ def peer() -> Callable[[list[bytes]], Any]:
 
 
 def commands() -> list[bool]:
-    """Each command in process, against fakeredis in turns."""
+    """Compare each command in process with fakeredis."""
     results = []
     there = importlib.util.find_spec("fakeredis") is not None
     for name, words in LINES.items():
@@ -93,7 +96,7 @@ def commands() -> list[bool]:
 
 
 def sorted_sets() -> list[bool]:
-    """ZADD into a million members against into a thousand."""
+    """Compare ZADD into a million members with ZADD into a thousand."""
     adders: dict[str, Callable[[], object]] = {}
     for size in (1_000, MEMBERS):
         engine = Engine(Timekeeper(), Ids(1))
@@ -124,7 +127,9 @@ def sorted_sets() -> list[bool]:
 
 
 def pipelines() -> list[bool]:
-    """A thousand commands in one request, against the engine's own cost and one small request."""
+    """Compare a request of a thousand commands with the cost of the engine and of one small
+    request.
+    """
     lines = [["SET", f"key:{number}", f"value {number}"] for number in range(500)]
     lines += [["GET", f"key:{number}"] for number in range(500)]
     encoded = [[word.encode() for word in words] for words in lines]
@@ -155,7 +160,7 @@ def pipelines() -> list[bool]:
 
 @contextmanager
 def real_server() -> Iterator[redis.Redis | None]:
-    """A real server on a socket of its own, where there is one."""
+    """Start a real server on a socket of its own; yield None if none is installed."""
     binary = shutil.which("redis-server")
     if binary is None:
         yield None
@@ -181,7 +186,7 @@ def real_server() -> Iterator[redis.Redis | None]:
 
 
 def memory() -> None:
-    """Bytes per small key here, beside what a real server reports of its own."""
+    """Print the bytes of a small key, and what a real server reports for the same key."""
     engine = Engine(Timekeeper(), Ids(1))
     session = engine.session()
     keys = [b"key:%d" % number for number in range(KEYS)]
@@ -205,7 +210,9 @@ def memory() -> None:
 
 
 def dumps() -> None:
-    """Megabytes per second of ``dump_rdb()`` and ``load()``: strings, hashes and sorted sets."""
+    """Print the megabytes per second of ``dump_rdb()`` and ``load()`` for strings, hashes and
+    sorted sets.
+    """
     random = Random(1)
     with tempfile.TemporaryDirectory() as folder, KVServer(Context.alone()) as server:
         for number in range(DUMPED):
@@ -228,7 +235,7 @@ def dumps() -> None:
 
 
 def main() -> int:
-    """Every figure; 1 when a limit is missed."""
+    """Run all measurements; return 1 if a figure exceeds its limit."""
     held = [*commands(), *sorted_sets(), *pipelines()]
     memory()
     dumps()

@@ -1,13 +1,13 @@
-"""Many clients at once: ``python -m benchmarks.load [--seconds 60] [--clients 64]``.
+"""Measure many clients at once: ``python -m benchmarks.load [--seconds 60] [--clients 64]``.
 
-Each figure comes from clients in other processes, each with a connection that is kept open, which
-send the next request when the last one is answered. Shown are requests a second, how long they took
-(p50, p99), errors, and the server's memory before and after; then how quickly a server exits that is
-told to under that load. With a Redis or Valkey at hand, the same with that as the engine, behind 1,
-2 and 4 server processes that share one prefix: the factor is what the further processes bring on
-this machine, whose cores the clients and the engine share with them.
+The clients run in other processes. Each keeps one connection open and sends the next request when
+the previous one is answered. The output contains requests per second, their duration (p50 and p99),
+errors, the server's memory before and after, and the time a server takes to exit under this load.
+If a Redis or Valkey server is installed, the measurement is repeated with that server as the
+engine, behind 1, 2 and 4 server processes that share one prefix; the factor shows what more
+processes gain on this machine, whose cores the clients and the engine use too.
 
-Exits with 1 when a request failed, memory grew, or a server took longer than 2 s to exit.
+It exits with 1 if a request failed, memory grew, or a server took longer than 2 s to exit.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from .timing import limit
 TOKEN = "load"
 KEYS = 500
 JOURNAL = 500
-"""Entries the journals keep: a journal that fills up would look like a leak."""
+"""Maximum number of journal entries; a journal that still fills would look like a leak."""
 WARM_UP = 15_000
-"""Requests until pools and buffers have their size and memory may not grow any more."""
+"""Number of requests after which pools and buffers have their final size."""
 GROWTH = 8.0
-"""Megabytes a server may grow by afterwards: pools and buffers, not data."""
+"""Megabytes by which a server may grow afterwards."""
 EXITS_WITHIN = 2.0
 BUSY = 3.0
-"""Seconds of load before something is ended."""
+"""Seconds of load before a server or a client is ended."""
 
 
 def requests(number: int) -> list[bytes]:
-    """What one client sends, over and over: reads, writes, pipelines and a transaction."""
+    """Return the requests that one client repeats: reads, writes, pipelines and a transaction."""
     key = f"load:{number}"
     bodies: list[tuple[str, Any]] = []
     for at in range(KEYS // 10):
@@ -69,7 +69,7 @@ def requests(number: int) -> list[bytes]:
 
 
 class Client:
-    """One connection: sends, reads the whole answer, notes how long it took."""
+    """A connection that sends requests, reads whole answers and measures their time."""
 
     def __init__(self, address: tuple[str, int], number: int) -> None:
         self.socket = socket.create_connection(address, 10)
@@ -86,7 +86,7 @@ class Client:
         self.socket.sendall(self._requests[self._at])
 
     def receive(self) -> tuple[float, bool] | None:
-        """Seconds and success once the answer is complete; raises when the server is gone."""
+        """Return seconds and success of a complete answer; raise if the server has gone."""
         part = self.socket.recv(65536)
         if not part:
             raise ConnectionError("the server closed the connection")
@@ -102,7 +102,9 @@ class Client:
 
 
 def clients(addresses: list[tuple[str, int]], numbers: range, seconds: float, results: Any) -> None:
-    """A process full of clients; puts its times, errors and the first bad answer into the queue."""
+    """Run many clients in this process; put their times, errors and the first bad answer into the
+    queue.
+    """
     times: list[float] = []
     errors: list[str] = []
     selector = selectors.DefaultSelector()
@@ -123,21 +125,19 @@ def clients(addresses: list[tuple[str, int]], numbers: range, seconds: float, re
                     errors.append(client._answer.decode("latin-1")[-300:])
                 client.send()
     except OSError as error:
-        # A server that ends on purpose is how some runs end, for some clients before they begin.
+        # Some runs end the server while clients connect.
         errors.append(repr(error))
     results.put((times, errors))
 
 
 @dataclass
 class Server:
-    """A stand-alone server in a process of its own."""
-
     process: subprocess.Popen[str]
     address: tuple[str, int]
 
     @property
     def memory(self) -> float:
-        """Resident megabytes."""
+        """Return the resident megabytes."""
         try:
             text = Path(f"/proc/{self.process.pid}/status").read_text()
             return int(text.split("VmRSS:")[1].split()[0]) / 1024
@@ -146,7 +146,7 @@ class Server:
             return int(subprocess.run(line, capture_output=True, check=True).stdout) / 1024
 
     def terminate(self) -> float:
-        """End it as a service manager would; the seconds it took."""
+        """End the server as a service manager would, and return the seconds it took."""
         started = time.perf_counter()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
@@ -155,7 +155,7 @@ class Server:
 
 @contextmanager
 def serving(count: int, *options: str) -> Iterator[list[Server]]:
-    """That many server processes with the same options."""
+    """Start several server processes with the same options."""
     servers: list[Server] = []
     try:
         for _ in range(count):
@@ -180,14 +180,14 @@ def serving(count: int, *options: str) -> Iterator[list[Server]]:
 
 @dataclass
 class Load:
-    """Clients at work, in processes of their own."""
+    """Clients in processes of their own."""
 
     processes: list[Any]
     results: Any
     seconds: float
 
     def finish(self) -> tuple[list[float], list[str]]:
-        """All times and all errors, when the clients are done."""
+        """Return all times and all errors after the clients have ended."""
         times: list[float] = []
         errors: list[str] = []
         for _ in self.processes:
@@ -200,7 +200,7 @@ class Load:
 
 
 def start(servers: list[Server], count: int, seconds: float, processes: int = 2) -> Load:
-    """Begin to send, from that many clients."""
+    """Start a number of clients."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     addresses = [server.address for server in servers]
@@ -219,7 +219,7 @@ def start(servers: list[Server], count: int, seconds: float, processes: int = 2)
 
 @dataclass
 class Figures:
-    """What one run showed."""
+    """The figures of one run."""
 
     count: int
     rate: float
@@ -229,16 +229,15 @@ class Figures:
     before: float
     after: float
     grown: bool
-    """Whether the servers' memory grew by more than pools and buffers; short runs do not tell."""
+    """Whether the servers' memory grew by more than pools and buffers need; unknown for short runs."""
 
     @property
     def holds(self) -> bool:
-        """Whether everything was as it should be."""
         return not self.errors and not self.grown
 
 
 def measure(servers: list[Server], count: int, seconds: float) -> Figures:
-    """Load the servers until their journals are full, then for that long."""
+    """Load the servers until their journals are full, then measure for the given time."""
     warm = 0
     while warm < WARM_UP * len(servers):
         times, errors = start(servers, count, BUSY).finish()
@@ -265,7 +264,6 @@ def measure(servers: list[Server], count: int, seconds: float) -> Figures:
 
 
 def show(label: str, found: Figures) -> None:
-    """One line of the report."""
     print(
         f"{label:34} {found.rate:8,.0f}/s  p50 {found.p50:6.1f} ms  p99 {found.p99:6.1f} ms  "
         f"{len(found.errors)} errors of {found.count:,}  "
@@ -280,7 +278,7 @@ def show(label: str, found: Figures) -> None:
 
 @contextmanager
 def real_server() -> Iterator[str | None]:
-    """The address of a Redis or Valkey started for this, or None where there is none."""
+    """Start a Redis or Valkey server and yield its address; yield None if none is installed."""
     from tests.kv.comparison.servers import available
 
     found = available()
@@ -306,7 +304,7 @@ def real_server() -> Iterator[str | None]:
 
 
 def exit_under_load(count: int) -> float:
-    """Seconds from SIGTERM to the end of a server that is busy with that many clients."""
+    """Return the seconds from SIGTERM to the end of a server that serves this number of clients."""
     with serving(1) as servers:
         load = start(servers, count, 30)
         time.sleep(BUSY)
@@ -319,7 +317,7 @@ def exit_under_load(count: int) -> float:
 
 
 def killed_clients(count: int) -> bool:
-    """Whether a server goes on after clients were killed in the middle of requests."""
+    """Return whether a server continues after clients were killed during requests."""
     with serving(1) as servers:
         load = start(servers, count, 30)
         time.sleep(BUSY)
@@ -331,7 +329,7 @@ def killed_clients(count: int) -> bool:
 
 
 def main() -> int:
-    """Run everything; 1 when something does not hold."""
+    """Run all measurements; return 1 if a check fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

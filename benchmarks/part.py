@@ -1,7 +1,7 @@
-"""One part in a process of its own: ``python -m benchmarks.part NAME [--quick] [--json FILE]``.
+"""Run one part in its own process: ``python -m benchmarks.part NAME [--quick] [--json FILE]``.
 
-A part is a module of this folder with a ``main()``; ``QUICK`` tells how each is made short. What it
-measured through ``timing`` is written as JSON for whoever started it.
+A part is a module of this folder with a ``main()``. ``QUICK`` says how each part is shortened. The
+figures that it passed to ``timing`` are written as JSON.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import pytest_fakecloud
 from .timing import Results, results
 
 FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
-"""The order of the parts; those that are not named come after these."""
+"""The order in which parts run; others follow."""
 LAST = ("load", "week")
 TOOLS = frozenset(
     {"commits", "explorers", "part", "plots", "raw", "report", "site", "timing", "walk"}
 )
-"""Modules of this folder that are no parts."""
+"""Modules of this folder that are not parts."""
 
 
 @dataclass(frozen=True)
 class Short:
-    """How a part is made short: words of its command line, and other values of its constants."""
+    """The command line and the constants of a shortened part."""
 
     words: tuple[str, ...] = ()
     constants: dict[str, Any] = field(default_factory=dict)
@@ -56,14 +56,14 @@ QUICK = {
 
 
 def known() -> list[str]:
-    """The names of all parts, in the order in which they run."""
+    """Return the names of all parts in the order in which they run."""
     names = {path.stem for path in Path(__file__).parent.glob("*.py")} - TOOLS
     rest = sorted(name for name in names - {*FIRST, *LAST} if not name.startswith("_"))
     return [*FIRST, *rest, *LAST]
 
 
 def main() -> int:
-    """Run the part; 1 when one of its limits is missed, which a short run does not tell."""
+    """Run the part. Return 1 if a figure exceeds its limit; a shortened run has no limits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=known())
     parser.add_argument("--quick", action="store_true")
@@ -76,7 +76,7 @@ def main() -> int:
         short = QUICK.get(given.name, Short())
         sys.argv += short.words
         for name, value in short.constants.items():
-            # A constant that is not there any more would make the short run a long one.
+            # An unknown constant would make the short run a long one.
             getattr(module, name)
             setattr(module, name, value)
     started = perf_counter()
@@ -94,7 +94,7 @@ def main() -> int:
 
 
 def plain(found: Results) -> dict[str, Any]:
-    """All results as JSON; times are in microseconds."""
+    """Return all results as JSON; times are in microseconds."""
     return {
         "figures": [
             {

@@ -1,10 +1,10 @@
-"""The fakes beside what else people use, side by side in one run.
+"""Compare the fakes with other test doubles in one run.
 
-Run from the repository: ``python -m benchmarks.peers``. Three questions: what a double of its own costs
-each test, what one call to it costs, and what a query among vectors costs. The doubles do not do the
-same work: ``responses`` and ``respx`` say what they were told, ours and fakeredis keep data. Peers that
-are not installed are rows that say so. Containers are measured where Docker runs; elsewhere stands
-what their library publishes of how long it waits for one.
+Run ``python -m benchmarks.peers`` in the repository. It measures what one double per test costs,
+what one call costs, and what a query among vectors costs. The doubles do different work:
+``responses`` and ``respx`` return prepared answers, the fakes and fakeredis keep data. Libraries
+that are not installed appear as rows without figures. Containers are measured if Docker runs;
+otherwise the table shows the waiting time that their library documents.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ FAKE = "http://fake.test/get/key"
 PUBLISHED = {
     "testcontainers, Redis": "not measured here; published: asks once a second for up to 120 s (4.15.0)"
 }
-"""What a peer publishes of its start, for where it cannot be measured."""
+"""Start-up times that other libraries document, for machines that cannot measure them."""
 
 
 def there(*modules: str) -> bool:
-    """Whether all these modules can be imported."""
+    """Return whether all modules can be imported."""
     return all(importlib.util.find_spec(name) for name in modules)
 
 
 def docker() -> bool:
-    """Whether containers can be started here."""
+    """Return whether containers can be started here."""
     if not there("testcontainers", "redis") or shutil.which("docker") is None:
         return False
     return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
@@ -58,7 +58,9 @@ def docker() -> bool:
 
 
 def lives() -> list[bool]:
-    """From nothing to the first answer, and gone again: what each test with a double of its own pays."""
+    """Measure a double from its creation through the first answer to its end: the cost of one
+    double per test.
+    """
     plain = httpx.Client(trust_env=False)
     candidates: dict[str, tuple[bool, Callable[[], Call]]] = {
         "kv_server": (True, lambda: lambda: kv_life(plain)),
@@ -97,14 +99,14 @@ def lives() -> list[bool]:
 
 
 def kv_life(client: httpx.Client) -> None:
-    """A cloud, its key-value server, a SET by HTTP."""
+    """Start a cloud with a key-value server, and send SET over HTTP."""
     with Cloud(1) as cloud:
         kv = cloud.kv_server()
         assert client.get(f"{kv.url}/set/key/value", headers=kv.headers).json() == {"result": "OK"}
 
 
 def httpserver_life(client: httpx.Client) -> None:
-    """A server that answers one thing."""
+    """Start a server that has one answer."""
     from pytest_httpserver import HTTPServer
 
     with HTTPServer() as server:
@@ -113,7 +115,7 @@ def httpserver_life(client: httpx.Client) -> None:
 
 
 def responses_life() -> None:
-    """A mock of requests that answers one thing."""
+    """Mock one answer for requests."""
     import responses
 
     with responses.RequestsMock() as mock:
@@ -122,7 +124,7 @@ def responses_life() -> None:
 
 
 def respx_life() -> None:
-    """A mock of httpx that answers one thing."""
+    """Mock one answer for httpx."""
     import respx
 
     with respx.mock, httpx.Client(trust_env=False, verify=False) as client:
@@ -131,7 +133,7 @@ def respx_life() -> None:
 
 
 def fakeredis_life() -> None:
-    """Its own client, without a socket."""
+    """Use fakeredis' client without a socket."""
     import fakeredis
 
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -140,7 +142,7 @@ def fakeredis_life() -> None:
 
 
 def fakeredis_server_life() -> None:
-    """Its TCP server with redis-py."""
+    """Use fakeredis' TCP server with redis-py."""
     import redis
     from fakeredis import TcpFakeServer
 
@@ -159,7 +161,7 @@ def fakeredis_server_life() -> None:
 
 
 def moto_life() -> None:
-    """Its threaded server, asked for its list of nothing."""
+    """Start moto's threaded server and list no buckets."""
     from moto.server import ThreadedMotoServer
 
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -173,7 +175,7 @@ def moto_life() -> None:
 
 
 def qdrant_life() -> None:
-    """A client in memory with one collection."""
+    """Create a client in memory with one collection."""
     from qdrant_client import QdrantClient, models
 
     client = QdrantClient(":memory:")
@@ -183,7 +185,7 @@ def qdrant_life() -> None:
 
 
 def chroma_life() -> None:
-    """An ephemeral client with one collection."""
+    """Create an ephemeral client with one collection."""
     import chromadb
 
     client = chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False))
@@ -192,7 +194,7 @@ def chroma_life() -> None:
 
 
 def container_life() -> None:
-    """A container of Redis, as a fixture would have it."""
+    """Start a Redis container, as a fixture does."""
     from testcontainers.redis import RedisContainer
 
     with RedisContainer() as container:
@@ -203,7 +205,7 @@ def container_life() -> None:
 
 
 def requesting() -> list[bool]:
-    """One small call to each, connections kept open where there are any."""
+    """Measure one small call to each double, over open connections where it has any."""
     missing: dict[str, str] = {}
     calls: dict[str, Call] = {}
     with ExitStack() as stack:
@@ -240,7 +242,7 @@ def requesting() -> list[bool]:
 
 
 def httpserver_calls(stack: ExitStack) -> Call:
-    """Its server, with one prepared answer."""
+    """Call a server with one prepared answer."""
     from pytest_httpserver import HTTPServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -257,7 +259,7 @@ def httpserver_calls(stack: ExitStack) -> Call:
 
 
 def responses_calls(stack: ExitStack) -> Call:
-    """A mock that is on only while it is asked, because it stands in for all of requests."""
+    """Call a mock that is active only during the call, because it replaces all of requests."""
     import responses
 
     mock = responses.RequestsMock(assert_all_requests_are_fired=False)
@@ -276,7 +278,7 @@ def responses_calls(stack: ExitStack) -> Call:
 
 
 def respx_calls(stack: ExitStack) -> Call:
-    """A mock as the transport of one client."""
+    """Call a mock that is the transport of one client."""
     import respx
 
     router = respx.Router(assert_all_called=False)
@@ -292,7 +294,7 @@ def respx_calls(stack: ExitStack) -> Call:
 
 
 def fakeredis_calls(stack: ExitStack) -> Call:
-    """Its own client."""
+    """Call fakeredis' own client."""
     import fakeredis
 
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -302,7 +304,7 @@ def fakeredis_calls(stack: ExitStack) -> Call:
 
 
 def fakeredis_tcp_calls(stack: ExitStack) -> Call:
-    """Its TCP server by redis-py."""
+    """Call fakeredis' TCP server with redis-py."""
     import redis
     from fakeredis import TcpFakeServer
 
@@ -317,7 +319,7 @@ def fakeredis_tcp_calls(stack: ExitStack) -> Call:
 
 
 def port_calls(stack: ExitStack) -> Call:
-    """Our database port by redis-py."""
+    """Call the database port of the fake with redis-py."""
     import redis
 
     kv = stack.enter_context(Cloud(1)).kv_server()
@@ -328,7 +330,7 @@ def port_calls(stack: ExitStack) -> Call:
 
 
 def moto_calls(stack: ExitStack) -> Call:
-    """A message to its server by boto3."""
+    """Send a message to moto's server with boto3."""
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -345,7 +347,7 @@ def moto_calls(stack: ExitStack) -> Call:
 
 
 def queue_calls(stack: ExitStack) -> Call:
-    """A message to our queue by httpx."""
+    """Send a message to the fake queue with httpx."""
     cloud = stack.enter_context(Cloud(1, delivery="driven"))
     queue = cloud.queue()
     queue.destinations.accept()
@@ -370,7 +372,7 @@ REQUESTS: dict[str, tuple[tuple[str, ...], Callable[[ExitStack], Call]]] = {
 
 
 def querying() -> list[bool]:
-    """The nearest ten among some thousand vectors, in process."""
+    """Measure a query for the ten nearest of some thousand vectors, in process."""
     vectors: np.ndarray[Any, Any] = random_vectors(ROWS, DIMENSION)
     asked = random_vectors(1, DIMENSION)[0]
     engine: VectorEngine = filled_engine(vectors)
@@ -397,19 +399,18 @@ def querying() -> list[bool]:
 def choose(
     candidates: dict[str, tuple[bool, Callable[[], Call]]],
 ) -> tuple[dict[str, Call], dict[str, str]]:
-    """The calls of those who are here, and why the others are not."""
+    """Return the calls of installed libraries, and for the others the reason why they are missing."""
     calls = {name: make() for name, (here, make) in candidates.items() if here}
     missing = [name for name, (here, _) in candidates.items() if not here]
     return calls, {name: PUBLISHED.get(name, NOT_INSTALLED) for name in missing}
 
 
 def show(table: Table) -> None:
-    """Print a table under its title."""
     print(f"\n{table.title}\n{table}")
 
 
 def main() -> int:
-    """All three tables."""
+    """Print all three tables."""
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     holds = [*lives(), *requesting(), *querying()]

@@ -1,4 +1,4 @@
-"""Pictures of what was measured, as SVG: curves of cost against work, and bars of a table."""
+"""Draw figures as SVG: curves of cost against amount of work, and bars of a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STYLE = (
 
 
 def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, Path]:
-    """Write a picture for each curve, and for each table with a title; their paths by title."""
+    """Write a picture for each curve and each table with a title; return their paths by title."""
     folder.mkdir(parents=True, exist_ok=True)
     made = {}
     for part in parts:
@@ -32,7 +32,7 @@ def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, Path]:
 
 
 def places(parts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The file's name of each picture by its title."""
+    """Return the file name of each picture by title."""
     return {
         one["title"]: re.sub(r"[^a-z0-9]+", "-", f"{part['part']}-{one['title']}".lower()).strip(
             "-"
@@ -45,7 +45,9 @@ def places(parts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def curves(curve: Mapping[str, Any]) -> str:
-    """Microseconds by amount of work, both axes logarithmic: a flat line is a cost that stays."""
+    """Draw microseconds by amount of work. Both axes are logarithmic, so a constant cost is a flat
+    line.
+    """
     series: Mapping[str, Sequence[Sequence[float]]] = curve["series"]
     points = [point for line in series.values() for point in line]
     across = _decades([x for x, _ in points])
@@ -85,7 +87,9 @@ def curves(curve: Mapping[str, Any]) -> str:
 
 
 def bars(table: Mapping[str, Any]) -> str:
-    """The medians of a table on one logarithmic axis; who is missing is named, and why."""
+    """Draw the medians of a table on a logarithmic axis, and name the missing rows with their
+    reasons.
+    """
     rows = table["rows"]
     scale = _decades([row["p50_us"] for row in rows])
     label, step = 230, 26
@@ -108,7 +112,7 @@ def bars(table: Mapping[str, Any]) -> str:
 
 
 def _decades(values: Sequence[float]) -> list[int]:
-    """The powers of ten around the values, two at least."""
+    """Return the powers of ten around the values, at least two."""
     first = math.floor(math.log10(max(min(values), 1e-3)))
     last = math.ceil(math.log10(max(values)))
     return list(range(first, max(last, first + 1) + 1))

@@ -1,6 +1,8 @@
-"""What a test with fakes costs: fixtures, clients, transports, and suites of a thousand.
+"""Measure what a test with fakes costs: fixtures, clients, transports, and suites of a thousand
+tests.
 
-Run from the repository: ``python -m benchmarks.plugin``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.plugin`` in the repository. It exits with 1 if a figure exceeds its
+limit.
 """
 
 from __future__ import annotations
@@ -79,22 +81,22 @@ FIXTURES = """
 
 
 class Stopwatch:
-    """A pytest plugin that takes turns among the tests of a file and times each as a whole."""
+    """A pytest plugin that interleaves the tests of a file and measures each as a whole."""
 
     def __init__(self) -> None:
         self.taken: dict[str, list[float]] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Take turns by twenty, so that a slow second falls on all alike.
+        """Interleave the tests in groups of twenty, so that a slow second affects all kinds.
 
-        Not one by one, because a test without fakes between two with them is not what suites are
-        made of: it has what a cloud changes in the process taken back.
+        Groups of one would differ from real suites: a test without fakes between two with fakes
+        also pays for undoing what a cloud changed in the process.
         """
         items.sort(key=lambda item: (int(item.name.partition("[")[2][:-1]) // 20, item.name))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item):  # type: ignore[no-untyped-def]
-        """Time one test with its set-up and teardown."""
+        """Measure one test with its set-up and teardown."""
         started = perf_counter()
         result = yield
         name = item.name.partition("[")[0]
@@ -103,13 +105,15 @@ class Stopwatch:
 
 
 def fixtures(folder: Path) -> list[bool]:
-    """A ``kv_server`` over a fixture that does nothing, and a fresh pytest-httpserver over it."""
+    """Measure ``kv_server`` against a fixture that does nothing, and a new pytest-httpserver
+    against ``kv_server``.
+    """
     path = folder / "test_fixtures.py"
     path.write_text(textwrap.dedent(FIXTURES).replace("{TURNS}", str(TURNS)))
     watch = Stopwatch()
     options = [*QUIET, "-p", "pytest_fakecloud.plugin", "--rootdir", str(folder), "--no-header"]
     with pytest.MonkeyPatch.context() as patch:
-        # What other plugins of this environment do to every test is not measured here.
+        # Other installed plugins would add their own cost to every test.
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         code = pytest.main([*options, str(path)], [watch])
     assert code == 0
@@ -125,7 +129,7 @@ def fixtures(folder: Path) -> list[bool]:
     raw = quick["test_raw_listener"] - quick["test_nothing"]
     limit("kv_server over a no-op fixture inside pytest, us", ours, 150)
     return [
-        # 150 us where the bare socket takes 27: machines differ, and with them the seconds.
+        # The limit in microseconds depends on the machine; this ratio depends on it less.
         line("that / a fixture of a bare listening socket", ours / raw, 5.5),
         line("a fresh pytest-httpserver / kv_server, inside pytest", fresh / ours, at_least=1000),
     ]
@@ -135,10 +139,11 @@ def fixtures(folder: Path) -> list[bool]:
 
 
 def whole_tests() -> list[bool]:
-    """Fixture, ``upstash_redis.Redis()``, SET, close: stock, with a shared context, in process.
+    """Measure fixture, ``upstash_redis.Redis()``, SET and close: unchanged, with a shared TLS
+    context, and in process.
 
-    Ten in a row, because the plugin keeps in place from one test to the next what a cloud changes in
-    the process.
+    Ten tests in a row, because the plugin keeps its changes of the process from one test to the
+    next.
     """
 
     def tests(transport: Transport, share: bool) -> Callable[[], None]:
@@ -171,7 +176,7 @@ def whole_tests() -> list[bool]:
 
 
 def transports() -> list[bool]:
-    """One SET of each client, over a socket and in process."""
+    """Measure one SET of each client over a socket and in process."""
     body = {"json": ["SET", "key", "value"]}
     loop = asyncio.new_event_loop()
     with ExitStack() as stack:
@@ -221,7 +226,7 @@ def transports() -> list[bool]:
 
 
 def ladder() -> list[bool]:
-    """48 hours, six attempts and a failure callback, over loopback sockets."""
+    """Measure 48 hours with six attempts and a failure callback, over loopback sockets."""
 
     def run() -> None:
         with Cloud(1, now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
@@ -316,11 +321,13 @@ PLUGINS = {
     "pytest-httpserver": "pytest_httpserver.pytest_plugin",
     "respx": "respx.plugin",
 }
-"""What a suite needs of pytest; other plugins of this environment are not measured here."""
+"""Other installed plugins are disabled: the suites need only pytest."""
 
 
 def suites(folder: Path) -> list[bool]:
-    """A thousand tests of each kind, a process each; the time pytest spends on them."""
+    """Measure suites of a thousand tests of each kind, each in its own process, by the time pytest
+    reports.
+    """
     taken: dict[str, float] = {}
     for number, (name, source) in enumerate(SUITES.items()):
         if importlib.util.find_spec(NEEDS.get(name, "pytest")) is None:
@@ -348,7 +355,7 @@ def suites(folder: Path) -> list[bool]:
 
 
 def main() -> int:
-    """Run all of it; 0 when every limit holds."""
+    """Run all measurements; return 0 if every limit holds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         holds = [

@@ -1,6 +1,7 @@
-"""What the queue costs: a day of retries, thousands of deliveries, many waiting, slow ones beside.
+"""Measure the queue: retries over two days, thousands of deliveries, many pending messages, slow
+destinations.
 
-Run from the repository: ``python -m benchmarks.queue``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.queue`` in the repository. It exits with 1 if a figure exceeds its limit.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ENDPOINTS = 20_000
 
 
 class Hook(App):
-    """A loopback application that answers every POST the same."""
+    """A local application that answers every POST with the same body."""
 
     service = "hook"
     status = 200
@@ -58,8 +59,6 @@ class Hook(App):
 
 
 class NoEngine:
-    """Nothing to keep."""
-
     def snapshot(self) -> None:
         return None
 
@@ -68,7 +67,7 @@ class NoEngine:
 
 
 class HookServer(Handle):
-    """The loopback application on an address of its own."""
+    """The local application on a port of its own."""
 
     service = "hook"
     fixture = "hook"
@@ -79,7 +78,9 @@ class HookServer(Handle):
 
 
 def ladder() -> bool:
-    """48 hours, six attempts, a failure callback; every signature is verified by the receiver."""
+    """Measure 48 hours with six attempts and a failure callback; the receiver verifies every
+    signature.
+    """
     context = Context.alone(now=START)
     server = HookServer(context)
     hook = server._app
@@ -145,7 +146,9 @@ def ladder() -> bool:
 
 
 def four_thousand_attempts() -> bool:
-    """1,000 messages with four attempts each, against as many plain posts, in one run."""
+    """Measure 1,000 messages with four attempts each against the same number of plain POST
+    requests.
+    """
     context = Context.alone(now=START)
     server = HookServer(context)
     server._app.status = 500  # type: ignore[attr-defined]
@@ -184,7 +187,7 @@ def _thousand(queue: Queue, url: str) -> None:
 
 
 def many_pending() -> bool:
-    """Publish and advance, per message, with 1,000 and with 100,000 messages waiting."""
+    """Measure publish and advance per message with 1,000 and with 100,000 pending messages."""
     costs: dict[str, dict[int, list[float]]] = {"publish": {}, "advance": {}}
     queues: dict[int, Queue] = {}
     for size in (1_000, PENDING):
@@ -218,7 +221,9 @@ def many_pending() -> bool:
 
 
 def beside_slow_ones() -> bool:
-    """An unrelated delivery beside ten of a second, and beside two that hang, in the background."""
+    """Measure a delivery while ten others take a second, and while two never end, in the
+    background.
+    """
     good = True
     with Cloud() as cloud:
         queue = cloud.queue(attempt_cap=5.0)
@@ -255,7 +260,9 @@ def beside_slow_ones() -> bool:
 
 
 def large_group() -> bool:
-    """Adding endpoints to a URL group, publishing to it and removing them, per endpoint."""
+    """Measure adding endpoints to a URL group, publishing to the group and removing them, per
+    endpoint.
+    """
     costs: dict[str, dict[int, float]] = {"add": {}, "publish": {}, "remove": {}}
     for size in (1_000, ENDPOINTS):
         queue = Queue(Context.alone(now=START))
@@ -284,7 +291,7 @@ def _timed(work: Callable[[], Any]) -> float:
 
 
 def main() -> int:
-    """Run all; 1 when a limit is missed."""
+    """Run all measurements; return 1 if a figure exceeds its limit."""
     started = process_time()
     results = [
         ladder(),

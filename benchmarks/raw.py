@@ -1,4 +1,4 @@
-"""A server with nothing to it, below which no other can go."""
+"""Run a bare server, which is the lower bound for all others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A port of loopback; ``serve`` gets each connection, in a thread of its own."""
+    """Listen on a local port; ``serve`` gets each connection in a thread of its own."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def attend(sock: socket.socket) -> None:

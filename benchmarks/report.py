@@ -1,4 +1,4 @@
-"""What a run of all parts tells: the machine, every figure with its limit, and JSON of it all."""
+"""Format the results of a run: the machine, every figure with its limit, and JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LIBRARIES = (
     "pytest", "pytest-httpserver", "responses", "respx", "werkzeug", "httpx", "requests", "numpy",
     "redis", "fakeredis", "moto", "qdrant-client", "chromadb", "faiss-cpu", "testcontainers",
 )  # fmt: skip
-"""Libraries whose versions the figures depend on, peers included."""
+"""Libraries whose versions affect the figures, including those compared."""
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return a description of the machine."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -49,7 +49,7 @@ def _version(name: str) -> str | None:
 
 
 def described(found: Mapping[str, Any]) -> str:
-    """The machine in lines."""
+    """Return the machine as lines of text."""
     versions = ", ".join(f"{name} {told or '-'}" for name, told in found["versions"].items())
     return (
         f"{found['cpu']}, {found['cores']} cores, load {found['load']}\n"
@@ -66,10 +66,10 @@ def run_part(
     quiet: bool = False,
     into: IO[str] | None = None,
 ) -> tuple[int, dict[str, Any] | None]:
-    """Run one part in a process of its own; its exit code and what it measured, if it got so far.
+    """Run one part in its own process; return its exit code and its results, if it wrote any.
 
-    ``folder`` is where ``benchmarks`` is found, ``path`` where another ``pytest_fakecloud`` is.
-    What it prints goes ``into`` a file where one is given, and nowhere where it is ``quiet``.
+    ``folder`` contains ``benchmarks``; ``path`` contains another ``pytest_fakecloud``. The output
+    of the part goes to the file ``into``, or is discarded with ``quiet``.
     """
     import json
 
@@ -96,7 +96,7 @@ def run_part(
 
 
 def figures(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Every figure of every part with its limit, as one table."""
+    """Return a table of every figure of every part with its limit."""
     rows = [
         (part["part"], one["label"], f"{one['value']:,.2f}{one['unit']}", one["limit"],
          {None: "", True: "ok", False: "MISS"}[one["holds"]])

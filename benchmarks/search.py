@@ -1,6 +1,8 @@
-"""What search costs as an index grows, beside Tantivy, and what it costs those who never search.
+"""Measure how the cost of a search grows with an index, against Tantivy, and what other commands
+pay for it.
 
-Run from the repository: ``python -m benchmarks.search``. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.search`` in the repository. It exits with 1 if a figure exceeds its
+limit.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from .timing import compare, line
 
 SMALL, LARGE = 1_000, 100_000
 DOCUMENTS, DISTINCT = 1_500, 20
-"""What is compared with Tantivy: documents, and words that none of the others has."""
+"""Number of documents compared with Tantivy, and of words in each that no other document has."""
 WORDS = 5_000
 QUERIES: dict[str, tuple[Any, ...]] = {
     "one rare word": ({"t": {"$eq": "w4999"}},),
@@ -37,7 +39,7 @@ QUERIES: dict[str, tuple[Any, ...]] = {
 
 
 class Filled:
-    """An engine with documents under an index."""
+    """An engine with documents and an index."""
 
     def __init__(self, documents: list[bytes]) -> None:
         self.engine = Engine(Timekeeper(), Ids(1))
@@ -62,7 +64,7 @@ class Filled:
         return lambda: self.run(b"SEARCH.QUERY", b"i", text, *options)
 
     def rewrite(self) -> Callable[[], object]:
-        """One write and one search that sees it."""
+        """Return a function that changes a document and searches for it."""
         numbers = count()
         size = len(self.documents)
         text = b'{"t":{"$eq":"w4999"}}'
@@ -76,7 +78,9 @@ class Filled:
 
 
 def usual(size: int) -> list[bytes]:
-    """Documents of words as a language has them: few of them often, most of them seldom."""
+    """Return documents whose words are distributed as in a language: few are frequent, most are
+    rare.
+    """
     chance = random.Random(1)
     return [
         json.dumps(
@@ -91,7 +95,7 @@ def usual(size: int) -> list[bytes]:
 
 
 def best(call: Callable[[], object], times: int = 5) -> float:
-    """The quickest of some calls, in microseconds: one at 100,000 documents may take 50 ms."""
+    """Return the least microseconds of several calls; at 100,000 documents one may take 50 ms."""
     call()
     taken = []
     for _ in range(times):
@@ -102,7 +106,9 @@ def best(call: Callable[[], object], times: int = 5) -> float:
 
 
 def growth() -> list[bool]:
-    """Every kind of query, and a write, at a thousand and at a hundred thousand documents."""
+    """Measure every kind of query and a write with a thousand and with a hundred thousand
+    documents.
+    """
     small, large = Filled(usual(SMALL)), Filled(usual(LARGE))
     for filled in (small, large):
         each = len(filled.documents)
@@ -120,7 +126,7 @@ def growth() -> list[bool]:
     for name, (filter, *options) in QUERIES.items():
         quick, slow = (best(filled.query(filter, *options)) for filled in (small, large))
         label = f"{name}: {quick / 1000:.2f} ms and {slow / 1000:.2f} ms"
-        # Work grows with what is found, so little more than a hundred times as much is the bound.
+        # A search takes time proportional to its hits, which are a hundred times as many.
         held.append(line(label, slow / quick, 300.0))
     quick, slow = (best(filled.rewrite(), 20) for filled in (small, large))
     label = f"a write and a search that sees it: {quick:.0f} us and {slow:.0f} us"
@@ -129,7 +135,7 @@ def growth() -> list[bool]:
 
 
 def beside_tantivy() -> list[bool]:
-    """Indexing and ``$fuzzy`` among many distinct terms, here and in Tantivy itself."""
+    """Compare indexing and ``$fuzzy`` with Tantivy, among many distinct terms."""
     try:
         import tantivy
     except ImportError:
@@ -181,7 +187,9 @@ def _word(chance: random.Random) -> str:
 
 
 def without_search() -> list[bool]:
-    """A write beside no index, beside an index of other keys, and what an engine imports."""
+    """Measure a write without an index and beside an index of other keys, and list the imports of
+    an engine.
+    """
     engines = {
         name: Engine(Timekeeper(), Ids(1)) for name in ("no index", "an index of other keys")
     }
@@ -206,7 +214,7 @@ def without_search() -> list[bool]:
 
 
 def main() -> int:
-    """Every figure; 1 when a limit is missed."""
+    """Run all measurements; return 1 if a figure exceeds its limit."""
     return 0 if all([*without_search(), *beside_tantivy(), *growth()]) else 1
 
 

@@ -1,7 +1,7 @@
-"""The page *Measured* of the documentation: from one file of figures, with pictures of them.
+"""Write the page *Measured* of the documentation from a file of figures, with pictures.
 
-``python -m benchmarks --site`` writes ``docs/reference/measured.json``, the pictures and the page;
-``python -m docs.generate`` writes the page anew from the file.
+``python -m benchmarks --site`` writes ``docs/reference/measured.json``, the pictures and the page.
+``python -m docs.generate`` regenerates the page from that file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ FIGURES = _DOCS / "reference" / "measured.json"
 
 
 def write(whole: Mapping[str, Any]) -> Path:
-    """Write the figures of a run of all parts, their pictures and their page; the path of the page."""
+    """Write the figures of a run of all parts, their pictures and their page; return the path of
+    the page.
+    """
     FIGURES.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(_DOCS / _PICTURES, ignore_errors=True)
     plots.draw(whole["parts"], _DOCS / _PICTURES)
@@ -30,14 +32,14 @@ def write(whole: Mapping[str, Any]) -> Path:
 
 
 def page() -> str:
-    """The page as the file of figures has it."""
+    """Return the page of the stored figures."""
     whole = json.loads(FIGURES.read_text("utf-8"))
     drawn = plots.places(whole["parts"])
     return text(whole, {title: f"../{_PICTURES}/{name}" for title, name in drawn.items()})
 
 
 def text(whole: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
-    """A page of Markdown; ``pictures`` are the places of pictures by the titles of what they show."""
+    """Return the page as Markdown; ``pictures`` are the paths of pictures by title."""
     found = whole["machine"]
     versions = ", ".join(f"{name} {told}" for name, told in found["versions"].items() if told)
     lines = [

@@ -1,9 +1,10 @@
-"""What a run pays for the plugin without a fake, and for its first fake: processor time.
+"""Measure the processor time of the plugin in a run without a fake, and of the first fake.
 
-Run from the repository: ``python -m benchmarks.start``, with ``--python`` of an environment that has
-more (fakeredis, moto) or less. Every figure is of processes of their own, in interleaved rounds;
-``bytecode`` has it written by an earlier round, ``no bytecode`` runs with ``PYTHONDONTWRITEBYTECODE``
-and finds what the installer compiled, if it did. Exits with 1 when a limit is missed.
+Run ``python -m benchmarks.start`` in the repository; ``--python`` selects an environment with other
+libraries (fakeredis, moto). Every figure comes from separate processes in interleaved rounds. With
+``bytecode``, an earlier round has written the bytecode; ``no bytecode`` sets
+``PYTHONDONTWRITEBYTECODE``, so that only bytecode from the installation is used. It exits with 1 if
+a figure exceeds its limit.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ import pytest
 pytest.main(sys.argv[1:])
 print("taken", *(f"{name}={ns / 1e6}" for name, ns in taken.items()))
 '''
-"""Parts inside a run, because what a process takes as a whole differs more from run to run."""
+"""Measured inside the process, because the time of whole processes varies more."""
 
 
 def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> tuple[float, str]:
-    """The processor time of a process and its children, in milliseconds, and what it printed."""
+    """Return the processor time of a process and its children in milliseconds, and its output."""
     import resource
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -100,7 +101,7 @@ def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) ->
 
 
 def environments(folder: Path) -> dict[str, dict[str, str]]:
-    """The two kinds of run, by whether bytecode may be written."""
+    """Return the environments of the two kinds of run."""
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {
         "bytecode": {**plain, "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
@@ -109,7 +110,7 @@ def environments(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def collecting(python: str, rounds: int, folder: Path) -> list[bool]:
-    """``pytest --collect-only`` of one test, by which of the two plugins are there."""
+    """Measure ``pytest --collect-only`` of one test, with and without each of the two plugins."""
     (folder / "test_nothing.py").write_text("def test_nothing(): pass\n")
     parts = folder / "parts.py"
     parts.write_text(PARTS)
@@ -191,13 +192,15 @@ print("taken", (time.process_time() - started) * 1e3, flush=True)
 os._exit(0)
 """
 BEFORE = {"vector_index, upsert": "import numpy"}
-"""What is imported before the clock starts: numpy takes 40 ms and more, and other times in each run."""
+"""Imported before the measurement, because the import of numpy takes 40 ms or more and varies."""
 NEEDS = {"fakeredis, SET": "fakeredis", "moto, SQS send_message": "moto, boto3"}
 
 
 def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
-    """From the import to the first answer, in a fresh interpreter and in one that runs pytest."""
-    # Threads that numpy's library starts at its import spin for tens of milliseconds after it.
+    """Measure from the import to the first answer, in a new interpreter and in one that runs
+    pytest.
+    """
+    # The threads of numpy's library use the processor for tens of milliseconds after the import.
     environment = {**environments(folder)["bytecode"], "OPENBLAS_NUM_THREADS": "1"}
     there = dict(FIRSTS)
     for name, modules in NEEDS.items():
@@ -228,7 +231,7 @@ def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
 
 
 def main() -> int:
-    """Run all of it; 0 when every limit holds."""
+    """Run all measurements; return 0 if every limit holds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="the interpreter to measure")
     parser.add_argument("--rounds", type=int, default=30)

@@ -1,4 +1,4 @@
-"""Time callables in interleaved rounds, and print what they cost as ratios.
+"""Time callables in interleaved rounds, and print their costs as ratios.
 
 ::
 
@@ -6,9 +6,9 @@
     print(table)
     line("mount + close against a raw listener", table.ratio("mount", "raw socket"), 3.0)
 
-Every round runs every callable, in an order drawn anew, so that a slow second of a shared machine
-falls on all of them alike. A call is timed on its own: a row's figure is a median (p50) and not a
-mean, because one preempted call in a thousand is not what a user feels.
+Every round runs every callable in a new random order, so that a slow second of the machine affects
+all of them. Each call is timed on its own. A row shows the median (p50) instead of the mean,
+because one slow call in a thousand should not change it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from statistics import median, quantiles
 from time import perf_counter_ns
 
 NOT_INSTALLED = "not installed"
-"""Why most peers are missing."""
+"""The usual reason why a library is missing."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One claimed figure: its value, and the most or the least that it may be."""
+    """A figure with its maximum or minimum."""
 
     label: str
     value: float
@@ -37,14 +37,14 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the value is within its limit; a figure without one always is."""
+        """Whether the value is within its limit; true without a limit."""
         return (self.most is None or self.value <= self.most) and (
             self.least is None or self.value >= self.least
         )
 
     @property
     def bound(self) -> str:
-        """The limit in words."""
+        """The limit as text."""
         if self.least is not None:
             return f"at least {self.least:g}{self.unit}"
         return "no limit" if self.most is None else f"at most {self.most:g}{self.unit}"
@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Curve:
-    """Cost against work: microseconds of one operation (``y``) at each amount of work (``x``)."""
+    """A curve of cost: microseconds of one operation (``y``) at each amount of work (``x``)."""
 
     title: str
     work: str
@@ -61,7 +61,7 @@ class Curve:
 
 @dataclass
 class Results:
-    """What one part measured, in the order in which it was measured."""
+    """The results of one part in the order of their measurement."""
 
     quick: bool = False
     figures: list[Figure] = field(default_factory=list)
@@ -70,12 +70,12 @@ class Results:
 
 
 results = Results()
-"""What this process has measured so far; ``quick`` makes every comparison short."""
+"""The results of this process; ``quick`` shortens every comparison."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one callable cost: one median per round, in microseconds a call."""
+    """The cost of one callable: the median microseconds of a call, for each round."""
 
     name: str
     rounds: tuple[float, ...]
@@ -83,17 +83,17 @@ class Row:
 
     @property
     def best(self) -> float:
-        """The quickest round's median: the figure least touched by other load."""
+        """The lowest median: the round that other load affected least."""
         return min(self.rounds)
 
     @property
     def p50(self) -> float:
-        """The median of all rounds' medians."""
+        """The median of the medians of all rounds."""
         return median(self.rounds)
 
     @property
     def spread(self) -> float:
-        """The distance between the quartiles of the rounds, as a part of their median."""
+        """The distance between the quartiles of the rounds, relative to their median."""
         if len(self.rounds) < 2:
             return 0.0
         low, _, high = quantiles(self.rounds, n=4, method="inclusive")
@@ -101,7 +101,7 @@ class Row:
 
 
 class Table:
-    """The rows of one comparison, in the order in which they were given, and why others are missing."""
+    """The rows of one comparison in their given order, and the reasons why others are missing."""
 
     def __init__(
         self, rows: list[Row], title: str = "", missing: Mapping[str, str] | None = None
@@ -118,16 +118,16 @@ class Table:
         raise KeyError(f"no row {name!r}; there are: {known}")
 
     def ratio(self, name: str, base: str) -> float:
-        """How many times `base` `name` costs, by the quickest round of each.
+        """Return the cost of `name` divided by the cost of `base`, each from its quickest round.
 
-        Other load can only add to a time, so of many interleaved rounds the quickest says most.
+        Other load only adds time, so the quickest of many interleaved rounds is the best estimate.
         """
         return self[name].best / self[base].best
 
     def typical_ratio(self, name: str, base: str) -> float:
-        """How many times `base` `name` costs in the median round: what a user sees of their p50s.
+        """Return the median of the ratios of `name` to `base` in each round.
 
-        Both of a pair ran in the same round, so what slows a whole round down is in both.
+        Both ran in the same round, so load during that round affects both.
         """
         pairs = zip(self[name].rounds, self[base].rounds, strict=True)
         return median(mine / theirs for mine, theirs in pairs)
@@ -158,12 +158,13 @@ def compare(
     title: str = "",
     missing: Mapping[str, str] | None = None,
 ) -> Table:
-    """Time each callable in `rounds` interleaved rounds and give back the table.
+    """Time each callable in `rounds` interleaved rounds and return the table.
 
-    `calls` is the number of calls in a round, one number for all or one per name; left out, each
-    callable gets as many as fill about `slice_ms` milliseconds (at least 3), found by running it
-    once, which is also its warm-up. Garbage is collected before a slice and not during it.
-    `missing` are peers that cannot be measured here, and why: rows without figures.
+    `calls` is the number of calls in a round, one number for all or one per name. By default, each
+    callable gets as many as take about `slice_ms` milliseconds, but at least 3; a first call, which
+    also warms it up, determines this number. Garbage is collected before a measurement and not
+    during it. `missing` are libraries that cannot be measured here, with reasons: rows without
+    figures.
     """
     if results.quick:
         rounds, slice_ms = min(rounds, 3), min(slice_ms, 2.0)
@@ -193,10 +194,10 @@ def line(
     *,
     at_least: float | None = None,
 ) -> bool:
-    """Print one ratio with its limit, and tell whether it holds.
+    """Print a ratio with its limit, and return whether the limit holds.
 
-    `limit` is the most the ratio may be, `at_least` the least; a figure with neither is printed
-    for information and always holds.
+    `limit` is the maximum of the ratio, `at_least` the minimum. Without either, the figure is only
+    printed.
     """
     return _told(Figure(label, ratio, "x", limit, at_least))
 
@@ -204,12 +205,12 @@ def line(
 def limit(
     label: str, value: float, most: float | None = None, *, at_least: float | None = None
 ) -> bool:
-    """Print one figure that is no ratio, its unit in the label, as ``line`` does."""
+    """Print a figure that is not a ratio, with its unit in the label, like ``line``."""
     return _told(Figure(label, value, "", most, at_least))
 
 
 def curve(title: str, work: str, series: dict[str, list[tuple[float, float]]]) -> Curve:
-    """Print cost against work and keep it: microseconds at each amount, one series per name."""
+    """Print and store a curve: microseconds at each amount of work, with one series per name."""
     made = Curve(title, work, series)
     results.curves.append(made)
     print(f"\n{title}, us by {work}")
@@ -222,7 +223,7 @@ def curve(title: str, work: str, series: dict[str, list[tuple[float, float]]]) -
 
 def _told(figure: Figure) -> bool:
     results.figures.append(figure)
-    # A short run says that everything runs; its figures are too rough for a verdict.
+    # A short run shows only that everything runs; its figures are too imprecise for limits.
     holds = figure.holds or results.quick
     verdict = "    " if results.quick else "ok  " if holds else "MISS"
     value = f"{figure.value:10,.2f}{figure.unit or ' '}"

@@ -1,8 +1,9 @@
-"""The vector index against numpy's bare product, stock werkzeug and the popular test doubles.
+"""Compare the vector index with numpy's dot product, with Werkzeug's server and with other vector
+test doubles.
 
-Run ``python -m benchmarks.vector``; ``--quick`` leaves out the large sets. Peers that are not installed
-(qdrant-client, chromadb, faiss-cpu) are skipped with a line. chromadb takes minutes to fill with
-100k x 1536, so it takes part up to 10k rows only.
+Run ``python -m benchmarks.vector``; ``--quick`` leaves out the large sets. Libraries that are not
+installed (qdrant-client, chromadb, faiss-cpu) are reported and skipped. Filling chromadb with
+100,000 vectors of 1536 dimensions takes minutes, so it is measured up to 10,000.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ SAME_HITS = json.dumps(
 ).encode()
 CHROMA_ROWS = 10_000
 ROWS = 10_000
-"""Rows of what is filtered, and asked over HTTP."""
+"""Number of rows for filters and for queries over HTTP."""
 GROWN = 1_000_000
 SIZES = ((10_000, 128), (10_000, 768), (100_000, 1536))
 Call = Callable[[], object]
 
 
 def main() -> int:
-    """Print every figure; the exit code says whether all limits hold."""
+    """Print every figure; return 1 if one exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the large sets")
     parser.add_argument("--rounds", type=int, default=9)
@@ -68,7 +69,9 @@ def main() -> int:
 
 
 def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
-    """One query, and sixteen at once, against the product alone and the peers."""
+    """Measure one query, and a batch of sixteen, against the dot product alone and the other
+    libraries.
+    """
     vectors, asked = random_vectors(rows, dimension), random_vectors(16, dimension)
     engine = filled_engine(vectors)
     one = [VectorQuery(vector=asked[0], top_k=TOP_K, with_vectors=False)]
@@ -108,7 +111,7 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
 
 
 def filtered(rounds: int) -> Iterator[bool]:
-    """A condition that one record in ten meets, against no condition."""
+    """Measure filters against a query without one."""
     vectors = random_vectors(ROWS, 768)
     engine = filled_engine(vectors, metadata=lambda row: {"group": row % 10, "name": f"n{row}"})
     query = random_vectors(1, 768)[0]
@@ -129,9 +132,10 @@ def filtered(rounds: int) -> Iterator[bool]:
 
 
 def upserts(most: int) -> Iterator[bool]:
-    """The mean cost of a single upsert while the index grows, by decade; the best of three growths.
+    """Measure the mean cost of an upsert for each power of ten of the size; use the best of three
+    growths.
 
-    One disturbance of ten milliseconds would double what the first thousand cost.
+    A disturbance of ten milliseconds would double the cost of the first thousand.
     """
     vectors = random_vectors(1000, 32)
     decades = [10**power for power in range(3, 7) if 10**power <= most]
@@ -157,12 +161,12 @@ def upserts(most: int) -> Iterator[bool]:
 
 
 def over_http(rounds: int) -> Iterator[bool]:
-    """The official client against this server, and the same app behind stock werkzeug.
+    """Measure the official client with this server and with the same application behind Werkzeug's
+    server.
 
-    A client that encodes 768 numbers is busy longer than any server needs to be: two servers that
-    answer such a query at once, a raw socket and stock werkzeug, are at about 0.5 already, and the
-    product is the same work for both. So the limit is on what each adds to the *floor*, the
-    client's own work and numpy's bare product behind a raw socket.
+    Encoding 768 numbers takes the client longer than the server takes to answer. The client's work
+    and numpy's dot product are the same for both servers, so the limit applies to the time that
+    each adds to a raw socket that does only the dot product.
     """
     if attempt("upstash-vector", lambda: __import__("upstash_vector")) is None:
         return
@@ -206,7 +210,7 @@ def over_http(rounds: int) -> Iterator[bool]:
 
 @contextmanager
 def raw_answers(work: Call) -> Iterator[str]:
-    """A raw socket that does the work, and answers the same hits to whatever came."""
+    """Run a raw socket that does the work and returns the same hits for every request."""
     reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
     reply %= len(SAME_HITS), SAME_HITS
 
@@ -227,7 +231,7 @@ def raw_answers(work: Call) -> Iterator[str]:
 
 @contextmanager
 def stock_werkzeug(app: Callable[[Request], object]) -> Iterator[str]:
-    """An app behind werkzeug's threaded server as it comes, its log to nowhere."""
+    """Serve an application with Werkzeug's threaded server without its log."""
     import werkzeug
     from werkzeug.serving import make_server
 
@@ -256,7 +260,9 @@ def stock_werkzeug(app: Callable[[Request], object]) -> Iterator[str]:
 
 
 def upsert_over_http(rounds: int) -> Iterator[bool]:
-    """What an upsert of 1536 numbers costs the server, against its client's own encoding."""
+    """Compare the server's cost of an upsert of 1536 numbers with the client's cost of encoding
+    them.
+    """
     with VectorIndex(Context.alone(), dimension=1536) as index:
         vector = [float(value) for value in random_vectors(1, 1536)[0].astype(np.float64)]
         payload = {"id": "a", "vector": vector}
@@ -275,7 +281,7 @@ def upsert_over_http(rounds: int) -> Iterator[bool]:
 
 
 def start_up(rounds: int) -> Iterator[bool]:
-    """A fixture's life in milliseconds, and imports in processes of their own, in turns."""
+    """Measure the milliseconds from start to close of a fixture, and imports in separate processes."""
     context = Context.alone()
 
     def life() -> None:
@@ -312,7 +318,7 @@ def start_up(rounds: int) -> Iterator[bool]:
 
 
 def random_vectors(rows: int, dimension: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Unit vectors of a fixed seed."""
+    """Return random unit vectors from a fixed seed."""
     generator = np.random.default_rng(rows + dimension)
     vectors = generator.standard_normal((rows, dimension), np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -322,7 +328,7 @@ def filled_engine(
     vectors: np.ndarray[Any, np.dtype[np.float32]],
     metadata: Callable[[int], dict[str, object]] | None = None,
 ) -> VectorEngine:
-    """An engine that holds the rows under their numbers."""
+    """Return an engine with the rows, whose ids are their numbers."""
     engine = VectorEngine(Timekeeper(), Ids(0), dimension=vectors.shape[1])
     for row, vector in enumerate(vectors):
         values = metadata(row) if metadata else None
@@ -331,7 +337,7 @@ def filled_engine(
 
 
 def attempt(name: str, make: Callable[[], Any]) -> Any:
-    """What ``make`` gives, or None and a line when the peer is not installed."""
+    """Return the result of ``make``; return None and print a line if the library is missing."""
     try:
         return make()
     except ImportError as error:
@@ -340,7 +346,7 @@ def attempt(name: str, make: Callable[[], Any]) -> Any:
 
 
 def qdrant(vectors: Any, query: Any) -> Call:
-    """qdrant-client's local mode."""
+    """Use qdrant-client's local mode."""
     from qdrant_client import QdrantClient, models
 
     client = QdrantClient(":memory:")
@@ -354,7 +360,7 @@ def qdrant(vectors: Any, query: Any) -> Call:
 
 
 def chromadb(vectors: Any, query: Any) -> Call:
-    """chromadb's ephemeral client."""
+    """Use chromadb's ephemeral client."""
     import chromadb as chroma
 
     client = chroma.EphemeralClient(chroma.Settings(anonymized_telemetry=False))
@@ -367,7 +373,7 @@ def chromadb(vectors: Any, query: Any) -> Call:
 
 
 def faiss(vectors: Any, query: Any) -> Call:
-    """faiss' exact inner product index at its default threads."""
+    """Use faiss' exact inner product index with its default number of threads."""
     import faiss as library
 
     index = library.IndexFlatIP(vectors.shape[1])

@@ -1,10 +1,11 @@
-"""The way of a request through the package: ``python -m benchmarks.walk [--calls]``.
+"""Print the path of a request through the package: ``python -m benchmarks.walk [--calls]``.
 
-Two walks: one ``ZADD`` over REST, and one publish until its callback is delivered. Each tells the
-modules in the order in which they are first reached, how many calls are made, how often the walk goes
-from one module into another (visits), and how many of these lead into a module where it was before
-(steps back). ``--calls`` prints every call. Both are walked once before, so that what is made once is
-made; Python's own frames of comprehensions count in 3.11 only.
+There are two walks: a ``ZADD`` over REST, and a publish with its delivery and its callback. For
+each, the output lists the modules in the order of their first call, the number of calls, the number
+of times a call leads from one module into another (visits), and how many of these return to a
+module visited before (steps back). ``--calls`` prints every call. Each walk runs once before it is
+recorded, so that one-time set-up is not part of it. Python 3.11 also counts the frames of
+comprehensions.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ URL = "https://app.example/job"
 
 
 class Step(NamedTuple):
-    """One call: the module below the package, and the function."""
+    """A call: its module inside the package, and its function."""
 
     module: str
     function: str
 
 
 class Walk(NamedTuple):
-    """All calls of a walk, in all threads, in their order."""
+    """All calls of a walk, in all threads, in order."""
 
     name: str
     calls: list[Step]
 
     @property
     def visits(self) -> list[str]:
-        """The modules as the walk comes into them."""
+        """The module of each visit."""
         names = [call.module for call in self.calls]
         return [name for at, name in enumerate(names) if not at or names[at - 1] != name]
 
@@ -53,7 +54,7 @@ class Walk(NamedTuple):
 
     @property
     def steps_back(self) -> int:
-        """How many visits lead into a module where the walk was before."""
+        """Number of visits to a module that the walk visited before."""
         return len(self.visits) - len(self.modules)
 
     def __str__(self) -> str:
@@ -65,7 +66,7 @@ class Walk(NamedTuple):
 
 
 class Tracer:
-    """Notes the calls within the package, in every thread that begins while it watches."""
+    """Records the calls inside the package, in every thread that starts while it is active."""
 
     def __init__(self) -> None:
         self._calls: list[Step] | None = None
@@ -78,7 +79,7 @@ class Tracer:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """A block in which calls can be noted."""
+        """Record the calls of a block."""
         threading.setprofile(self._called)
         sys.setprofile(self._called)
         try:
@@ -88,7 +89,7 @@ class Tracer:
             threading.setprofile(None)  # type: ignore[arg-type]
 
     def walk(self, name: str, way: Callable[[], object]) -> Walk:
-        """Go a way once to know it, and once to note it."""
+        """Run a walk twice, and record the second run."""
         way()
         self._calls = calls = []
         try:
@@ -99,7 +100,7 @@ class Tracer:
 
 
 def walks() -> list[Walk]:
-    """The two walks, each in a cloud that stands."""
+    """Return the two walks, each in a new cloud."""
     tracer = Tracer()
     with (
         tracer.watching(),

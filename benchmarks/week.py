@@ -1,13 +1,14 @@
-"""A stand-alone server for a week: ``python -m benchmarks.week [--days 7] [--calls 200]``.
+"""Run a stand-alone server for a simulated week: ``python -m benchmarks.week [--days 7] [--calls
+200]``.
 
-A served cloud with all four services lives through its days hour by hour on a frozen clock. In each
-hour clients make that many calls (sets with expiries, vectors that are replaced, records that are
-produced and consumed, messages that are delivered, some of them refused until they are dead
-letters), some come without a token and with large bodies, and an open console asks for everything
-it shows. Memory, threads and open files of the server are printed at the end of each day.
+The clock of a served cloud with all four services is frozen and moves hour by hour. In each hour,
+clients make the given number of calls: they set keys with expiries, replace vectors, produce and
+consume records, and publish messages, some of which fail until they are dead letters. Some requests
+have no token and large bodies. An open console requests everything that it shows. Memory, threads
+and open files of the server are printed at the end of each day.
 
-Exits with 1 when after the second day memory grew by more than 10 MB a day, threads or open files by
-more than a few, or any call failed that should not.
+It exits with 1 if after the second day memory grew by more than 10 MB a day, threads or open files
+by more than a few, or a call failed unexpectedly.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ import urllib3
 from .timing import limit
 
 GROWTH = 10.0
-"""Megabytes a day by which memory may grow once journals and history are full."""
+"""Megabytes per day by which memory may grow after journals and history are full."""
 SPARE = 8
-"""Threads and open files that may come and go."""
+"""Number of threads and open files by which the counts may vary."""
 
 
 class Destination(BaseHTTPRequestHandler):
-    """The application messages are delivered to; every fifth is refused."""
+    """The application that receives the messages; it rejects every fifth."""
 
     protocol_version = "HTTP/1.1"
     count = 0
@@ -49,7 +50,7 @@ class Destination(BaseHTTPRequestHandler):
 
 
 class Week:
-    """One server, its clients and its console."""
+    """A server, its clients and its console."""
 
     def __init__(self, summary: dict[str, Any], pid: int, destination: str) -> None:
         self.pool = urllib3.PoolManager(retries=False, timeout=30)
@@ -61,7 +62,7 @@ class Week:
         self.calls = 0
 
     def ask(self, fixture: str, method: str, path: str, body: object = None, **more: str) -> None:
-        """One call of a client; what is not answered with a success is kept."""
+        """Make one call of a client; record it if it does not succeed."""
         handle = self.handles[fixture]
         headers = {**handle["headers"], "Content-Type": "application/json", **more}
         content = None if body is None else json.dumps(body)
@@ -71,7 +72,7 @@ class Week:
             self.failed.append(f"{method} {path}: {answer.status} {answer.data[:200]!r}")
 
     def look(self, path: str, body: object = None) -> None:
-        """One request of the console."""
+        """Make one request of the console."""
         headers = {"Authorization": f"Bearer {self.control['token']}"}
         url = f"{self.control['url']}/__control__{path}"
         content = None if body is None else json.dumps(body)
@@ -82,7 +83,7 @@ class Week:
             self.failed.append(f"{path}: {answer.status} {answer.data[:200]!r}")
 
     def hour(self, number: int, calls: int) -> None:
-        """What clients and the console do in an hour, and then the hour passes."""
+        """Run an hour of calls and requests of the console, then move the clock by an hour."""
         for at in range(calls // 8):
             name = f"{number * calls + at}"
             self.ask("kv_server", "POST", "/", ["SET", f"k:{name}", "x" * 200, "EX", 3600])
@@ -104,7 +105,7 @@ class Week:
         self.look("/clock", {"action": "advance", "by": "1h"})
 
     def figures(self) -> tuple[float, int, int]:
-        """Resident megabytes, threads and open files of the server."""
+        """Return resident megabytes, number of threads and number of open files of the server."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         memory = int(status.split("VmRSS:")[1].split()[0]) / 1024
         threads = int(status.split("Threads:")[1].split()[0])
@@ -112,7 +113,7 @@ class Week:
 
 
 def main() -> int:
-    """Live through the days; 1 when something grew or failed."""
+    """Simulate the days; return 1 if a figure grew or a call failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

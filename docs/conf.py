@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: ``sphinx-build -W -b html docs build/docs``."""
+"""Configure Sphinx: ``sphinx-build -W -b html docs build/docs``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ except metadata.PackageNotFoundError:
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["generate", "_build"]
-smartquotes = False  # words in quotes are options and values here
+smartquotes = False  # Quoted words are options and values here.
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -39,6 +39,5 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 
-# Only links to other sites need the network; whether those within the site lead anywhere is part of
-# every strict build.
+# Only external links need the network; every strict build checks those within the site.
 linkcheck_ignore = [r"http://127\.0\.0\.1.*", r"https://[\w.-]*\.(test|example|example\.com)(/.*)?"]
