@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..http.app import App
     from ..process_time.wall import Wall
+    from ..queue.engine.schedules import Schedule, Schedules
     from ..queue.handle import Queue
     from ..queue.model import Delivery, Kind, Message, Outcome
     from .simulation.scheduler import Simulation
@@ -422,13 +423,20 @@ class World:
 
     def next_firing_us(self) -> int | None:
         """Return the time at which the next schedule fires, or None."""
-        found = [
-            schedule.next_us
-            for queue in self.queues
-            for schedule in queue._engine.schedules.by_id.values()
-            if not schedule.paused
-        ]
+        found = [queue._engine.schedules.next_run_us() for queue in self.queues]
         return min((at for at in found if at is not None), default=None)
+
+    def end_schedules(self) -> None:
+        """Let no schedule fire until the promise is checked."""
+        for queue in self.queues:
+            schedules = queue._engine.schedules
+            for schedule in schedules.by_id.values():
+                schedules.unplan(schedule)
+                self._undo.append(partial(self._plan_again, schedules, schedule))
+
+    def _plan_again(self, schedules: Schedules, schedule: Schedule) -> None:
+        if schedules.by_id.get(schedule.id) is schedule:
+            schedules.plan_on(schedule)
 
     # -- deliveries ------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -266,6 +267,28 @@ def test_schedules_fire_at_their_times_while_a_client_sleeps(cloud: Cloud, kv: K
     assert fired == [60, 120, 180]
     cloud.explore(creates, schedule="", setup=fired.clear, horizon="5m")
     assert fired == [60, 120, 180, 240, 300]
+
+
+def test_retries_do_not_let_schedules_fire_for_hours(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    attempts: Counter[str | None] = Counter()
+
+    def fails(request: DeliveredRequest) -> int:
+        attempts[request.headers.get("Upstash-Message-Id")] += 1
+        return 503
+
+    queue.destinations.call(HOOK, fails)
+    client = QStash(queue.token, base_url=queue.url)
+
+    def check() -> None:
+        assert sorted(attempts.values()) == [4, 4, 4]
+        cloud.clock.advance("1m")
+        assert len(attempts) > 3, "schedules fire again when the run has ended"
+
+    def creates() -> None:
+        client.schedule.create(destination=HOOK, cron="* * * * *")
+
+    cloud.explore(creates, check, schedule="", setup=attempts.clear)
 
 
 @pytest.mark.parametrize(("seconds", "is_safe"), [(60, False), (7 * 86400, True)])

@@ -109,22 +109,29 @@ class ClockMoves(RunState):
                 found.append(strand.wake_us or 0)
         if self._held_us > now:
             found.append(self._held_us)
+        if not forced:
+            found += self._world.known_instants(1)
+        firing = self._world.next_firing_us()
+        if firing is not None and not found and not self._may_fire(firing):
+            if forced:
+                self._world.end_schedules()
+            firing = None
+        if firing is not None:
+            found.append(firing)
         # A message that is due but cannot begin waits for something else, such as a paused queue.
         due = self._world.next_delivery_us(after_us=now)
         if due is not None:
             found.append(due)
-        firing = self._world.next_firing_us()
-        if not forced:
-            found += self._world.known_instants(1)
-        if firing is not None and not found:
-            horizon = self._choice.horizon_us
-            if horizon is None:
-                firing = firing if self._firings < FIRINGS else None
-            elif firing > self.run.start_us + horizon:
-                firing = None
-        if firing is not None and firing > now:
-            found.append(firing)
         return min((at for at in found if at > now), default=None)
+
+    def _may_fire(self, at_us: int) -> bool:
+        """Return whether schedules may still fire although no strand waits. Retries do not count,
+        because messages that are never handled would let schedules fire for hours.
+        """
+        horizon_us = self._choice.horizon_us
+        if horizon_us is None:
+            return self._firings < FIRINGS
+        return at_us <= self.run.start_us + horizon_us
 
     def _pause(self, strand: Strand, event: Event) -> bool:
         """Pause a strand for an event of the schedule; return False if its patience does not allow

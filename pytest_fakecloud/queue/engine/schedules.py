@@ -167,6 +167,10 @@ class Schedules:
             due = schedule.upcoming_us(now)
         self.plan(schedule, due)
 
+    def next_run_us(self) -> int | None:
+        """Return the time of the next planned run of any schedule, or None."""
+        return min((timer.due_us for timer in self._timers.values()), default=None)
+
     def unplan(self, schedule: Schedule) -> None:
         timer = self._timers.pop(schedule.id, None)
         if timer is not None:
