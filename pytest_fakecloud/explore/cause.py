@@ -202,11 +202,14 @@ def cause_text(run: Run, undisturbed: Run | None) -> str:
 
 
 def _event_text(line: Line, run: Run) -> str:
-    kind = run.fired[0].kind
+    event = run.fired[0]
+    kind = event.kind
     if line.call is not None:
         return f"{_named(line, run)} {line.words}"
     if kind in _OF_A_FAKE:
         return line.words
+    if not event.point:
+        return f"{line.process} {line.words}"
     at = next(at for at, one in enumerate(run.lines) if one is line)
     near = run.lines[at + 1 :] if kind in PAUSES else run.lines[:at][::-1]
     calls = (one for one in near if one.process == line.process and one.call is not None)

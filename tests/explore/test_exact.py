@@ -291,6 +291,25 @@ def test_retries_do_not_let_schedules_fire_for_hours(cloud: Cloud, kv: KVServer)
     cloud.explore(creates, check, schedule="", setup=attempts.clear)
 
 
+def test_clients_arrive_at_different_times(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    granted: list[float] = []
+    cloud.clock.move_to("2030-01-01T00:00:00.5Z")
+
+    def client() -> None:
+        now = time.time()
+        if redis.incr(f"window:{int(now)}") == 1:
+            granted.append(now)
+
+    def check() -> None:
+        assert len(granted) < 2 or abs(granted[0] - granted[1]) >= 1, "two grants within a second"
+
+    with pytest.raises(BrokenSchedule, match="two grants") as found:
+        cloud.explore({"ann": client, "bob": client}, check, setup=granted.clear)
+    assert found.value.cause in ("ann starts 0.5 s later", "bob starts 0.5 s later")
+    assert found.value.schedule in ("ann.0 jump edge", "bob.0 jump edge")
+
+
 @pytest.mark.parametrize(("seconds", "is_safe"), [(60, False), (7 * 86400, True)])
 def test_an_idempotency_key_must_outlive_the_last_retry(
     cloud: Cloud, kv: KVServer, seconds: int, is_safe: bool

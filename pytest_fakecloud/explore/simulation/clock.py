@@ -9,7 +9,7 @@ from ..call_events import seconds
 from ..footprint import MOVES_CLOCK, Footprint, Touch
 from ..run import Moment, Option, Step
 from ..runtime.strands import Strand
-from ..schedule import CLOCK, DELAY, EDGE, TICKS, Event, Kind
+from ..schedule import CLOCK, DELAY, EDGE, PAUSES, TICKS, Event, Kind
 from .state import RunState
 
 MOST_STEPS = 20_000
@@ -19,6 +19,14 @@ FIRINGS = 3
 """Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
 _JUMPS = 3
 """Number of known times to which ``jump`` events move the clock, from each point."""
+
+_LATE_STARTS: tuple[tuple[Kind, str], ...] = (
+    ("delay", str(DELAY)),
+    *(("tick", span) for span in TICKS),
+    ("nearly", EDGE),
+    ("jump", EDGE),
+)
+"""The events by which a client may start later than the others."""
 
 
 class ClockMoves(RunState):
@@ -141,21 +149,8 @@ class ClockMoves(RunState):
         if world.clock.driving:
             return False
         now = world.now_us()
-        if event.kind == "delay":
-            target = now + int(event.detail or DELAY) * 1_000_000
-        elif event.kind == "tick":
-            target = now + TICKS[event.detail]
-        else:
-            instants = world.known_instants(_JUMPS)
-            index = int(event.detail or 1) - 1 if (event.detail or "1").isdigit() else 0
-            if event.detail == EDGE:
-                target = _edge(now)
-            elif index < len(instants):
-                target = instants[index]
-            else:
-                return False
-            target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
-        if target <= now or not self._may_pause(strand, target - now):
+        target = self._end_of(event)
+        if target is None or not self._may_pause(strand, target - now):
             return False
         alone = event.kind == "delay"
         held = [strand]
@@ -179,6 +174,39 @@ class ClockMoves(RunState):
         span = seconds(target - now)
         self._say(strand.name, f"pauses for {span} before its call", event=True)
         return True
+
+    def _end_of(self, event: Event) -> int | None:
+        """Return the time at which a pause that begins now ends, or None without such a time."""
+        now = self._world.now_us()
+        if event.kind == "delay":
+            return now + int(event.detail or DELAY) * 1_000_000
+        if event.kind == "tick":
+            return now + TICKS[event.detail]
+        if event.detail == EDGE:
+            target = _edge(now)
+        else:
+            instants = self._world.known_instants(_JUMPS)
+            index = int(event.detail) - 1 if event.detail.isdigit() else 0
+            if index >= len(instants):
+                return None
+            target = instants[index]
+        target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
+        return target if target > now else None
+
+    def _delay_starts(self) -> None:
+        """Let clients of which there are several start later, as the schedule demands."""
+        clients = [strand for strand in self._strands if strand.role == "client"]
+        if len(clients) < 2:
+            return
+        for strand in clients:
+            if self._notes:
+                self._note(strand.name, 0, list(_LATE_STARTS))
+            for event in self._schedule.at(strand.name, 0):
+                if event.kind in PAUSES and (end_us := self._end_of(event)) is not None:
+                    strand.wake_us = end_us
+                    self.run.fired.append(event)
+                    span = seconds(end_us - self._world.now_us())
+                    self._say(strand.name, f"starts {span} later", event=True)
 
     def _may_pause(self, strand: Strand, span_us: int) -> bool:
         root = strand.root

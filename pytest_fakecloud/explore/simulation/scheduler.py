@@ -42,6 +42,7 @@ class Simulation(Points):
         token = simulation.set(self)
         turns = self._turns = Turns(self, self._threads)
         self._world.stage = self
+        self._delay_starts()
         try:
             turns.run()
         finally:
