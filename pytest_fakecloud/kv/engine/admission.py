@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import (
-    NOT_ENOUGH_REPLICAS,
-    NOT_IN_TRANSACTION,
-    OOM,
-    CommandError,
-    exec_aborted_by,
-    not_available,
-    wrong_arity,
-)
+from .. import errors
+from ..errors import CommandError
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
 
@@ -70,9 +63,9 @@ class Admission:
             if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
                 check_over_rest(spec, argv)
             if not self.offers(session, spec):
-                raise CommandError(not_available(spec.name))
+                raise CommandError(errors.not_available(spec.name))
             if not spec.least <= len(argv) <= spec.most and not self._tolerates(spec):
-                raise CommandError(wrong_arity(spec.full_name))
+                raise CommandError(errors.wrong_arity(spec.full_name))
             if not session.user.unrestricted:
                 engine.users.permit(session, spec, argv)
             if beside:
@@ -80,10 +73,10 @@ class Admission:
             if engine.eviction.limit and not beside and engine.lacks_memory(session):
                 self._check_memory(session, spec)
             if self._needs_replicas and not beside and self._would_write(session, spec, argv):
-                raise CommandError(NOT_ENOUGH_REPLICAS)
+                raise CommandError(errors.NOT_ENOUGH_REPLICAS)
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
                 if spec.no_multi:
-                    raise CommandError(NOT_IN_TRANSACTION)
+                    raise CommandError(errors.NOT_IN_TRANSACTION)
                 # If the transaction will be discarded, there is no need to store further commands.
                 if not session.aborted and not session.watch_broken:
                     session.queue.append((spec, argv))
@@ -93,7 +86,9 @@ class Admission:
             engine.statistics.rejected(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
-                raise CommandError(exec_aborted_by(error.text.removeprefix(b"ERR "))) from None
+                raise CommandError(
+                    errors.exec_aborted_by(error.text.removeprefix(b"ERR "))
+                ) from None
             raise
         return spec
 
@@ -106,7 +101,7 @@ class Admission:
         replicas.
         """
         if self._needs_replicas and spec.write and session.transport != "local":
-            raise CommandError(NOT_ENOUGH_REPLICAS)
+            raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 
     def _would_write(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> bool:
         if session.transport == "local":
@@ -124,7 +119,7 @@ class Admission:
             # While a transaction is open, check every line, because the queue itself takes memory.
             takes = spec.name not in RUN_IN_TRANSACTION
         if takes:
-            raise CommandError(OOM)
+            raise CommandError(errors.OOM)
 
     def _tolerates(self, spec: CommandSpec) -> bool:
         # The vendor's service accepts UNLINK without keys, according to users of its clients.

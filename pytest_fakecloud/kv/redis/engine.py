@@ -28,16 +28,8 @@ from urllib.parse import parse_qsl, urlencode
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
-from ..errors import (
-    DISCARD_WITHOUT_MULTI,
-    EXEC_WITHOUT_MULTI,
-    EXECABORT,
-    NESTED_MULTI,
-    CommandError,
-    exec_aborted_by,
-    not_available,
-)
-from ..errors import max_key_size as too_long_key
+from .. import errors
+from ..errors import CommandError
 from ..reply import OK, QUEUED, Reply
 from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
@@ -233,7 +225,7 @@ class RedisEngine:
                 check_family_over_rest(family)
         limited = self._documented_only and session.transport != "local"
         if spec is not None and limited and spec.name not in DOCUMENTED:
-            raise CommandError(not_available(spec.name))
+            raise CommandError(errors.not_available(spec.name))
 
     def give_way(self) -> None:
         """Do nothing, because the server itself takes turns between its clients."""
@@ -287,7 +279,7 @@ class RedisEngine:
         for place, key in spec.key_positions(argv):
             if key.writes and len(argv[place]) > limit:
                 session.aborted = True
-                raise CommandError(too_long_key(limit, len(argv[place])))
+                raise CommandError(errors.max_key_size(limit, len(argv[place])))
 
     def _run(self, session: RedisSession, prepared: Prepared, argv: list[bytes]) -> Reply:
         if prepared.local:
@@ -320,16 +312,18 @@ class RedisEngine:
     def _transaction(self, session: RedisSession, name: str) -> Reply:
         if name == "MULTI":
             if session.queue is not None:
-                raise CommandError(NESTED_MULTI)
+                raise CommandError(errors.NESTED_MULTI)
             session.queue, session.aborted = [], False
             return OK
         queue, session.queue = session.queue, None
         if queue is None:
-            raise CommandError(EXEC_WITHOUT_MULTI if name == "EXEC" else DISCARD_WITHOUT_MULTI)
+            raise CommandError(
+                errors.EXEC_WITHOUT_MULTI if name == "EXEC" else errors.DISCARD_WITHOUT_MULTI
+            )
         if name == "DISCARD":
             return OK
         if session.aborted:
-            raise CommandError(EXECABORT)
+            raise CommandError(errors.EXECABORT)
         login = session.login
         if login is None and any(prepared.script for prepared in queue):
             login = self._script_login
@@ -338,9 +332,9 @@ class RedisEngine:
         for reply in queued:
             if isinstance(reply, CommandError):
                 reason = reply.text.removeprefix(b"ERR ")
-                raise CommandError(exec_aborted_by(reason))
+                raise CommandError(errors.exec_aborted_by(reason))
         if not isinstance(replies, list):
-            raise replies if isinstance(replies, CommandError) else CommandError(EXECABORT)
+            raise replies if isinstance(replies, CommandError) else CommandError(errors.EXECABORT)
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
 
     def abandon(self, session: RedisSession) -> None:

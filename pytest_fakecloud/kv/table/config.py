@@ -9,20 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 
+from .. import errors
 from ..algorithms.glob import matcher
-from ..errors import (
-    CONFIG_DUPLICATE,
-    CONFIG_EVENTS,
-    CONFIG_FIXED,
-    CONFIG_NOT_BOOLEAN,
-    CONFIG_NOT_INTEGER,
-    CONFIG_NOT_MEMORY,
-    CONFIG_NOT_SHARE,
-    CONFIG_PERCENT,
-    CommandError,
-    config_failed,
-    unknown_config,
-)
+from ..errors import CommandError
 from .config_words import SEVERAL_WORDS, memory_bytes
 from .registry import EVERYTHING, Table
 from .syntax import try_int
@@ -91,11 +80,14 @@ class Config:
             name = raw_name.decode("latin-1").lower()
             kind = _KINDS.get(name)
             if kind is None or name not in self._texts:
-                raise CommandError(unknown_config(raw_name))
+                raise CommandError(errors.unknown_config(raw_name))
             if name in changes:
-                raise CommandError(config_failed(name, CONFIG_DUPLICATE))
+                raise CommandError(errors.config_failed(name, errors.CONFIG_DUPLICATE))
             value = raw_value.decode("utf-8", "surrogateescape")
-            changes[name] = _read(name, kind, value, self._texts[name])
+            try:
+                changes[name] = _read(name, kind, value, self._texts[name])
+            except ValueError as error:
+                raise CommandError(errors.config_failed(name, str(error))) from None
         if check is not None:
             check(changes)
         texts = dict(self._texts)
@@ -145,288 +137,184 @@ def _main_name(name: str) -> str:
 
 
 def _read(name: str, kind: str, text: str, before: str) -> str:
+    """Return the new value of a parameter; raise `ValueError` with the reason if it is invalid."""
     word, *bounds = kind.split()
     if word in SEVERAL_WORDS:
-        try:
-            return SEVERAL_WORDS[word](text.split(" ") if text else [], before)
-        except ValueError as error:
-            raise CommandError(config_failed(name, str(error))) from None
+        return SEVERAL_WORDS[word](text.split(" ") if text else [], before)
     if word == "fixed":
-        raise CommandError(config_failed(name, CONFIG_FIXED))
+        raise ValueError(errors.CONFIG_FIXED)
     if word == "bool" and text.lower() not in ("yes", "no"):
-        raise CommandError(config_failed(name, CONFIG_NOT_BOOLEAN))
+        raise ValueError(errors.CONFIG_NOT_BOOLEAN)
     if word == "enum" and text.lower() not in bounds:
-        listed = ", ".join(bounds)
-        raise CommandError(
-            config_failed(name, f"argument(s) must be one of the following: {listed}")
-        )
+        raise ValueError(f"argument(s) must be one of the following: {', '.join(bounds)}")
     if word == "int":
-        number = try_int(text.encode("utf-8", "surrogateescape"))
-        if number is None:
-            raise CommandError(config_failed(name, CONFIG_NOT_INTEGER))
-        _check_bounds(name, number, bounds)
-        if name == "hz":
-            return str(min(max(number, 1), 500))
-    if word == "events":
-        return _events(name, text)
+        number = _within(bounds, _integer(text), errors.CONFIG_NOT_INTEGER)
+        return str(min(max(number, 1), 500) if name == "hz" else number)
     if word == "memory":
-        number = _memory(name, text)
-        _check_bounds(name, number, bounds)
-        return str(number)
+        return str(_within(bounds, memory_bytes(text), errors.CONFIG_NOT_MEMORY))
+    if word == "events":
+        return _events(text)
     if word == "share":
-        return _share(name, text)
+        return _share(text)
     return text.lower() if word in ("bool", "enum") else text
 
 
-def _check_bounds(name: str, number: int, bounds: list[str]) -> None:
+def _integer(text: str) -> int | None:
+    return try_int(text.encode("utf-8", "surrogateescape"))
+
+
+def _within(bounds: list[str], number: int | None, error: str) -> int:
+    if number is None:
+        raise ValueError(error)
     if not int(bounds[0]) <= number <= int(bounds[1]):
-        raise CommandError(
-            config_failed(name, f"argument must be between {bounds[0]} and {bounds[1]} inclusive")
-        )
+        raise ValueError(f"argument must be between {bounds[0]} and {bounds[1]} inclusive")
+    return number
 
 
 _ALL_EVENTS = "g$lshzxetd"
 
 
-def _events(name: str, text: str) -> str:
-    """Return the classes of keyspace events in the order that Redis uses, with ``A`` for all of
-    ``g$lshzxetd``.
-    """
+def _events(text: str) -> str:
+    """Return the letters of event classes in the order of Redis, with ``A`` for all of them."""
     if not set(text) <= set("A" + _ALL_EVENTS + "KEmn"):
-        raise CommandError(config_failed(name, CONFIG_EVENTS))
+        raise ValueError(errors.CONFIG_EVENTS)
     chosen = set(text.replace("A", _ALL_EVENTS))
     first = "A" if chosen >= set(_ALL_EVENTS) else _ALL_EVENTS
     return "".join(letter for letter in first + "nKEm" if letter == "A" or letter in chosen)
 
 
-def _memory(name: str, text: str) -> int:
-    found = memory_bytes(text)
-    if found is None:
-        raise CommandError(config_failed(name, CONFIG_NOT_MEMORY))
-    return found
-
-
-def _share(name: str, text: str) -> str:
+def _share(text: str) -> str:
     """Parse an amount of memory, given in bytes or as a percentage of ``maxmemory``."""
     if text.endswith("%"):
-        percent = try_int(text[:-1].encode("utf-8", "surrogateescape"))
+        percent = _integer(text[:-1])
         if percent is not None and percent > 100:
-            raise CommandError(config_failed(name, CONFIG_PERCENT))
+            raise ValueError(errors.CONFIG_PERCENT)
         if percent is not None and percent >= 0:
             return f"{percent}%" if percent else "0"
     found = memory_bytes(text)
     if found is None:
-        raise CommandError(config_failed(name, CONFIG_NOT_SHARE))
+        raise ValueError(errors.CONFIG_NOT_SHARE)
     return str(found)
 
 
 # fmt: off
-_PARAMETERS = (
-    ("acl-pubsub-default", "resetchannels", "enum allchannels resetchannels"),
-    ("aclfile", "", "fixed"),
-    ("acllog-max-len", "128", "int 0 9223372036854775807"),
-    ("active-defrag-cycle-max", "25", "int 1 99"),
-    ("active-defrag-cycle-min", "1", "int 1 99"),
-    ("active-defrag-ignore-bytes", "104857600", "memory 1 9223372036854775807"),
-    ("active-defrag-max-scan-fields", "1000", "int 1 9223372036854775807"),
-    ("active-defrag-threshold-lower", "10", "int 0 1000"),
-    ("active-defrag-threshold-upper", "100", "int 0 1000"),
-    ("active-expire-effort", "1", "int 1 10"),
-    ("activedefrag", "no", "bool"),
-    ("activerehashing", "yes", "bool"),
-    ("always-show-logo", "no", "fixed"),
-    ("aof-disable-auto-gc", "no", "bool"),
-    ("aof-load-truncated", "yes", "bool"),
-    ("aof-rewrite-incremental-fsync", "yes", "bool"),
-    ("aof-timestamp-enabled", "no", "bool"),
-    ("aof-use-rdb-preamble", "yes", "bool"),
-    ("aof_rewrite_cpulist", "", "fixed"),
-    ("appenddirname", "appendonlydir", "fixed"),
-    ("appendfilename", "appendonly.aof", "fixed"),
-    ("appendfsync", "everysec", "enum everysec always no"),
-    ("appendonly", "no", "bool"),
-    ("auto-aof-rewrite-min-size", "67108864", "memory 0 9223372036854775807"),
-    ("auto-aof-rewrite-percentage", "100", "int 0 2147483647"),
-    ("bgsave_cpulist", "", "fixed"),
-    ("bind", "* -::*", "text"),
-    ("bind-source-addr", "", "text"),
-    ("bio_cpulist", "", "fixed"),
-    ("busy-reply-threshold", "5000", "int 0 9223372036854775807"),
-    ("client-output-buffer-limit",
-     "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
-     "limits"),
-    ("client-query-buffer-limit", "1073741824", "memory 1048576 9223372036854775807"),
-    ("cluster-allow-pubsubshard-when-down", "yes", "bool"),
-    ("cluster-allow-reads-when-down", "no", "bool"),
-    ("cluster-allow-replica-migration", "yes", "bool"),
-    ("cluster-announce-bus-port", "0", "int 0 65535"),
-    ("cluster-announce-hostname", "", "text"),
-    ("cluster-announce-ip", "", "text"),
-    ("cluster-announce-port", "0", "int 0 65535"),
-    ("cluster-announce-tls-port", "0", "int 0 65535"),
-    ("cluster-config-file", "nodes.conf", "fixed"),
-    ("cluster-enabled", "no", "fixed"),
-    ("cluster-link-sendbuf-limit", "0", "memory 0 18446744073709551615"),
-    ("cluster-migration-barrier", "1", "int 0 2147483647"),
-    ("cluster-node-timeout", "15000", "int 0 9223372036854775807"),
-    ("cluster-port", "0", "fixed"),
-    ("cluster-preferred-endpoint-type", "ip", "enum ip hostname unknown-endpoint"),
-    ("cluster-replica-no-failover", "no", "bool"),
-    ("cluster-replica-validity-factor", "10", "int 0 2147483647"),
-    ("cluster-require-full-coverage", "yes", "bool"),
-    ("cluster-slave-no-failover", "no", "bool"),
-    ("cluster-slave-validity-factor", "10", "int 0 2147483647"),
-    ("crash-log-enabled", "yes", "bool"),
-    ("crash-memcheck-enabled", "yes", "bool"),
-    ("daemonize", "no", "fixed"),
-    ("databases", "16", "fixed"),
-    ("dbfilename", "dump.rdb", "protected"),
-    ("dir", "/data", "protected"),
-    ("disable-thp", "yes", "fixed"),
-    ("dynamic-hz", "yes", "bool"),
-    ("enable-debug-command", "no", "fixed"),
-    ("enable-module-command", "no", "fixed"),
-    ("enable-protected-configs", "no", "fixed"),
-    ("hash-max-listpack-entries", "512", "int 0 9223372036854775807"),
-    ("hash-max-listpack-value", "64", "memory 0 9223372036854775807"),
-    ("hash-max-ziplist-entries", "512", "int 0 9223372036854775807"),
-    ("hash-max-ziplist-value", "64", "memory 0 9223372036854775807"),
-    ("hll-sparse-max-bytes", "3000", "memory 0 9223372036854775807"),
-    ("hz", "10", "int 0 2147483647"),
-    ("ignore-warnings", "", "text"),
-    ("io-threads", "1", "fixed"),
-    ("io-threads-do-reads", "no", "fixed"),
-    ("jemalloc-bg-thread", "yes", "bool"),
-    ("key-load-delay", "0", "int -2147483648 2147483647"),
-    ("latency-monitor-threshold", "0", "int 0 9223372036854775807"),
-    ("latency-tracking", "yes", "bool"),
-    ("latency-tracking-info-percentiles", "50 99 99.9", "percentiles"),
-    ("lazyfree-lazy-eviction", "no", "bool"),
-    ("lazyfree-lazy-expire", "no", "bool"),
-    ("lazyfree-lazy-server-del", "no", "bool"),
-    ("lazyfree-lazy-user-del", "no", "bool"),
-    ("lazyfree-lazy-user-flush", "no", "bool"),
-    ("lfu-decay-time", "1", "int 0 2147483647"),
-    ("lfu-log-factor", "10", "int 0 2147483647"),
-    ("list-compress-depth", "0", "int 0 2147483647"),
-    ("list-max-listpack-size", "-2", "int -2147483648 2147483647"),
-    ("list-max-ziplist-size", "-2", "int -2147483648 2147483647"),
-    ("logfile", "", "fixed"),
-    ("loglevel", "notice", "enum debug verbose notice warning"),
-    ("lua-time-limit", "5000", "int 0 9223372036854775807"),
-    ("masterauth", "", "text"),
-    ("masteruser", "", "text"),
-    ("loading-process-events-interval-bytes", "2097152", "int 1024 2147483647"),
-    ("maxclients", "10000", "int 1 4294967295"),
-    ("maxmemory", "0", "memory 0 18446744073709551615"),
-    ("maxmemory-clients", "0", "share"),
-    ("maxmemory-eviction-tenacity", "10", "int 0 100"),
-    ("maxmemory-policy",
-     "noeviction",
-     "enum volatile-lru volatile-lfu volatile-random volatile-ttl "
-     "allkeys-lru allkeys-lfu allkeys-random noeviction"),
-    ("maxmemory-samples", "5", "int 1 2147483647"),
-    ("min-replicas-max-lag", "10", "int 0 2147483647"),
-    ("min-replicas-to-write", "0", "int 0 2147483647"),
-    ("min-slaves-max-lag", "10", "int 0 2147483647"),
-    ("min-slaves-to-write", "0", "int 0 2147483647"),
-    ("no-appendfsync-on-rewrite", "no", "bool"),
-    ("notify-keyspace-events", "", "events"),
-    ("oom-score-adj", "no", "enum no yes relative absolute"),
-    ("oom-score-adj-values", "0 200 800", "scores"),
-    ("pidfile", "", "fixed"),
-    ("port", "6379", "int 0 65535"),
-    ("proc-title-template", "{title} {listen-addr} {server-mode}", "text"),
-    ("propagation-error-behavior", "ignore", "enum ignore panic panic-on-replicas"),
-    ("protected-mode", "yes", "bool"),
-    ("proto-max-bulk-len", "536870912", "memory 1048576 9223372036854775807"),
-    ("rdb-del-sync-files", "no", "bool"),
-    ("rdb-key-save-delay", "0", "int -2147483648 2147483647"),
-    ("rdb-save-incremental-fsync", "yes", "bool"),
-    ("rdbchecksum", "yes", "fixed"),
-    ("rdbcompression", "yes", "bool"),
-    ("repl-backlog-size", "1048576", "memory 1 9223372036854775807"),
-    ("repl-backlog-ttl", "3600", "int 0 9223372036854775807"),
-    ("repl-disable-tcp-nodelay", "no", "bool"),
-    ("repl-diskless-load", "disabled", "enum disabled on-empty-db swapdb"),
-    ("repl-diskless-sync", "yes", "bool"),
-    ("repl-diskless-sync-delay", "5", "int 0 2147483647"),
-    ("repl-diskless-sync-max-replicas", "0", "int 0 2147483647"),
-    ("repl-ping-replica-period", "10", "int 1 2147483647"),
-    ("repl-ping-slave-period", "10", "int 1 2147483647"),
-    ("repl-timeout", "60", "int 1 2147483647"),
-    ("replica-announce-ip", "", "text"),
-    ("replica-announce-port", "0", "int 0 65535"),
-    ("replica-announced", "yes", "bool"),
-    ("replica-ignore-disk-write-errors", "no", "bool"),
-    ("replica-ignore-maxmemory", "yes", "bool"),
-    ("replica-lazy-flush", "no", "bool"),
-    ("replica-priority", "100", "int 0 2147483647"),
-    ("replica-read-only", "yes", "bool"),
-    ("replica-serve-stale-data", "yes", "bool"),
-    ("replicaof", "", "fixed"),
-    ("requirepass", "", "text"),
-    ("sanitize-dump-payload", "no", "enum no yes clients"),
-    ("save", "3600 1 300 100 60 10000", "save"),
-    ("server_cpulist", "", "fixed"),
-    ("set-max-intset-entries", "512", "int 0 9223372036854775807"),
-    ("set-max-listpack-entries", "128", "int 0 9223372036854775807"),
-    ("set-max-listpack-value", "64", "int 0 9223372036854775807"),
-    ("set-proc-title", "yes", "fixed"),
-    ("shutdown-on-sigint", "default", "enum default save nosave now force"),
-    ("shutdown-on-sigterm", "default", "enum default save nosave now force"),
-    ("shutdown-timeout", "10", "int 0 2147483647"),
-    ("slave-announce-ip", "", "text"),
-    ("slave-announce-port", "0", "int 0 65535"),
-    ("slave-ignore-maxmemory", "yes", "bool"),
-    ("slave-lazy-flush", "no", "bool"),
-    ("slave-priority", "100", "int 0 2147483647"),
-    ("slave-read-only", "yes", "bool"),
-    ("slave-serve-stale-data", "yes", "bool"),
-    ("slaveof", "", "fixed"),
-    ("slowlog-log-slower-than", "10000", "int -1 9223372036854775807"),
-    ("slowlog-max-len", "128", "int 0 9223372036854775807"),
-    ("socket-mark-id", "0", "fixed"),
-    ("stop-writes-on-bgsave-error", "yes", "bool"),
-    ("stream-node-max-bytes", "4096", "memory 0 9223372036854775807"),
-    ("stream-node-max-entries", "100", "int 0 9223372036854775807"),
-    ("supervised", "no", "fixed"),
-    ("syslog-enabled", "no", "fixed"),
-    ("syslog-facility", "local0", "fixed"),
-    ("syslog-ident", "redis", "fixed"),
-    ("tcp-backlog", "511", "fixed"),
-    ("tcp-keepalive", "300", "int 0 2147483647"),
-    ("timeout", "0", "int 0 2147483647"),
-    ("tls-auth-clients", "yes", "enum no yes optional"),
-    ("tls-ca-cert-dir", "", "text"),
-    ("tls-ca-cert-file", "", "text"),
-    ("tls-cert-file", "", "text"),
-    ("tls-ciphers", "", "text"),
-    ("tls-ciphersuites", "", "text"),
-    ("tls-client-cert-file", "", "text"),
-    ("tls-client-key-file", "", "text"),
-    ("tls-client-key-file-pass", "", "text"),
-    ("tls-cluster", "no", "bool"),
-    ("tls-dh-params-file", "", "text"),
-    ("tls-key-file", "", "text"),
-    ("tls-key-file-pass", "", "text"),
-    ("tls-port", "0", "int 0 65535"),
-    ("tls-prefer-server-ciphers", "no", "bool"),
-    ("tls-protocols", "", "text"),
-    ("tls-replication", "no", "bool"),
-    ("tls-session-cache-size", "20480", "int 0 2147483647"),
-    ("tls-session-cache-timeout", "300", "int 0 2147483647"),
-    ("tls-session-caching", "yes", "bool"),
-    ("tracking-table-max-keys", "1000000", "int 0 9223372036854775807"),
-    ("unixsocket", "", "fixed"),
-    ("unixsocketperm", "0", "fixed"),
-    ("use-exit-on-panic", "no", "bool"),
-    ("watchdog-period", "0", "int 0 2147483647"),
-    ("zset-max-listpack-entries", "128", "int 0 9223372036854775807"),
-    ("zset-max-listpack-value", "64", "memory 0 9223372036854775807"),
-    ("zset-max-ziplist-entries", "128", "int 0 9223372036854775807"),
-    ("zset-max-ziplist-value", "64", "memory 0 9223372036854775807"),
-)
+_PARAMETERS = {
+    ("bool", "yes"):
+        "activerehashing aof-load-truncated aof-rewrite-incremental-fsync aof-use-rdb-preamble "
+        "cluster-allow-pubsubshard-when-down cluster-allow-replica-migration "
+        "cluster-require-full-coverage crash-log-enabled crash-memcheck-enabled dynamic-hz "
+        "jemalloc-bg-thread latency-tracking protected-mode rdb-save-incremental-fsync "
+        "rdbcompression repl-diskless-sync replica-announced replica-ignore-maxmemory "
+        "replica-read-only replica-serve-stale-data slave-ignore-maxmemory slave-read-only "
+        "slave-serve-stale-data stop-writes-on-bgsave-error tls-session-caching",
+    ("bool", "no"):
+        "activedefrag aof-disable-auto-gc aof-timestamp-enabled appendonly "
+        "cluster-allow-reads-when-down cluster-replica-no-failover cluster-slave-no-failover "
+        "lazyfree-lazy-eviction lazyfree-lazy-expire lazyfree-lazy-server-del "
+        "lazyfree-lazy-user-del lazyfree-lazy-user-flush no-appendfsync-on-rewrite "
+        "rdb-del-sync-files repl-disable-tcp-nodelay replica-ignore-disk-write-errors "
+        "replica-lazy-flush slave-lazy-flush tls-cluster tls-prefer-server-ciphers tls-replication "
+        "use-exit-on-panic",
+    ("enum allchannels resetchannels", "resetchannels"): "acl-pubsub-default",
+    ("enum debug verbose notice warning", "notice"): "loglevel",
+    ("enum default save nosave now force", "default"): "shutdown-on-sigint shutdown-on-sigterm",
+    ("enum disabled on-empty-db swapdb", "disabled"): "repl-diskless-load",
+    ("enum everysec always no", "everysec"): "appendfsync",
+    ("enum ignore panic panic-on-replicas", "ignore"): "propagation-error-behavior",
+    ("enum ip hostname unknown-endpoint", "ip"): "cluster-preferred-endpoint-type",
+    ("enum no yes clients", "no"): "sanitize-dump-payload",
+    ("enum no yes optional", "yes"): "tls-auth-clients",
+    ("enum no yes relative absolute", "no"): "oom-score-adj",
+    ("enum volatile-lru volatile-lfu volatile-random volatile-ttl allkeys-lru allkeys-lfu "
+     "allkeys-random noeviction", "noeviction"): "maxmemory-policy",
+    ("int -1 9223372036854775807", "10000"): "slowlog-log-slower-than",
+    ("int -2147483648 2147483647", "-2"): "list-max-listpack-size list-max-ziplist-size",
+    ("int -2147483648 2147483647", "0"): "key-load-delay rdb-key-save-delay",
+    ("int 0 100", "10"): "maxmemory-eviction-tenacity",
+    ("int 0 1000", "10"): "active-defrag-threshold-lower",
+    ("int 0 1000", "100"): "active-defrag-threshold-upper",
+    ("int 0 2147483647", "0"):
+        "list-compress-depth min-replicas-to-write min-slaves-to-write "
+        "repl-diskless-sync-max-replicas timeout watchdog-period",
+    ("int 0 2147483647", "1"): "cluster-migration-barrier lfu-decay-time",
+    ("int 0 2147483647", "10"):
+        "cluster-replica-validity-factor cluster-slave-validity-factor hz lfu-log-factor "
+        "min-replicas-max-lag min-slaves-max-lag shutdown-timeout",
+    ("int 0 2147483647", "100"): "auto-aof-rewrite-percentage replica-priority slave-priority",
+    ("int 0 2147483647", "20480"): "tls-session-cache-size",
+    ("int 0 2147483647", "300"): "tcp-keepalive tls-session-cache-timeout",
+    ("int 0 2147483647", "5"): "repl-diskless-sync-delay",
+    ("int 0 65535", "0"):
+        "cluster-announce-bus-port cluster-announce-port cluster-announce-tls-port "
+        "replica-announce-port slave-announce-port tls-port",
+    ("int 0 65535", "6379"): "port",
+    ("int 0 9223372036854775807", "0"): "latency-monitor-threshold",
+    ("int 0 9223372036854775807", "100"): "stream-node-max-entries",
+    ("int 0 9223372036854775807", "1000000"): "tracking-table-max-keys",
+    ("int 0 9223372036854775807", "128"):
+        "acllog-max-len set-max-listpack-entries slowlog-max-len zset-max-listpack-entries "
+        "zset-max-ziplist-entries",
+    ("int 0 9223372036854775807", "15000"): "cluster-node-timeout",
+    ("int 0 9223372036854775807", "3600"): "repl-backlog-ttl",
+    ("int 0 9223372036854775807", "5000"): "busy-reply-threshold lua-time-limit",
+    ("int 0 9223372036854775807", "512"):
+        "hash-max-listpack-entries hash-max-ziplist-entries set-max-intset-entries",
+    ("int 0 9223372036854775807", "64"): "set-max-listpack-value",
+    ("int 1 10", "1"): "active-expire-effort",
+    ("int 1 2147483647", "10"): "repl-ping-replica-period repl-ping-slave-period",
+    ("int 1 2147483647", "5"): "maxmemory-samples",
+    ("int 1 2147483647", "60"): "repl-timeout",
+    ("int 1 4294967295", "10000"): "maxclients",
+    ("int 1 9223372036854775807", "1000"): "active-defrag-max-scan-fields",
+    ("int 1 99", "1"): "active-defrag-cycle-min",
+    ("int 1 99", "25"): "active-defrag-cycle-max",
+    ("int 1024 2147483647", "2097152"): "loading-process-events-interval-bytes",
+    ("memory 0 18446744073709551615", "0"): "cluster-link-sendbuf-limit maxmemory",
+    ("memory 0 9223372036854775807", "3000"): "hll-sparse-max-bytes",
+    ("memory 0 9223372036854775807", "4096"): "stream-node-max-bytes",
+    ("memory 0 9223372036854775807", "64"):
+        "hash-max-listpack-value hash-max-ziplist-value zset-max-listpack-value "
+        "zset-max-ziplist-value",
+    ("memory 0 9223372036854775807", "67108864"): "auto-aof-rewrite-min-size",
+    ("memory 1 9223372036854775807", "1048576"): "repl-backlog-size",
+    ("memory 1 9223372036854775807", "104857600"): "active-defrag-ignore-bytes",
+    ("memory 1048576 9223372036854775807", "1073741824"): "client-query-buffer-limit",
+    ("memory 1048576 9223372036854775807", "536870912"): "proto-max-bulk-len",
+    ("share", "0"): "maxmemory-clients",
+    ("text", ""):
+        "bind-source-addr cluster-announce-hostname cluster-announce-ip ignore-warnings masterauth "
+        "masteruser replica-announce-ip requirepass slave-announce-ip tls-ca-cert-dir "
+        "tls-ca-cert-file tls-cert-file tls-ciphers tls-ciphersuites tls-client-cert-file "
+        "tls-client-key-file tls-client-key-file-pass tls-dh-params-file tls-key-file "
+        "tls-key-file-pass tls-protocols",
+    ("text", "* -::*"): "bind",
+    ("text", "{title} {listen-addr} {server-mode}"): "proc-title-template",
+    ("events", ""): "notify-keyspace-events",
+    ("save", "3600 1 300 100 60 10000"): "save",
+    ("limits", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"):
+        "client-output-buffer-limit",
+    ("percentiles", "50 99 99.9"): "latency-tracking-info-percentiles",
+    ("scores", "0 200 800"): "oom-score-adj-values",
+    ("protected", "/data"): "dir",
+    ("protected", "dump.rdb"): "dbfilename",
+    ("fixed", "yes"): "disable-thp rdbchecksum set-proc-title",
+    ("fixed", ""):
+        "aclfile aof_rewrite_cpulist bgsave_cpulist bio_cpulist logfile pidfile replicaof "
+        "server_cpulist slaveof unixsocket",
+    ("fixed", "0"): "cluster-port socket-mark-id unixsocketperm",
+    ("fixed", "1"): "io-threads",
+    ("fixed", "16"): "databases",
+    ("fixed", "511"): "tcp-backlog",
+    ("fixed", "appendonly.aof"): "appendfilename",
+    ("fixed", "appendonlydir"): "appenddirname",
+    ("fixed", "local0"): "syslog-facility",
+    ("fixed", "no"):
+        "always-show-logo cluster-enabled daemonize enable-debug-command enable-module-command "
+        "enable-protected-configs io-threads-do-reads supervised syslog-enabled",
+    ("fixed", "nodes.conf"): "cluster-config-file",
+    ("fixed", "redis"): "syslog-ident",
+}
+"""The names of parameters by kind and default."""
 # fmt: on
 _HIDDEN = {
     "key-load-delay",
@@ -436,7 +324,10 @@ _HIDDEN = {
     "watchdog-period",
 }
 """Parameters that CONFIG GET returns only if they are requested by their exact names."""
-_TOLD = {name: default for name, default, _ in _PARAMETERS}
+_KINDS = {name: kind for (kind, _), names in _PARAMETERS.items() for name in names.split()}
+_TOLD = dict(
+    sorted((name, default) for (_, default), names in _PARAMETERS.items() for name in names.split())
+)
 
 
 @cache
@@ -448,4 +339,3 @@ def _defaults(table: Table) -> Mapping[str, str]:
 
 
 _VENDOR_DEFAULTS = MappingProxyType({**_TOLD, "databases": "1"})
-_KINDS = {name: kind for name, _, kind in _PARAMETERS}

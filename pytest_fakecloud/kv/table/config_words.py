@@ -9,16 +9,7 @@ import math
 import re
 from collections.abc import Callable
 
-from ..errors import (
-    CONFIG_LIMIT_CLASS,
-    CONFIG_LIMIT_COUNT,
-    CONFIG_LIMIT_NUMBER,
-    CONFIG_OOM_COUNT,
-    CONFIG_OOM_NUMBER,
-    CONFIG_PERCENTILE,
-    CONFIG_PERCENTILE_RANGE,
-    CONFIG_SAVE,
-)
+from .. import errors
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
 _HIGHEST = 2**64 - 1
@@ -51,7 +42,7 @@ def _save(words: list[str], before: str) -> str:
         or any(number is None or number < 1 for number in seconds)
         or any(number is None or number < 0 for number in changes)
     ):
-        raise ValueError(CONFIG_SAVE)
+        raise ValueError(errors.CONFIG_SAVE)
     return " ".join(map(str, numbers))
 
 
@@ -61,16 +52,16 @@ def _limits(words: list[str], before: str) -> str:
     Each class has a hard limit, a soft limit and a number of seconds.
     """
     if len(words) % 4:
-        raise ValueError(CONFIG_LIMIT_COUNT)
+        raise ValueError(errors.CONFIG_LIMIT_COUNT)
     limits = before.split(" ")
     for at in range(0, len(words), 4):
         place = _CLASSES.get(words[at].lower())
         if place is None:
-            raise ValueError(CONFIG_LIMIT_CLASS)
+            raise ValueError(errors.CONFIG_LIMIT_CLASS)
         hard, soft = memory_bytes(words[at + 1]), memory_bytes(words[at + 2])
         seconds = _integer(words[at + 3])
         if hard is None or soft is None or seconds is None or not 0 <= seconds < 2**63 - 1:
-            raise ValueError(CONFIG_LIMIT_NUMBER)
+            raise ValueError(errors.CONFIG_LIMIT_NUMBER)
         limits[4 * place + 1 : 4 * place + 4] = map(str, (hard, soft, seconds))
     return " ".join(limits)
 
@@ -85,9 +76,9 @@ def _percentile(word: str) -> str:
     except ValueError:
         number = math.nan
     if math.isnan(number):
-        raise ValueError(CONFIG_PERCENTILE)
+        raise ValueError(errors.CONFIG_PERCENTILE)
     if not 0 <= number <= 100:
-        raise ValueError(CONFIG_PERCENTILE_RANGE)
+        raise ValueError(errors.CONFIG_PERCENTILE_RANGE)
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
@@ -96,10 +87,10 @@ def _scores(words: list[str], before: str) -> str:
     killer.
     """
     if len(words) != 3:
-        raise ValueError(CONFIG_OOM_COUNT)
+        raise ValueError(errors.CONFIG_OOM_COUNT)
     numbers = [_integer(word) for word in words]
     if any(number is None or not -2000 <= number <= 2000 for number in numbers):
-        raise ValueError(CONFIG_OOM_NUMBER)
+        raise ValueError(errors.CONFIG_OOM_NUMBER)
     return " ".join(map(str, numbers))
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import (
-    EXPIRE_GT_AND_LT,
-    EXPIRE_NX_WITH_OTHERS,
-    CommandError,
-    invalid_expire,
-    unsupported_option,
-)
+from .. import errors
+from ..errors import CommandError
 from .syntax import I64_MAX, I64_MIN, parse_int
 
 EXPIRY_WORDS = frozenset({b"EX", b"PX", b"EXAT", b"PXAT"})
@@ -24,12 +19,12 @@ def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
     """
     amount = parse_int(text)
     if amount <= 0 or (word in (b"EX", b"EXAT") and amount > I64_MAX // 1000):
-        raise CommandError(invalid_expire(name))
+        raise CommandError(errors.invalid_expire(name))
     at_ms = amount * 1000 if word in (b"EX", b"EXAT") else amount
     if word in (b"EX", b"PX"):
         at_ms += now_ms
     if at_ms > I64_MAX:
-        raise CommandError(invalid_expire(name))
+        raise CommandError(errors.invalid_expire(name))
     return at_ms
 
 
@@ -42,10 +37,10 @@ def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
     amount = parse_int(text)
     if seconds:
         if not I64_MIN // 1000 < amount <= I64_MAX // 1000:
-            raise CommandError(invalid_expire(name))
+            raise CommandError(errors.invalid_expire(name))
         amount *= 1000
     if amount > I64_MAX - base_ms:
-        raise CommandError(invalid_expire(name))
+        raise CommandError(errors.invalid_expire(name))
     return amount + base_ms
 
 
@@ -55,12 +50,12 @@ def parse_conditions(words: list[bytes]) -> Condition:
     for word in words:
         upper = word.upper()
         if upper not in (b"NX", b"XX", b"GT", b"LT"):
-            raise CommandError(unsupported_option(word))
+            raise CommandError(errors.unsupported_option(word))
         found.add(upper)
     if b"NX" in found and len(found) > 1:
-        raise CommandError(EXPIRE_NX_WITH_OTHERS)
+        raise CommandError(errors.EXPIRE_NX_WITH_OTHERS)
     if b"GT" in found and b"LT" in found:
-        raise CommandError(EXPIRE_GT_AND_LT)
+        raise CommandError(errors.EXPIRE_GT_AND_LT)
     return frozenset(found)
 
 
