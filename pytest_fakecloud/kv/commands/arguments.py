@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fractions
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
@@ -15,6 +15,8 @@ from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import Args
 from ..table.syntax import I64_MAX, I64_MIN, parse_int, parse_long_double, parse_unsigned, try_int
+
+T = TypeVar("T")
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
@@ -28,6 +30,28 @@ than this maximum has a bug.
 """
 
 
+REST = -1
+"""Number of values, for ``options()``, of an option that takes all arguments after it."""
+
+
+def options(
+    args: Args, at: int, sizes: Mapping[bytes, int], error: bytes = errors.SYNTAX
+) -> Iterator[tuple[bytes, Args]]:
+    """Yield each option from position ``at`` on, in upper case, with its values.
+
+    ``sizes`` maps the options to their numbers of values. Raises ``error`` for any other word, and
+    for an option whose values are missing.
+    """
+    while at < len(args):
+        word = args[at].upper()
+        size = sizes.get(word)
+        if size is None or at + size >= len(args):
+            raise CommandError(error)
+        end = len(args) if size == REST else at + 1 + size
+        yield word, args[at + 1 : end]
+        at = end
+
+
 def parse_count(text: bytes) -> int:
     """Parse a count, which may be negative to allow repetitions.
 
@@ -39,10 +63,14 @@ def parse_count(text: bytes) -> int:
     return count
 
 
-def check_repetitions(count: int) -> None:
-    """Raise an error if a negative count requests more than ``MOST_REPETITIONS`` random members."""
+def random_places(session: Session, size: int, count: int) -> Sequence[int]:
+    """Return random indexes below ``size``: distinct ones, or repeated ones for a negative count."""
+    random = session.engine.random
     if count < -MOST_REPETITIONS:
         raise CommandError(errors.OUT_OF_RANGE)
+    if count < 0:
+        return [random.randrange(size) for _ in range(-count)]
+    return range(size) if count >= size else random.sample(range(size), count)
 
 
 def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
@@ -72,8 +100,8 @@ def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
     return end == first
 
 
-def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
-    """Parse ``numkeys key [key ...] first|last [COUNT n]`` of LMPOP, ZMPOP, BLMPOP, and BZMPOP.
+def _parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
+    """Parse ``numkeys key [key ...] first|last [COUNT n]``.
 
     Returns the keys, whether to pop from the end named by ``first``, and the count.
     """
@@ -92,11 +120,61 @@ def parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[byte
     return args[at + 1 : end], is_first, count
 
 
+def pop_several(
+    session: Session,
+    args: Args,
+    ends: tuple[bytes, bytes],
+    kind: type[T],
+    take: Callable[[bytes, T, bool, int], list[Any]],
+    *,
+    blocking: bool = False,
+) -> Reply:
+    """Pop elements from the first existing key: LMPOP, ZMPOP or, with ``blocking``, BLMPOP, BZMPOP.
+
+    ``take`` removes elements, given the key, its value, whether to pop from the first of the two
+    ends, and the count. It returns the elements for the reply.
+    """
+    timeout_ms = parse_timeout(session, args[0]) if blocking else 0
+    keys, is_first, count = _parse_pop(args, int(blocking), *ends)
+
+    def attempt(keys: list[bytes]) -> Reply:
+        return _pop_first(
+            session, keys, kind, lambda key, value: [take(key, value, is_first, count)]
+        )
+
+    if blocking:
+        return try_or_wait(session, keys, timeout_ms, attempt, kind)
+    found = attempt(keys)
+    return NIL_ARRAY if found is None else found
+
+
+def pop_or_wait(
+    session: Session, args: Args, kind: type[T], take: Callable[[bytes, T], list[Any]]
+) -> Reply:
+    """Pop an element from the first existing key, or block: BLPOP, BRPOP, BZPOPMIN and BZPOPMAX."""
+    timeout_ms = parse_timeout(session, args[-1])
+
+    def attempt(keys: list[bytes]) -> Reply:
+        return _pop_first(session, keys, kind, take)
+
+    return try_or_wait(session, args[:-1], timeout_ms, attempt, kind)
+
+
+def _pop_first(
+    session: Session, keys: list[bytes], kind: type[T], take: Callable[[bytes, T], list[Any]]
+) -> Reply:
+    for key in keys:
+        value = session.db.get(key, kind)
+        if value is not None:
+            return [key, *take(key, value)]
+    return None
+
+
 def parse_cursor(text: bytes) -> int:
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
-def fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
+def _fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
     """Return whether a scan returns the whole collection in one page.
 
     A page of the vendor's scans contains exactly COUNT elements. Redis splits hash tables into
@@ -128,25 +206,49 @@ def parse_scan(
     ``flag`` is an option without a value that the command also accepts.
     """
     count, matches, kind, has_flag = DEFAULT_PAGE[session.engine.dialect], None, b"", False
-    words = iter(args)
-    for word in map(bytes.upper, words):
+    sizes = {b"COUNT": 1, b"MATCH": 1}
+    if typed:
+        sizes[b"TYPE"] = 1
+    if flag is not None:
+        sizes[flag] = 0
+    for word, values in options(args, 0, sizes):
         if word == flag:
             has_flag = True
-            continue
-        value = next(words, None)
-        if value is None:
-            raise CommandError(errors.SYNTAX)
-        if word == b"COUNT":
-            count = parse_int(value)
+        elif word == b"COUNT":
+            count = parse_int(values[0])
             if count < 1:
                 raise CommandError(errors.SYNTAX)
         elif word == b"MATCH":
-            matches = matcher(value)
-        elif word == b"TYPE" and typed:
-            kind = value.lower()
+            matches = matcher(values[0])
         else:
-            raise CommandError(errors.SYNTAX)
+            kind = values[0].lower()
     return ScanOptions(count, matches, kind, has_flag)
+
+
+def scan_page(
+    session: Session,
+    args: Args,
+    kind: Any,
+    flag: bytes | None = None,
+    name: Callable[[Any], bytes] = lambda item: item,
+) -> tuple[bytes, list[Any], Any, bool]:
+    """Return a page of HSCAN, SSCAN or ZSCAN.
+
+    The result has the next cursor, the items whose names match, the collection (None if the key is
+    missing), and whether ``flag`` was given. ``name`` returns the name of an item.
+    """
+    cursor = parse_cursor(args[1])
+    value = session.db.get(args[0], kind)
+    if value is None:
+        return b"0", [], None, False
+    options = parse_scan(session, args[2:], flag=flag)
+    if _fits_a_page(session, value, cursor, options.page_size):
+        following, items = 0, list(value)
+    else:
+        following, items = value.scan(cursor, options.page_size)
+    if options.matches is not None:
+        items = [item for item in items if options.matches(name(item))]
+    return b"%d" % following, items, value, options.has_flag
 
 
 def parse_timeout(session: Session, text: bytes) -> int:

@@ -12,6 +12,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_int, try_int
+from .arguments import options
 from .string.values import grow
 
 
@@ -268,23 +269,16 @@ def _field_type(text: bytes) -> tuple[bool, int]:
 def _operations(session: Session, args: Args) -> list[_Operation]:
     overflow = b"WRAP"
     found: list[_Operation] = []
-    at = 1
-    while at < len(args):
-        word = args[at].upper()
-        left = len(args) - at - 1
-        if word == b"OVERFLOW" and left >= 1:
-            overflow = args[at + 1].upper()
+    for word, values in options(args, 1, {b"OVERFLOW": 1, b"GET": 2, b"SET": 3, b"INCRBY": 3}):
+        if word == b"OVERFLOW":
+            overflow = values[0].upper()
             if overflow not in (b"WRAP", b"SAT", b"FAIL"):
                 raise CommandError(errors.BITFIELD_OVERFLOW)
-            at += 2
             continue
-        if not ((word == b"GET" and left >= 2) or (word in (b"SET", b"INCRBY") and left >= 3)):
-            raise CommandError(errors.SYNTAX)
-        signed, width = _field_type(args[at + 1])
-        offset = _offset(session, args[at + 2], width)
-        operand = 0 if word == b"GET" else parse_int(args[at + 3])
+        signed, width = _field_type(values[0])
+        offset = _offset(session, values[1], width)
+        operand = 0 if word == b"GET" else parse_int(values[2])
         found.append(_Operation(word, signed, width, offset, operand, overflow))
-        at += 3 if word == b"GET" else 4
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 
@@ -14,6 +15,7 @@ from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, command
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import ScoreRange, SortedSet
+from .arguments import options
 from .sorted_set.members import add_scores, store
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
@@ -66,26 +68,22 @@ def geoadd(session: Session, args: Args) -> Reply:
     return add_scores(session, args[0], pairs, words)
 
 
+def _scores(session: Session, args: Args) -> list[float | None]:
+    members = session.db.get(args[0], SortedSet)
+    return [None if members is None else members.score(member) for member in args[1:]]
+
+
 @command("GEOPOS")
 def geopos(session: Session, args: Args) -> Reply:
     """Return the longitude and latitude of members."""
-    members = session.db.get(args[0], SortedSet)
-    found: list[Reply] = []
-    for member in args[1:]:
-        score = None if members is None else members.score(member)
-        found.append(NIL_ARRAY if score is None else _place(session, score))
-    return found
+    scores = _scores(session, args)
+    return [NIL_ARRAY if score is None else _place(session, score) for score in scores]
 
 
 @command("GEOHASH")
 def geohash_(session: Session, args: Args) -> Reply:
     """Return the standard geohash strings of members."""
-    members = session.db.get(args[0], SortedSet)
-    found: list[Reply] = []
-    for member in args[1:]:
-        score = None if members is None else members.score(member)
-        found.append(None if score is None else geohash.text(score))
-    return found
+    return [None if score is None else geohash.text(score) for score in _scores(session, args)]
 
 
 @command("GEODIST")
@@ -107,11 +105,19 @@ def geodist(session: Session, args: Args) -> Reply:
 # -- searching -----------------------------------------------------------------------------------
 
 
+_WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
+_SIZES = {**dict.fromkeys((*_WITH, b"ANY", b"ASC", b"DESC"), 0), b"COUNT": 1}
+_RADIUS_SIZES = {**_SIZES, b"STORE": 1, b"STOREDIST": 1}
+_SEARCH_SIZES = {**_SIZES, b"FROMMEMBER": 1, b"FROMLONLAT": 2, b"BYRADIUS": 2, b"BYBOX": 3}
+
+
 @dataclass(slots=True)
 class _Search:
     """The arguments of a geospatial search."""
 
     name: str
+    members: SortedSet | None
+    target: bytes | None = None
     centre: tuple[float, float] | None = None
     origin: bytes | None = None
     unit: float = 1.0
@@ -121,7 +127,6 @@ class _Search:
     count: int = 0
     any: bool = False
     with_words: set[bytes] = field(default_factory=set)
-    target: bytes | None = None
     by_distance: bool = False
 
     def take_radius(self, radius: bytes, unit: bytes) -> None:
@@ -136,100 +141,47 @@ class _Search:
             raise CommandError(errors.GEO_BOX_NEGATIVE)
         self.unit = _unit(unit)
 
-    def take_member(self, members: SortedSet, member: bytes) -> None:
-        score = members.score(member)
-        if score is None:
-            raise CommandError(errors.GEO_MEMBER)
-        self.centre = geohash.decode(score)
+    def take_member(self, member: bytes) -> None:
+        if self.members is not None:
+            score = self.members.score(member)
+            if score is None:
+                raise CommandError(errors.GEO_MEMBER)
+            self.centre = geohash.decode(score)
+
+    def read(self, args: Args, at: int, sizes: Mapping[bytes, int]) -> None:
+        """Parse the options from position ``at`` on."""
+        for word, values in options(args, at, sizes):
+            if word in _WITH:
+                self.with_words.add(word)
+            elif word == b"ANY":
+                self.any = True
+            elif word in (b"ASC", b"DESC"):
+                self.order = word.decode()
+            elif word == b"COUNT":
+                self.count = parse_int(values[0])
+                if self.count <= 0:
+                    raise CommandError(errors.GEO_COUNT)
+            elif word in (b"STORE", b"STOREDIST"):
+                self.by_distance = word == b"STOREDIST"
+                self.target = values[0] if values else self.target
+            elif word in (b"FROMMEMBER", b"FROMLONLAT") and self.origin in (None, word):
+                self.origin = word
+                if word == b"FROMLONLAT":
+                    self.centre = _position(*values)
+                else:
+                    self.take_member(*values)
+            elif word == b"BYRADIUS" and self.box is None:
+                self.take_radius(*values)
+            elif word == b"BYBOX" and self.radius is None:
+                self.take_box(*values)
+            else:
+                raise CommandError(errors.SYNTAX)
 
     def shape(self) -> Shape:
         assert self.centre is not None
         if self.box is not None:
             return Shape(*self.centre, self.unit, None, *self.box)
         return Shape(*self.centre, self.unit, self.radius)
-
-
-_WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
-
-
-def _read_common(search: _Search, args: Args, at: int) -> int:
-    """Parse an option that all search commands share, and return the position after it.
-
-    Returns ``at`` if the word is another option.
-    """
-    word = args[at].upper()
-    if word in _WITH:
-        search.with_words.add(word)
-    elif word == b"ANY":
-        search.any = True
-    elif word in (b"ASC", b"DESC"):
-        search.order = word.decode()
-    elif word == b"COUNT" and at + 1 < len(args):
-        search.count = parse_int(args[at + 1])
-        if search.count <= 0:
-            raise CommandError(errors.GEO_COUNT)
-        return at + 2
-    else:
-        return at
-    return at + 1
-
-
-def _read_radius_words(search: _Search, args: Args, at: int, *, may_store: bool) -> None:
-    while at < len(args):
-        following = _read_common(search, args, at)
-        if following == at:
-            word = args[at].upper()
-            if not may_store or word not in (b"STORE", b"STOREDIST") or at + 1 == len(args):
-                raise CommandError(errors.SYNTAX)
-            search.target, search.by_distance = args[at + 1], word == b"STOREDIST"
-            following = at + 2
-        at = following
-    if search.target is not None and search.with_words:
-        raise CommandError(errors.GEO_STORE_WITH)
-
-
-def _read_search_words(
-    search: _Search, members: SortedSet | None, args: Args, at: int, *, storing: bool
-) -> None:
-    while at < len(args):
-        following = _read_common(search, args, at)
-        if following == at:
-            following = at + _read_search_word(search, members, args, at, storing=storing)
-        at = following
-    if storing and search.with_words:
-        raise CommandError(errors.GEOSEARCHSTORE_WITH)
-    if search.origin is None:
-        raise CommandError(errors.geo_centre(search.name))
-    if search.radius is None and search.box is None:
-        raise CommandError(errors.geo_shape(search.name))
-
-
-def _read_search_word(
-    search: _Search, members: SortedSet | None, args: Args, at: int, *, storing: bool
-) -> int:
-    """Parse an option of GEOSEARCH or GEOSEARCHSTORE; return the number of words that it occupies."""
-    word = args[at].upper()
-    left = len(args) - at - 1
-    if word in (b"FROMMEMBER", b"FROMLONLAT") and search.origin in (None, word):
-        if word == b"FROMMEMBER" and left >= 1:
-            if members is not None:
-                search.take_member(members, args[at + 1])
-            search.origin = word
-            return 2
-        if word == b"FROMLONLAT" and left >= 2:
-            search.centre = _position(args[at + 1], args[at + 2])
-            search.origin = word
-            return 3
-    elif word == b"BYRADIUS" and left >= 2 and search.box is None:
-        search.take_radius(args[at + 1], args[at + 2])
-        return 3
-    elif word == b"BYBOX" and left >= 3 and search.radius is None:
-        search.take_box(args[at + 1], args[at + 2], args[at + 3])
-        return 4
-    elif word == b"STOREDIST" and storing:
-        search.by_distance = True
-        return 1
-    raise CommandError(errors.SYNTAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +214,10 @@ def _find(members: SortedSet, search: _Search) -> list[_Hit]:
     return hits[: search.count] if search.count else hits
 
 
-def _answer(session: Session, search: _Search, members: SortedSet | None) -> Reply:
+def _answer(session: Session, search: _Search) -> Reply:
     if search.any and not search.count:
         raise CommandError(errors.GEO_ANY)
-    hits = [] if members is None else _find(members, search)
+    hits = [] if search.members is None else _find(search.members, search)
     if search.target is not None:
         scores = {
             hit.member: hit.metres / search.unit if search.by_distance else hit.score
@@ -288,22 +240,26 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
     return item
 
 
+def _by_radius(session: Session, search: _Search, args: Args, at: int, *, may_store: bool) -> Reply:
+    search.read(args, at, _RADIUS_SIZES if may_store else _SIZES)
+    if search.target is not None and search.with_words:
+        raise CommandError(errors.GEO_STORE_WITH)
+    return _answer(session, search)
+
+
 def _georadius(session: Session, args: Args, *, may_store: bool) -> Reply:
-    members = session.db.get(args[0], SortedSet)
-    search = _Search("georadius", _position(args[1], args[2]))
+    search = _Search("georadius", session.db.get(args[0], SortedSet))
+    search.centre = _position(args[1], args[2])
     search.take_radius(args[3], args[4])
-    _read_radius_words(search, args, 5, may_store=may_store)
-    return _answer(session, search, members)
+    return _by_radius(session, search, args, 5, may_store=may_store)
 
 
 def _georadiusbymember(session: Session, args: Args, *, may_store: bool) -> Reply:
-    members = session.db.get(args[0], SortedSet)
-    search = _Search("georadiusbymember")
-    if members is not None:
-        search.take_member(members, args[1])
+    search = _Search("georadiusbymember", session.db.get(args[0], SortedSet))
+    search.take_member(args[1])
+    if search.members is not None:
         search.take_radius(args[2], args[3])
-    _read_radius_words(search, args, 4, may_store=may_store)
-    return _answer(session, search, members)
+    return _by_radius(session, search, args, 4, may_store=may_store)
 
 
 @command("GEORADIUS")
@@ -330,19 +286,28 @@ def georadiusbymember_ro(session: Session, args: Args) -> Reply:
     return _georadiusbymember(session, args, may_store=False)
 
 
+def _by_origin(
+    session: Session, search: _Search, args: Args, at: int, sizes: Mapping[bytes, int]
+) -> Reply:
+    search.read(args, at, sizes)
+    if search.target is not None and search.with_words:
+        raise CommandError(errors.GEOSEARCHSTORE_WITH)
+    if search.origin is None:
+        raise CommandError(errors.geo_centre(search.name))
+    if search.radius is None and search.box is None:
+        raise CommandError(errors.geo_shape(search.name))
+    return _answer(session, search)
+
+
 @command("GEOSEARCH")
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
-    members = session.db.get(args[0], SortedSet)
-    search = _Search("GEOSEARCH")
-    _read_search_words(search, members, args, 1, storing=False)
-    return _answer(session, search, members)
+    search = _Search("GEOSEARCH", session.db.get(args[0], SortedSet))
+    return _by_origin(session, search, args, 1, _SEARCH_SIZES)
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
-    members = session.db.get(args[1], SortedSet)
-    search = _Search("GEOSEARCHSTORE", target=args[0])
-    _read_search_words(search, members, args, 2, storing=True)
-    return _answer(session, search, members)
+    search = _Search("GEOSEARCHSTORE", session.db.get(args[1], SortedSet), args[0])
+    return _by_origin(session, search, args, 2, {**_SEARCH_SIZES, b"STOREDIST": 0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
 from .. import errors
@@ -14,16 +15,20 @@ from ..values.lists import QuickList
 from .arguments import (
     bounds,
     is_first_end,
+    options,
     parse_count,
-    parse_pop,
     parse_timeout,
+    pop_or_wait,
+    pop_several,
     slice_bounds,
     try_or_wait,
 )
 
+_ENDS = (b"LEFT", b"RIGHT")
+
 
 def _is_left(word: bytes) -> bool:
-    return is_first_end(word, b"LEFT", b"RIGHT")
+    return is_first_end(word, *_ENDS)
 
 
 # -- adding --------------------------------------------------------------------------------------
@@ -149,20 +154,15 @@ def _parse_rank(session: Session, text: bytes) -> int:
 
 def _lpos_words(session: Session, args: Args) -> tuple[int, int | None, int]:
     rank, count, maxlen = 1, None, 0
-    for at in range(2, len(args), 2):
-        word = args[at].upper()
-        if at + 1 == len(args):
-            raise CommandError(errors.SYNTAX)
+    for word, (value,) in options(args, 2, {b"RANK": 1, b"COUNT": 1, b"MAXLEN": 1}):
         if word == b"RANK":
-            rank = _parse_rank(session, args[at + 1])
+            rank = _parse_rank(session, value)
             if rank == 0:
                 raise CommandError(errors.LPOS_RANK)
         elif word == b"COUNT":
-            count = parse_int(args[at + 1], 0, I64_MAX, errors.LPOS_COUNT)
-        elif word == b"MAXLEN":
-            maxlen = parse_int(args[at + 1], 0, I64_MAX, errors.LPOS_MAXLEN)
+            count = parse_int(value, 0, I64_MAX, errors.LPOS_COUNT)
         else:
-            raise CommandError(errors.SYNTAX)
+            maxlen = parse_int(value, 0, I64_MAX, errors.LPOS_MAXLEN)
     return rank, count, maxlen
 
 
@@ -195,7 +195,9 @@ def ltrim(session: Session, args: Args) -> Reply:
     return OK
 
 
-def _take(session: Session, key: bytes, items: QuickList, count: int, *, left: bool) -> list[bytes]:
+def _take(
+    session: Session, key: bytes, items: QuickList, left: bool, count: int = 1
+) -> list[bytes]:
     count = min(count, len(items))
     if left:
         taken = items.remove_slice(0, count) if count > 1 else [items.pop_left()]
@@ -214,8 +216,8 @@ def _pop(session: Session, args: Args, *, left: bool) -> Reply:
     if items is None:
         return None if count is None else NIL_ARRAY
     if count is None:
-        return _take(session, args[0], items, 1, left=left)[0]
-    return list(_take(session, args[0], items, count, left=left)) if count else []
+        return _take(session, args[0], items, left)[0]
+    return list(_take(session, args[0], items, left, count)) if count else []
 
 
 @command("LPOP")
@@ -230,21 +232,10 @@ def rpop(session: Session, args: Args) -> Reply:
     return _pop(session, args, left=False)
 
 
-def _pop_first(session: Session, keys: list[bytes], count: int, *, left: bool) -> Reply:
-    """Pop from the first non-empty list; return its key and the elements, or None."""
-    for key in keys:
-        items = session.db.get(key, QuickList)
-        if items is not None:
-            return [key, list(_take(session, key, items, count, left=left))]
-    return None
-
-
 @command("LMPOP")
 def lmpop(session: Session, args: Args) -> Reply:
     """Remove and return elements of the first non-empty list."""
-    keys, left, count = parse_pop(args, 0, b"LEFT", b"RIGHT")
-    found = _pop_first(session, keys, count, left=left)
-    return NIL_ARRAY if found is None else found
+    return pop_several(session, args, _ENDS, QuickList, partial(_take, session))
 
 
 # -- moving --------------------------------------------------------------------------------------
@@ -283,41 +274,22 @@ def rpoplpush(session: Session, args: Args) -> Reply:
 # -- blocking ------------------------------------------------------------------------------------
 
 
-def _blocking_pop(session: Session, args: Args, *, left: bool) -> Reply:
-    keys = args[:-1]
-    timeout_ms = parse_timeout(session, args[-1])
-
-    def attempt(keys: list[bytes]) -> Reply:
-        found = _pop_first(session, keys, 1, left=left)
-        return [found[0], found[1][0]] if isinstance(found, list) else None
-
-    return try_or_wait(session, keys, timeout_ms, attempt, QuickList)
-
-
 @command("BLPOP")
 def blpop(session: Session, args: Args) -> Reply:
     """Remove and return the head of the first non-empty list, or block until a list has an element."""
-    return _blocking_pop(session, args, left=True)
+    return pop_or_wait(session, args, QuickList, partial(_take, session, left=True))
 
 
 @command("BRPOP")
 def brpop(session: Session, args: Args) -> Reply:
     """Remove and return the tail of the first non-empty list, or block until a list has an element."""
-    return _blocking_pop(session, args, left=False)
+    return pop_or_wait(session, args, QuickList, partial(_take, session, left=False))
 
 
 @command("BLMPOP")
 def blmpop(session: Session, args: Args) -> Reply:
     """Remove and return elements of the first non-empty list, or block until a list has an element."""
-    timeout_ms = parse_timeout(session, args[0])
-    keys, left, count = parse_pop(args, 1, b"LEFT", b"RIGHT")
-    return try_or_wait(
-        session,
-        keys,
-        timeout_ms,
-        lambda keys: _pop_first(session, keys, count, left=left),
-        QuickList,
-    )
+    return pop_several(session, args, _ENDS, QuickList, partial(_take, session), blocking=True)
 
 
 def _blocking_move(

@@ -10,7 +10,7 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
+from .arguments import options, parse_count, random_places, scan_page
 
 # -- one set -------------------------------------------------------------------------------------
 
@@ -87,18 +87,8 @@ def smembers(session: Session, args: Args) -> Reply:
 @command("SSCAN")
 def sscan(session: Session, args: Args) -> Reply:
     """Iterate over the members of a set."""
-    cursor = parse_cursor(args[1])
-    members = session.db.get(args[0], SetValue)
-    if members is None:
-        return [b"0", []]
-    options = parse_scan(session, args[2:])
-    if fits_a_page(session, members, cursor, options.page_size):
-        following, found = 0, list(members)
-    else:
-        following, found = members.scan(cursor, options.page_size)
-    if options.matches is not None:
-        found = [member for member in found if options.matches(member)]
-    return [b"%d" % following, found]
+    cursor, found, _, _ = scan_page(session, args, SetValue)
+    return [cursor, found]
 
 
 # -- random members ------------------------------------------------------------------------------
@@ -134,16 +124,11 @@ def srandmember(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SetValue)
     if members is None:
         return None if count is None else []
-    random = session.engine.random
-    size = len(members)
     if count is None:
-        return members.at(random.randrange(size))
-    if count < 0:
-        check_repetitions(count)
-        return [members.at(random.randrange(size)) for _ in range(-count)]
-    if count >= size:
+        return members.at(session.engine.random.randrange(len(members)))
+    if count >= len(members):
         return list(members)
-    return [members.at(place) for place in random.sample(range(size), count)]
+    return [members.at(place) for place in random_places(session, len(members), count)]
 
 
 # -- several sets --------------------------------------------------------------------------------
@@ -216,11 +201,8 @@ def sintercard(session: Session, args: Args) -> Reply:
     if numkeys > len(args) - 1:
         raise CommandError(errors.TOO_MANY_KEYS)
     limit = 0
-    options = args[1 + numkeys :]
-    for at in range(0, len(options), 2):
-        if options[at].upper() != b"LIMIT" or at + 1 == len(options):
-            raise CommandError(errors.SYNTAX)
-        limit = parse_int(options[at + 1], 0, I64_MAX, errors.LIMIT_NEGATIVE)
+    for _, (value,) in options(args, 1 + numkeys, {b"LIMIT": 1}):
+        limit = parse_int(value, 0, I64_MAX, errors.LIMIT_NEGATIVE)
     return len(_intersection(session, args[1 : 1 + numkeys], limit))
 
 

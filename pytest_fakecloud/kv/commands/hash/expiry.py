@@ -12,6 +12,7 @@ from ...table.expiry import EXPIRY_WORDS, expiry_ms, is_met, parse_conditions, r
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.hashes import HashValue
+from ..arguments import options
 
 
 def _fields(args: Args, at: int, each: int = 1) -> Args:
@@ -28,11 +29,20 @@ def _fields(args: Args, at: int, each: int = 1) -> Args:
 
 
 def _find_fields_word(args: Args, at: int) -> int:
-    while at < len(args):
-        if args[at].upper() == b"FIELDS":
-            return at
-        at += 1
+    for place in range(at, len(args)):
+        if args[place].upper() == b"FIELDS":
+            return place
     raise CommandError(errors.NUMFIELDS)
+
+
+def _results(
+    session: Session, key: bytes, fields: Args, result: Callable[[HashValue, bytes], int]
+) -> tuple[HashValue | None, list[Reply]]:
+    """Return a hash and a result for each field: -2 for a missing one, else from ``result``."""
+    value = session.db.get(key, HashValue)
+    if value is None:
+        return None, [-2] * len(fields)
+    return value, [result(value, field) if field in value.fields else -2 for field in fields]
 
 
 def _changed(session: Session, key: bytes, value: HashValue, *events: str) -> None:
@@ -52,23 +62,20 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
     if parse_int(args[1]) < 0:
         raise CommandError(invalid_expire(name))
     at_ms = relative_ms(args[1], seconds, 0 if absolute else session.now_ms, name)
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return [-2] * len(fields)
-    results: list[Reply] = []
-    for field in fields:
-        if field not in value.fields:
-            results.append(-2)
-        elif not is_met(condition, value.expiry(field), at_ms):
-            results.append(0)
-        elif at_ms <= session.now_ms:
+
+    def expire(value: HashValue, field: bytes) -> int:
+        if not is_met(condition, value.expiry(field), at_ms):
+            return 0
+        if at_ms <= session.now_ms:
             value.remove(field)
-            results.append(2)
-        else:
-            value.expire_at(field, at_ms)
-            results.append(1)
-    events = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
-    _changed(session, args[0], value, *events)
+            return 2
+        value.expire_at(field, at_ms)
+        return 1
+
+    value, results = _results(session, args[0], fields, expire)
+    if value is not None:
+        events = [event for result, event in ((1, "hexpire"), (2, "hexpired")) if result in results]
+        _changed(session, args[0], value, *events)
     return results
 
 
@@ -101,17 +108,10 @@ def hpersist(session: Session, args: Args) -> Reply:
     """Remove the TTL of hash fields."""
     if args[1].upper() != b"FIELDS":
         raise CommandError(errors.SYNTAX)
-    fields = _fields(args, 1)
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return [-2] * len(fields)
-    results: list[Reply] = []
-    for field in fields:
-        if field not in value.fields:
-            results.append(-2)
-        else:
-            results.append(1 if value.persist(field) else -1)
-    if 1 in results:
+    value, results = _results(
+        session, args[0], _fields(args, 1), lambda value, field: 1 if value.persist(field) else -1
+    )
+    if value is not None and 1 in results:
         _changed(session, args[0], value, "hpersist")
     return results
 
@@ -129,18 +129,11 @@ def _read_fields(args: Args) -> Args:
 
 
 def _read(session: Session, args: Args, shown: Callable[[int], int]) -> Reply:
-    fields = _read_fields(args)
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return [-2] * len(fields)
-    results: list[Reply] = []
-    for field in fields:
+    def read(value: HashValue, field: bytes) -> int:
         at_ms = value.expiry(field)
-        if field not in value.fields:
-            results.append(-2)
-        else:
-            results.append(-1 if at_ms is None else shown(at_ms))
-    return results
+        return -1 if at_ms is None else shown(at_ms)
+
+    return _results(session, args[0], _read_fields(args), read)[1]
 
 
 @command("HTTL")
@@ -200,22 +193,14 @@ def _words(words: Args, flags: frozenset[bytes], keep: bytes) -> tuple[set[bytes
     """Parse the options before FIELDS: flags, and either an expiry or the word ``keep``."""
     found: set[bytes] = set()
     lifetime: Lifetime = None
-    at = 0
-    while at < len(words):
-        word = words[at].upper()
+    sizes = {**dict.fromkeys((*flags, keep), 0), **dict.fromkeys(EXPIRY_WORDS, 1)}
+    for word, values in options(words, 0, sizes):
         if word in flags or (word == keep and lifetime is None):
             found.add(word)
-        elif (
-            word in EXPIRY_WORDS
-            and at + 1 < len(words)
-            and keep not in found
-            and (lifetime is None or lifetime[0] == word)
-        ):
-            at += 1
-            lifetime = (word, words[at])
+        elif values and keep not in found and (lifetime is None or lifetime[0] == word):
+            lifetime = (word, values[0])
         else:
             raise CommandError(errors.SYNTAX)
-        at += 1
     return found, lifetime
 
 

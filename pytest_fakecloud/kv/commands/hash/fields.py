@@ -11,7 +11,7 @@ from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, parse_long_double
 from ...values.hashes import HashValue
-from ..arguments import check_repetitions, fits_a_page, parse_count, parse_cursor, parse_scan
+from ..arguments import parse_count, random_places, scan_page
 from ..string.numbers import incremented, incremented_float
 
 
@@ -165,13 +165,7 @@ def hrandfield(session: Session, args: Args) -> Reply:
     if value is None or count == 0:
         return []
     fields = list(value.fields)
-    if count >= len(fields):
-        chosen = fields
-    elif count > 0:
-        chosen = session.engine.random.sample(fields, count)
-    else:
-        check_repetitions(count)
-        chosen = [session.engine.random.choice(fields) for _ in range(-count)]
+    chosen = [fields[place] for place in random_places(session, len(fields), count)]
     if not with_values:
         return chosen
     if session.resp == 3:
@@ -182,18 +176,8 @@ def hrandfield(session: Session, args: Args) -> Reply:
 @command("HSCAN")
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
-    cursor = parse_cursor(args[1])
-    value = session.db.get(args[0], HashValue)
-    if value is None:
-        return [b"0", []]
     flag = b"NOVALUES" if session.engine.table.knows["HSCAN NOVALUES"] else None
-    options = parse_scan(session, args[2:], flag=flag)
-    if fits_a_page(session, value, cursor, options.page_size):
-        following, fields = 0, list(value.fields)
-    else:
-        following, fields = value.scan(cursor, options.page_size)
-    if options.matches is not None:
-        fields = [field for field in fields if options.matches(field)]
-    if options.has_flag:
-        return [b"%d" % following, fields]
-    return [b"%d" % following, [item for field in fields for item in (field, value.fields[field])]]
+    cursor, fields, value, bare = scan_page(session, args, HashValue, flag)
+    if bare:
+        return [cursor, fields]
+    return [cursor, [item for field in fields for item in (field, value.fields[field])]]

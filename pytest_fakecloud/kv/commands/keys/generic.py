@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_database, parse_int, try_int
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
-from ..arguments import parse_cursor, parse_scan
+from ..arguments import options, parse_cursor, parse_scan
 
 # -- existence -----------------------------------------------------------------------------------
 
@@ -139,17 +139,11 @@ def copy(session: Session, args: Args) -> Reply:
     """Copy the value of a key to another key."""
     target = session.db
     replace = False
-    at = 2
-    while at < len(args):
-        word = args[at].upper()
+    for word, values in options(args, 2, {b"REPLACE": 0, b"DB": 1}):
         if word == b"REPLACE":
             replace = True
-        elif word == b"DB" and at + 1 < len(args):
-            target = _database(session, args[at + 1])
-            at += 1
         else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
+            target = _database(session, values[0])
     if target is session.db and args[0] == args[1]:
         if session.engine.dialect == "vendor":
             return 0
@@ -183,33 +177,30 @@ def dump_(session: Session, args: Args) -> Reply:
     return payloads.dump(value, engine.config, rdb_version(engine.version))
 
 
+_RESTORE_OPTIONS = {b"REPLACE": 0, b"ABSTTL": 0, b"IDLETIME": 1, b"FREQ": 1}
+
+
 @command("RESTORE", "RESTORE-ASKING")
 def restore(session: Session, args: Args) -> Reply:
     """Create a key from the payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
     replace = absolute = False
     idle_s = freq = -1
-    at = 3
-    while at < len(args):
-        word = args[at].upper()
-        follows = at + 1 < len(args)
+    for word, values in options(args, 3, _RESTORE_OPTIONS):
         if word == b"REPLACE":
             replace = True
         elif word == b"ABSTTL":
             absolute = True
-        elif word == b"IDLETIME" and follows and freq == -1:
-            idle_s = parse_int(args[at + 1])
+        elif word == b"IDLETIME" and freq == -1:
+            idle_s = parse_int(values[0])
             if idle_s < 0:
                 raise CommandError(errors.INVALID_IDLETIME)
-            at += 1
-        elif word == b"FREQ" and follows and idle_s == -1:
-            freq = parse_int(args[at + 1])
+        elif word == b"FREQ" and idle_s == -1:
+            freq = parse_int(values[0])
             if not 0 <= freq <= 255:
                 raise CommandError(errors.INVALID_FREQ)
-            at += 1
         else:
             raise CommandError(errors.SYNTAX)
-        at += 1
     if not replace and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
     ttl = parse_int(ttl_text)

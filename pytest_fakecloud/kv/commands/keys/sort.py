@@ -16,8 +16,10 @@ from ...values.hashes import HashValue
 from ...values.lists import QuickList
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
+from ..arguments import options
 
 _STEPS_AN_ELEMENT = 8
+_SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
 
 
 class _Options:
@@ -30,33 +32,22 @@ class _Options:
         self.descending = False
         self.alpha = False
         self.store: bytes | None = None
-        at = 1
-        while at < len(args):
-            word = args[at].upper()
-            left = len(args) - at - 1
+        for word, values in options(args, 1, {**_SIZES, b"STORE": 1} if may_store else _SIZES):
             if word in (b"ASC", b"DESC"):
                 self.descending = word == b"DESC"
             elif word == b"ALPHA":
                 self.alpha = True
-            elif word == b"LIMIT" and left >= 2:
-                self.offset = parse_int(args[at + 1])
-                self.count = parse_int(args[at + 2])
-                at += 2
-            elif word == b"STORE" and may_store and left >= 1:
-                self.store = args[at + 1]
-                at += 1
-            elif word == b"BY" and left >= 1:
-                self.by = args[at + 1]
+            elif word == b"LIMIT":
+                self.offset, self.count = map(parse_int, values)
+            elif word == b"STORE":
+                self.store = values[0]
+            elif word == b"BY":
+                self.by = values[0]
                 # A pattern without a star turns sorting off. As in Redis, a later BY option does
                 # not turn sorting on again.
                 self.keeps_order = self.keeps_order or b"*" not in self.by
-                at += 1
-            elif word == b"GET" and left >= 1:
-                self.get.append(args[at + 1])
-                at += 1
             else:
-                raise CommandError(errors.SYNTAX)
-            at += 1
+                self.get += values
 
 
 def _elements(value: Any) -> list[bytes]:

@@ -11,6 +11,7 @@ from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, try_int
+from ..arguments import options
 
 
 def _name(text: bytes) -> bytes:
@@ -111,14 +112,14 @@ def client_reply(session: Session, args: Args) -> Reply:
 def client_tracking(session: Session, args: Args) -> Reply:
     """Turn invalidation messages for keys that the connection has read on or off."""
     on = _switch(args)
-    options = _tracking_options(session, args)
+    wanted = _tracking_options(session, args)
     engine = session.engine
     if not on:
         engine.tracking.stop(session)
         engine.changes.follow()
         return OK
-    words = options.words
-    if options.prefixes and "bcast" not in words:
+    words = wanted.words
+    if wanted.prefixes and "bcast" not in words:
         raise CommandError(errors.PREFIX_NEEDS_BCAST)
     before = session.tracking
     if before is not None and ("bcast" in words) != ("bcast" in before.words):
@@ -130,16 +131,21 @@ def client_tracking(session: Session, args: Args) -> Reply:
     if before is not None:
         if {"optin", "optout"} <= words | before.words:
             raise CommandError(errors.OPT_SWITCH)
-        _check_prefixes(options.prefixes, before.prefixes, "an existing prefix")
-    _check_prefixes(options.prefixes, options.prefixes, "another provided prefix")
-    if "bcast" in words and not options.prefixes:
-        options.prefixes = [b""]
+        _check_prefixes(wanted.prefixes, before.prefixes, "an existing prefix")
+    _check_prefixes(wanted.prefixes, wanted.prefixes, "another provided prefix")
+    if "bcast" in words and not wanted.prefixes:
+        wanted.prefixes = [b""]
     if before is not None:
         known = before.prefixes
-        options.prefixes = [*known, *(each for each in options.prefixes if each not in known)]
-    engine.tracking.start(session, options)
+        wanted.prefixes = [*known, *(each for each in wanted.prefixes if each not in known)]
+    engine.tracking.start(session, wanted)
     engine.changes.follow()
     return OK
+
+
+_TRACKING_SIZES = {
+    **{b"REDIRECT": 1, b"PREFIX": 1, b"BCAST": 0, b"OPTIN": 0, b"OPTOUT": 0, b"NOLOOP": 0}
+}
 
 
 def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
@@ -150,24 +156,17 @@ def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
 
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:
-    options = TrackingOptions()
-    at = 1
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"REDIRECT" and at + 1 < len(args):
-            options.redirect = parse_int(args[at + 1])
-            if options.redirect not in session.engine.clients.connected:
+    wanted = TrackingOptions()
+    for word, values in options(args, 1, _TRACKING_SIZES):
+        if word == b"REDIRECT":
+            wanted.redirect = parse_int(values[0])
+            if wanted.redirect not in session.engine.clients.connected:
                 raise CommandError(errors.NO_REDIRECT_CLIENT)
-            at += 1
-        elif word == b"PREFIX" and at + 1 < len(args):
-            options.prefixes.append(args[at + 1])
-            at += 1
-        elif word in (b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"):
-            options.words |= {word.decode().lower()}
+        elif word == b"PREFIX":
+            wanted.prefixes += values
         else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
-    return options
+            wanted.words |= {word.decode().lower()}
+    return wanted
 
 
 @command("CLIENT CACHING")
@@ -198,20 +197,20 @@ def client_getredir(session: Session, args: Args) -> Reply:
 @command("CLIENT TRACKINGINFO")
 def client_trackinginfo(session: Session, args: Args) -> Reply:
     """Return the tracking state of the connection."""
-    options = session.tracking
-    if options is None:
+    state = session.tracking
+    if state is None:
         return Map([b"flags", SetReply([b"off"]), b"redirect", -1, b"prefixes", []])
     shown = [
-        word.encode() for word in ("bcast", "optin", "optout", "noloop") if word in options.words
+        word.encode() for word in ("bcast", "optin", "optout", "noloop") if word in state.words
     ]
-    if options.caching is not None:
-        shown.append(b"caching-yes" if options.caching else b"caching-no")
+    if state.caching is not None:
+        shown.append(b"caching-yes" if state.caching else b"caching-no")
         if not session.in_exec:
-            options.caching = None
-    if options.broken:
+            state.caching = None
+    if state.broken:
         shown.append(b"broken_redirect")
     flags = SetReply([b"on", *shown])
-    return Map([b"flags", flags, b"redirect", options.redirect, b"prefixes", options.prefixes])
+    return Map([b"flags", flags, b"redirect", state.redirect, b"prefixes", state.prefixes])
 
 
 # -- all connections -----------------------------------------------------------------------------

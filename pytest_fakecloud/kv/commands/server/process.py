@@ -12,6 +12,7 @@ from ...errors import CommandError, disabled_by_option
 from ...reply import OK, Map, Reply, Status, Verbatim
 from ...table.registry import COMMANDS, Args, command
 from ...table.syntax import parse_int
+from ..arguments import REST, options
 
 MODULE_VERSIONS = {"ReJSON": 20000}
 """The versions that modules report. The version of ReJSON is the first with the current path
@@ -75,21 +76,13 @@ def replicaof(session: Session, args: Args) -> Reply:
 @command("FAILOVER")
 def failover(session: Session, args: Args) -> Reply:
     """Fail over to a replica; always returns an error, because there are no replicas."""
-    at = 0
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"TIMEOUT" and at + 1 < len(args):
-            if parse_int(args[at + 1]) <= 0:
-                raise CommandError(errors.FAILOVER_TIMEOUT)
-            at += 1
-        elif word == b"TO" and at + 2 < len(args):
-            parse_int(args[at + 2], 0, 2**31 - 1)
-            at += 2
-        elif word != b"FORCE":
-            raise CommandError(errors.SYNTAX)
-        at += 1
+    for word, values in options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
+        if word == b"TIMEOUT" and parse_int(values[0]) <= 0:
+            raise CommandError(errors.FAILOVER_TIMEOUT)
+        if word == b"TO":
+            parse_int(values[1], 0, 2**31 - 1)
     raise CommandError(errors.NO_REPLICAS)
 
 
@@ -128,21 +121,12 @@ def role(session: Session, args: Args) -> Reply:
 def migrate(session: Session, args: Args) -> Reply:
     """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
     keys = [args[2]]
-    at = 5
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"AUTH" and at + 1 < len(args):
-            at += 1
-        elif word == b"AUTH2" and at + 2 < len(args):
-            at += 2
-        elif word == b"KEYS":
+    sizes = {b"AUTH": 1, b"AUTH2": 2, b"COPY": 0, b"REPLACE": 0, b"KEYS": REST}
+    for word, values in options(args, 5, sizes):
+        if word == b"KEYS":
             if args[2]:
                 raise CommandError(errors.MIGRATE_KEYS)
-            keys = args[at + 1 :]
-            break
-        elif word not in (b"COPY", b"REPLACE"):
-            raise CommandError(errors.SYNTAX)
-        at += 1
+            keys = values
     parse_int(args[4])
     parse_int(args[3])
     if not any(session.db.exists(key) for key in keys):

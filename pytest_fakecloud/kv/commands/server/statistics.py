@@ -10,6 +10,7 @@ from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.memory import ENTRY, usage
+from ..arguments import options
 from .info import SECTIONS, script_memory, section
 
 _DEFAULT = [name for name in SECTIONS if name not in ("commandstats", "latencystats")]
@@ -42,13 +43,9 @@ def info(session: Session, args: Args) -> Reply:
 @command("MEMORY USAGE")
 def memory_usage(session: Session, args: Args) -> Reply:
     """Return an estimate of the memory that a key and its value use, in bytes."""
-    at = 1
-    while at < len(args):
-        if args[at].upper() != b"SAMPLES" or at + 1 == len(args):
+    for _, (samples,) in options(args, 1, {b"SAMPLES": 1}):
+        if parse_int(samples) < 0:
             raise CommandError(errors.SYNTAX)
-        if parse_int(args[at + 1]) < 0:
-            raise CommandError(errors.SYNTAX)
-        at += 2
     value = session.db.peek(args[0])
     return None if value is None else usage(args[0], value)
 

@@ -15,6 +15,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_float, parse_int
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
+from ..arguments import options
 from .members import members_reply, store
 
 Scores = Mapping[bytes, float]
@@ -38,6 +39,9 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
     b"MIN": _lower,
     b"MAX": _higher,
 }
+
+
+_COMBINING = (b"WEIGHTS", b"AGGREGATE")
 
 
 @dataclass(slots=True)
@@ -85,44 +89,28 @@ def _source(session: Session, key: bytes) -> _Source:
     raise CommandError(WRONGTYPE)
 
 
-def _parse(
-    session: Session,
-    args: Args,
-    name: str,
-    *,
-    combining: bool,
-    storing: bool,
-    counting: bool = False,
-) -> _Request:
-    """Parse ``numkeys key [key ...]`` and the options that the command supports."""
+def _parse(session: Session, args: Args, name: str, *allowed: bytes) -> _Request:
+    """Parse ``numkeys key [key ...]`` and the options that the command allows."""
     numkeys = parse_int(args[0])
     if numkeys < 1:
         raise CommandError(input_key_needed(name))
     if numkeys > len(args) - 1:
         raise CommandError(errors.SYNTAX)
     request = _Request([_source(session, key) for key in args[1 : 1 + numkeys]])
-    at = 1 + numkeys
-    while at < len(args):
-        word = args[at].upper()
-        left = len(args) - at - 1
-        if combining and word == b"WEIGHTS" and left >= numkeys:
-            for source, text in zip(request.sources, args[at + 1 :], strict=False):
+    known = {b"WEIGHTS": numkeys, b"AGGREGATE": 1, b"WITHSCORES": 0, b"LIMIT": 1}
+    for word, values in options(args, 1 + numkeys, {word: known[word] for word in allowed}):
+        if word == b"WEIGHTS":
+            for source, text in zip(request.sources, values, strict=True):
                 source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)
-            at += numkeys
-        elif combining and word == b"AGGREGATE" and left >= 1:
-            aggregate = _AGGREGATES.get(args[at + 1].upper())
+        elif word == b"AGGREGATE":
+            aggregate = _AGGREGATES.get(values[0].upper())
             if aggregate is None:
                 raise CommandError(errors.SYNTAX)
             request.aggregate = aggregate
-            at += 1
-        elif word == b"WITHSCORES" and not storing and not counting:
+        elif word == b"WITHSCORES":
             request.with_scores = True
-        elif counting and word == b"LIMIT" and left >= 1:
-            request.limit = parse_int(args[at + 1], 0, I64_MAX, errors.LIMIT_NEGATIVE)
-            at += 1
         else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
+            request.limit = parse_int(values[0], 0, I64_MAX, errors.LIMIT_NEGATIVE)
     return request
 
 
@@ -175,47 +163,47 @@ def _answer(session: Session, request: _Request, scores: Scores) -> Reply:
 @command("ZUNION")
 def zunion(session: Session, args: Args) -> Reply:
     """Return the union of sorted sets and sets."""
-    request = _parse(session, args, "zunion", combining=True, storing=False)
+    request = _parse(session, args, "zunion", *_COMBINING, b"WITHSCORES")
     return _answer(session, request, _union(request))
 
 
 @command("ZINTER")
 def zinter(session: Session, args: Args) -> Reply:
     """Return the intersection of sorted sets and sets."""
-    request = _parse(session, args, "zinter", combining=True, storing=False)
+    request = _parse(session, args, "zinter", *_COMBINING, b"WITHSCORES")
     return _answer(session, request, _intersection(request))
 
 
 @command("ZDIFF")
 def zdiff(session: Session, args: Args) -> Reply:
     """Return the members of the first sorted set that are in none of the others."""
-    request = _parse(session, args, "zdiff", combining=False, storing=False)
+    request = _parse(session, args, "zdiff", b"WITHSCORES")
     return _answer(session, request, _difference(request))
 
 
 @command("ZUNIONSTORE")
 def zunionstore(session: Session, args: Args) -> Reply:
     """Store the union of sorted sets and sets in a key and return its size."""
-    request = _parse(session, args[1:], "zunionstore", combining=True, storing=True)
+    request = _parse(session, args[1:], "zunionstore", *_COMBINING)
     return store(session, args[0], SortedSet(_union(request)))
 
 
 @command("ZINTERSTORE")
 def zinterstore(session: Session, args: Args) -> Reply:
     """Store the intersection of sorted sets and sets in a key and return its size."""
-    request = _parse(session, args[1:], "zinterstore", combining=True, storing=True)
+    request = _parse(session, args[1:], "zinterstore", *_COMBINING)
     return store(session, args[0], SortedSet(_intersection(request)))
 
 
 @command("ZDIFFSTORE")
 def zdiffstore(session: Session, args: Args) -> Reply:
     """Store the members of the first sorted set that are in no other; return their number."""
-    request = _parse(session, args[1:], "zdiffstore", combining=False, storing=True)
+    request = _parse(session, args[1:], "zdiffstore")
     return store(session, args[0], SortedSet(_difference(request)))
 
 
 @command("ZINTERCARD")
 def zintercard(session: Session, args: Args) -> Reply:
     """Return the size of the intersection of sorted sets, counting up to an optional limit."""
-    request = _parse(session, args, "zintercard", combining=False, storing=False, counting=True)
+    request = _parse(session, args, "zintercard", b"LIMIT")
     return len(_intersection(request))

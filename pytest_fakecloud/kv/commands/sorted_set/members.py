@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ... import errors
 from ...engine.engine import Session
@@ -13,7 +13,7 @@ from ...table.registry import Args, command
 from ...table.syntax import format_double, parse_float
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import bounds, fits_a_page, parse_cursor, parse_scan, slice_bounds
+from ..arguments import bounds, scan_page, slice_bounds
 from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
 
 
@@ -277,26 +277,13 @@ def _stored_text(score: float) -> bytes:
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
-    cursor = parse_cursor(args[1])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return [b"0", []]
-    options = parse_scan(session, args[2:])
-    matches = options.matches
-    small = members.encoding(session.engine.config) == "listpack"
-    if fits_a_page(session, members, cursor, options.page_size):
-        following, found = 0, list(members)
-    else:
-        following, found = members.scan(cursor, options.page_size)
-    short = session.engine.print_double is None
-    print_small = format_double if short else _stored_text
-    page: list[bytes] = []
-    for score, member in found:
-        if matches is None or matches(member):
-            # In this reply, unlike all others, every version prints the scores of a skiplist with
-            # 17 digits.
-            page += (member, print_small(score) if small else b"%.17g" % score)
-    return [b"%d" % following, page]
+    cursor, found, members, _ = scan_page(session, args, SortedSet, name=lambda item: item[1])
+    # In this reply, unlike all others, every version prints the scores of a skiplist with 17
+    # digits.
+    printed: Callable[[float], bytes] = lambda score: b"%.17g" % score  # noqa: E731
+    if members is not None and members.encoding(session.engine.config) == "listpack":
+        printed = format_double if session.engine.print_double is None else _stored_text
+    return [cursor, [part for score, member in found for part in (member, printed(score))]]
 
 
 # -- removing ------------------------------------------------------------------------------------

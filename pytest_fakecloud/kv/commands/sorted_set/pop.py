@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
-from ...reply import NIL_ARRAY, Reply
+from ...reply import Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import check_repetitions, parse_count, parse_pop, parse_timeout, try_or_wait
+from ..arguments import parse_count, pop_or_wait, pop_several, random_places
 from .members import members_reply, shown
 
 
-def _take(
-    session: Session, key: bytes, members: SortedSet, count: int, *, lowest: bool
-) -> list[Item]:
+def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
     size = len(members)
     count = min(count, size)
     start = 0 if lowest else size - count
@@ -32,11 +32,20 @@ def _pop(session: Session, args: Args, *, lowest: bool) -> Reply:
     members = session.db.get(args[0], SortedSet)
     if members is None or count == 0:
         return []
-    taken = _take(session, args[0], members, 1 if count is None else count, lowest=lowest)
     if count is None:
-        (score, member) = taken[0]
-        return [member, shown(session, score)]
-    return members_reply(session, taken, scores=True)
+        return _take_one(session, args[0], members, lowest)
+    return members_reply(session, _take(session, args[0], members, lowest, count), scores=True)
+
+
+def _take_one(session: Session, key: bytes, members: SortedSet, lowest: bool) -> list[Reply]:
+    return _take_pairs(session, key, members, lowest, 1)[0]
+
+
+def _take_pairs(
+    session: Session, key: bytes, members: SortedSet, lowest: bool, count: int
+) -> list[list[Reply]]:
+    taken = _take(session, key, members, lowest, count)
+    return [[member, shown(session, score)] for score, member in taken]
 
 
 @command("ZPOPMIN")
@@ -51,69 +60,32 @@ def zpopmax(session: Session, args: Args) -> Reply:
     return _pop(session, args, lowest=False)
 
 
-def _pop_first(
-    session: Session, keys: list[bytes], count: int, *, lowest: bool
-) -> tuple[bytes, list[Item]] | None:
-    for key in keys:
-        members = session.db.get(key, SortedSet)
-        if members is not None:
-            return key, _take(session, key, members, count, lowest=lowest)
-    return None
-
-
-def _pop_pairs(session: Session, keys: list[bytes], count: int, *, lowest: bool) -> Reply:
-    found = _pop_first(session, keys, count, lowest=lowest)
-    if found is None:
-        return None
-    return [found[0], [[member, shown(session, score)] for score, member in found[1]]]
+_ENDS = (b"MIN", b"MAX")
 
 
 @command("ZMPOP")
 def zmpop(session: Session, args: Args) -> Reply:
     """Remove and return members of the first non-empty sorted set."""
-    keys, lowest, count = parse_pop(args, 0, b"MIN", b"MAX")
-    found = _pop_pairs(session, keys, count, lowest=lowest)
-    return NIL_ARRAY if found is None else found
+    return pop_several(session, args, _ENDS, SortedSet, partial(_take_pairs, session))
 
 
 @command("BZMPOP")
 def bzmpop(session: Session, args: Args) -> Reply:
     """Remove and return members of the first non-empty sorted set; block while all are empty."""
-    timeout_ms = parse_timeout(session, args[0])
-    keys, lowest, count = parse_pop(args, 1, b"MIN", b"MAX")
-    return try_or_wait(
-        session,
-        keys,
-        timeout_ms,
-        lambda keys: _pop_pairs(session, keys, count, lowest=lowest),
-        SortedSet,
-    )
-
-
-def _blocking_pop(session: Session, args: Args, *, lowest: bool) -> Reply:
-    keys = args[:-1]
-    timeout_ms = parse_timeout(session, args[-1])
-
-    def attempt(keys: list[bytes]) -> Reply:
-        found = _pop_first(session, keys, 1, lowest=lowest)
-        if found is None:
-            return None
-        key, [(score, member)] = found
-        return [key, member, shown(session, score)]
-
-    return try_or_wait(session, keys, timeout_ms, attempt, SortedSet)
+    take = partial(_take_pairs, session)
+    return pop_several(session, args, _ENDS, SortedSet, take, blocking=True)
 
 
 @command("BZPOPMIN")
 def bzpopmin(session: Session, args: Args) -> Reply:
     """Remove and return the lowest member of the first non-empty set; block while all are empty."""
-    return _blocking_pop(session, args, lowest=True)
+    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=True))
 
 
 @command("BZPOPMAX")
 def bzpopmax(session: Session, args: Args) -> Reply:
     """Remove and return the highest member of the first non-empty set; block while all are empty."""
-    return _blocking_pop(session, args, lowest=False)
+    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=False))
 
 
 @command("ZRANDMEMBER")
@@ -127,15 +99,7 @@ def zrandmember(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return None if count is None else []
-    random = session.engine.random
-    size = len(members)
     if count is None:
-        return members.at(random.randrange(size))[1]
-    if count < 0:
-        check_repetitions(count)
-        ranks = [random.randrange(size) for _ in range(-count)]
-    elif count >= size:
-        ranks = list(range(size))
-    else:
-        ranks = random.sample(range(size), count)
+        return members.at(session.engine.random.randrange(len(members)))[1]
+    ranks = random_places(session, len(members), count)
     return members_reply(session, map(members.at, ranks), scores=len(args) == 3)

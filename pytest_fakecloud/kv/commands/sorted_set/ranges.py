@@ -10,12 +10,13 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...table.registry import Args
-from ...table.syntax import parse_float, parse_int
+from ...table.syntax import parse_float
 from ...values.score_order import Item
 from ...values.zset import LexRange, ScoreRange, SortedSet
-from ..arguments import bounds, slice_bounds
+from ..arguments import bounds, options, slice_bounds
 
 RangeKind = Literal["rank", "score", "lex"]
+_SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +101,19 @@ def parse_range(
     ``kind`` and ``reverse`` are None if the options determine them. The vendor's dialect also
     accepts LIMIT with ranks.
     """
-    may_choose_kind, may_choose_direction = kind is None, reverse is None
     limit = None
     with_scores = False
-    at = 3
-    while at < len(args):
-        word = args[at].upper()
+    for word, values in options(args, 3, _SIZES):
         if word == b"WITHSCORES" and not storing:
             with_scores = True
-        elif word == b"LIMIT" and at + 2 < len(args):
-            limit = (parse_int(args[at + 1]), parse_int(args[at + 2]))
-            at += 2
-        elif word == b"REV" and may_choose_direction and reverse is None:
+        elif word == b"LIMIT":
+            limit = bounds(*values)
+        elif word == b"REV" and reverse is None:
             reverse = True
-        elif word == b"BYLEX" and may_choose_kind and kind is None:
-            kind = "lex"
-        elif word == b"BYSCORE" and may_choose_kind and kind is None:
-            kind = "score"
+        elif word in (b"BYLEX", b"BYSCORE") and kind is None:
+            kind = "lex" if word == b"BYLEX" else "score"
         else:
             raise CommandError(errors.SYNTAX)
-        at += 1
     kind = kind or "rank"
     if kind == "rank" and limit is not None and session.engine.dialect != "vendor":
         if limit[1] != -1:

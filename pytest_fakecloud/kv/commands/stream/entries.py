@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id, make_id
-from ..arguments import parse_block, try_or_wait
+from ..arguments import REST, options, parse_block, try_or_wait
 from .ids import entry_reply, parse_id, parse_ids, parse_interval, parse_new_id
 
 _STEPS_AN_ENTRY = 10
@@ -208,16 +208,13 @@ def xsetid(session: Session, args: Args) -> Reply:
     """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
-    for at in range(2, len(args), 2):
-        word = args[at].upper()
-        if at + 1 == len(args) or word not in (b"ENTRIESADDED", b"MAXDELETEDID"):
-            raise CommandError(errors.SYNTAX)
+    for word, (value,) in options(args, 2, {b"ENTRIESADDED": 1, b"MAXDELETEDID": 1}):
         if word == b"ENTRIESADDED":
-            entries_added = parse_int(args[at + 1])
+            entries_added = parse_int(value)
             if entries_added < 0:
                 raise CommandError(errors.XSETID_ENTRIES_NEGATIVE)
         else:
-            max_deleted_id = parse_id(args[at + 1])
+            max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:
                 raise CommandError(errors.XSETID_BELOW_GIVEN)
     stream = session.db.get(args[0], Stream)
@@ -256,10 +253,8 @@ def xlen(session: Session, args: Args) -> Reply:
 def _xrange(session: Session, args: Args, start: bytes, end: bytes, *, reverse: bool) -> Reply:
     low, high = parse_interval(start, end)
     count = -1
-    for at in range(3, len(args), 2):
-        if at + 1 == len(args) or args[at].upper() != b"COUNT":
-            raise CommandError(errors.SYNTAX)
-        count = max(parse_int(args[at + 1]), 0)
+    for _, (value,) in options(args, 3, {b"COUNT": 1}):
+        count = max(parse_int(value), 0)
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return []
@@ -298,35 +293,25 @@ class ReadWords:
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     words = ReadWords([], [])
-    at = 0
-    while at < len(args):
-        word = args[at].upper()
-        more = len(args) - at - 1
-        if word == b"BLOCK" and more:
-            at += 1
-            words.block_ms = parse_block(session, args[at])
-        elif word == b"COUNT" and more:
-            at += 1
-            words.count = max(parse_int(args[at]), 0)
-        elif word == b"STREAMS" and more:
-            streams = args[at + 1 :]
-            if len(streams) % 2:
+    sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
+    for word, values in options(args, 0, sizes):
+        if word == b"BLOCK":
+            words.block_ms = parse_block(session, values[0])
+        elif word == b"COUNT":
+            words.count = max(parse_int(values[0]), 0)
+        elif word == b"STREAMS":
+            half, odd = divmod(len(values), 2)
+            if odd:
                 raise CommandError(errors.XREAD_UNBALANCED)
-            words.keys = streams[: len(streams) // 2]
-            words.ids = streams[len(streams) // 2 :]
-            break
-        elif word == b"GROUP" and more >= 2:
+            words.keys, words.ids = values[:half], values[half:]
+        elif word == b"GROUP":
             if not grouped:
                 raise CommandError(errors.XREAD_GROUP)
-            words.group, words.consumer = args[at + 1], args[at + 2]
-            at += 2
-        elif word == b"NOACK":
+            words.group, words.consumer = values
+        else:
             if not grouped:
                 raise CommandError(errors.XREAD_NOACK)
             words.noack = True
-        else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
     if not words.keys:
         raise CommandError(errors.SYNTAX)
     if grouped and words.group is None:

@@ -12,6 +12,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
 from ...values.stream import Entry, Stream, format_id
+from ..arguments import options
 from .entries import answer_read, entries_reply, read_words, streams_reply
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 
@@ -46,19 +47,14 @@ def find_group(
 def _group_words(args: Args, sub: bytes) -> tuple[bool, int]:
     """Parse the options MKSTREAM (allowed only with CREATE) and ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
-    at = 3
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"MKSTREAM" and sub == b"CREATE":
+    sizes = {b"ENTRIESREAD": 1, b"MKSTREAM": 0} if sub == b"CREATE" else {b"ENTRIESREAD": 1}
+    for word, values in options(args, 3, sizes, bad_subcommand_arguments(sub, "XGROUP")):
+        if word == b"MKSTREAM":
             mkstream = True
-        elif word == b"ENTRIESREAD" and at + 1 < len(args):
-            at += 1
-            entries_read = parse_int(args[at])
+        else:
+            entries_read = parse_int(values[0])
             if entries_read < 0 and entries_read != UNKNOWN_ENTRIES_READ:
                 raise CommandError(errors.XGROUP_ENTRIESREAD)
-        else:
-            raise CommandError(bad_subcommand_arguments(sub, "XGROUP"))
-        at += 1
     return mkstream, entries_read
 
 

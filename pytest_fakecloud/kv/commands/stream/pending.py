@@ -14,6 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
 from ...values.consumer_group import Consumer, Group, PendingList
 from ...values.stream import format_id
+from ..arguments import options
 from .groups import find_consumer, find_group
 from .ids import entry_reply, parse_id, parse_interval, parse_start
 
@@ -184,17 +185,11 @@ def xautoclaim(session: Session, args: Args) -> Reply:
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, justid = 100, False
-    at = 5
-    while at < len(args):
-        word = args[at].upper()
-        if word == b"COUNT" and at + 1 < len(args):
-            at += 1
-            count = parse_int(args[at], 1, (2**63 - 1) // 16, errors.XAUTOCLAIM_COUNT)
-        elif word == b"JUSTID":
-            justid = True
+    for word, values in options(args, 5, {b"COUNT": 1, b"JUSTID": 0}):
+        if word == b"COUNT":
+            count = parse_int(values[0], 1, (2**63 - 1) // 16, errors.XAUTOCLAIM_COUNT)
         else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
+            justid = True
     stream, group = find_group(session, args[0], args[1])
     claimant = _claimant(session, args[0], group, args[2])
     now_ms = session.now_ms

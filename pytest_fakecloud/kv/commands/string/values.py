@@ -12,6 +12,7 @@ from ...reply import OK, Map, Reply
 from ...table.expiry import EXPIRY_WORDS, expiry_ms
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
+from ..arguments import options
 
 
 def check_length(session: Session, size: int) -> None:
@@ -392,21 +393,16 @@ def lcs(session: Session, args: Args) -> Reply:
         raise CommandError(errors.LCS_NOT_STRINGS)
     want_length = want_ranges = with_lengths = False
     minimum = 0
-    at = 2
-    while at < len(args):
-        word = args[at].upper()
+    sizes = {b"IDX": 0, b"LEN": 0, b"WITHMATCHLEN": 0, b"MINMATCHLEN": 1}
+    for word, words in options(args, 2, sizes):
         if word == b"IDX":
             want_ranges = True
         elif word == b"LEN":
             want_length = True
         elif word == b"WITHMATCHLEN":
             with_lengths = True
-        elif word == b"MINMATCHLEN" and at + 1 < len(args):
-            at += 1
-            minimum = max(0, parse_int(args[at]))
         else:
-            raise CommandError(errors.SYNTAX)
-        at += 1
+            minimum = max(0, parse_int(words[0]))
     if want_length and want_ranges:
         raise CommandError(errors.LCS_LEN_AND_IDX)
     lengths = [len(value or b"") + 1 for value in values]
