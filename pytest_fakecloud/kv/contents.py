@@ -154,17 +154,13 @@ class KVContents:
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
-        """Return the keys that match a glob pattern of the server (``user:[0-9]*``), oldest key
-        first.
-        """
+        """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
         matches = matcher(encode(pattern))
         with self._engine.reading() as keyspace:
             return [word(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> int:
-        """Return a key's TTL in seconds, like the command TTL: -1 without an expiry, -2 for a
-        missing key.
-        """
+        """Return a key's TTL in seconds, like TTL: -1 without an expiry, -2 for a missing key."""
         return cast("int", self._engine.execute(self._new_session(), [b"TTL", encode(key)]))
 
     @action

@@ -100,10 +100,7 @@ def _send(
 
 
 def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
-    """Write all keys and libraries to an ``.rdb`` file.
-
-    Raises ``ContractError`` if the file cannot be written.
-    """
+    """Write all keys and libraries to an ``.rdb`` file, or raise ``ContractError``."""
     file = Path(path)
     with engine.lock:
         indexes = 0

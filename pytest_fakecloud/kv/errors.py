@@ -32,10 +32,7 @@ class CommandError(ServiceError):
 
 
 class HandedOn(CommandError):
-    """An error of a command in a script, which the script returned as its own result.
-
-    Statistics have already counted it as an error of the command.
-    """
+    """An error of a command in a script that returned it, and that statistics have already counted."""
 
 
 class RestError(ServiceError):

@@ -160,9 +160,7 @@ class KVServer(KVContents, KVAssertions, Handle):
         return self._address_of(port)
 
     def _opened(self, engine: Engine) -> DatabasePort | None:
-        """Return the database port, opening it on first use; None if the fake was closed before
-        that.
-        """
+        """Return the database port, opening it on first use; None if the fake is closed."""
         with self._making:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
@@ -211,9 +209,7 @@ class KVServer(KVContents, KVAssertions, Handle):
             self._made.users["default"].set_password(self._password.encode())
 
     def _first_baseline(self) -> Snapshot | None:
-        """Return None if there is no engine yet: an empty baseline needs no copy, and most tests
-        never reset.
-        """
+        """Return None if there is no engine yet: an empty baseline needs no copy."""
         return None if self._made is None else super()._first_baseline()
 
     def _new_snapshot(self) -> Snapshot:
@@ -222,9 +218,7 @@ class KVServer(KVContents, KVAssertions, Handle):
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the data of a snapshot. The journal, faults, credentials and the clock are not
-        affected.
-        """
+        """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
         super().restore(snapshot)
         self._apply_password()
 

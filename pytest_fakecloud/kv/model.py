@@ -115,9 +115,7 @@ class AnyEngine(Protocol):
 
     @property
     def monitors(self) -> _Monitors:
-        """Functions that receive each command: the time in microseconds, the client, and the
-        command line.
-        """
+        """Functions that receive each command: the time in microseconds, the client, the line."""
 
     @property
     def streaming(self) -> set[Any]:

@@ -53,9 +53,7 @@ and JSON is the parsed document.
 
 
 def encode(word: Scalar) -> bytes:
-    """Return an argument as bytes; raise ``ContractError`` unless it is a string, bytes or a
-    number.
-    """
+    """Return an argument as bytes; raise ``ContractError`` for other types."""
     if isinstance(word, bytes):
         return word
     if isinstance(word, bool):
@@ -128,10 +126,9 @@ _READERS = {
 
 
 def value_of_type(key: str | bytes, value: Any, wanted: str, empty: Any = None) -> Any:
-    """Convert a stored value of one type to plain Python; return ``empty`` if the key is missing.
+    """Convert a stored value of one type; raise ``ContractError`` for another type.
 
-    Raises ``ContractError`` for a value of another type and, if ``empty`` is None, for a missing
-    key.
+    For a missing key, return ``empty`` or, if that is None, raise the same error.
     """
     if value is None:
         if empty is None:

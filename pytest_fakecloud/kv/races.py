@@ -12,11 +12,7 @@ from ..core.wording import counted
 from .rest.requests import COMMAND, command_name
 
 Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
-"""A position in a pipeline: the number of commands before it, the names of its two neighbours, or
-None for all positions in turn.
-
-Names match as ``core.matching`` describes.
-"""
+"""A position: a number of commands before it, two names, or None for all in turn."""
 
 
 class Interruptions:
@@ -39,9 +35,7 @@ class Interruptions:
         self._planned.clear()
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
-        """Return a function to call before each command of a pipeline except the first, with its
-        index.
-        """
+        """Return a function to call with the index of each command of a pipeline but the first."""
         places = [(between, between._positions(lines)) for between in self._planned]
 
         def at(index: int) -> None:

@@ -71,11 +71,7 @@ class Bool:
 
 
 class Verbatim:
-    """Text for human readers: a verbatim string in RESP3, a bulk string in RESP2 and JSON.
-
-    ``format`` has exactly three characters: a longer one is truncated, a shorter one is padded with
-    spaces.
-    """
+    """Text for readers: a verbatim string in RESP3, else a bulk string. ``format`` has 3 bytes."""
 
     __slots__ = ("format", "text")
 
@@ -176,9 +172,7 @@ class _NoReply:
 
 
 NO_REPLY = _NoReply()
-"""The result of a command without a reply: the reply was already pushed (SUBSCRIBE) or is
-suppressed (CLIENT REPLY).
-"""
+"""The result of a command whose reply was pushed (SUBSCRIBE) or is suppressed (CLIENT REPLY)."""
 OK = Status(b"OK")
 QUEUED = Status(b"QUEUED")
 

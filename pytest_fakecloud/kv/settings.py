@@ -29,16 +29,12 @@ from .table.versions import MODULES, as_numbers
 Dialect = Literal["vendor", "redis"]
 """The server to imitate: the vendor's REST service, or stock Redis."""
 IntText = Literal["integer", "int"]
-"""The word for integers in error messages: ``integer`` on stock servers, ``int`` in the vendor's
-documentation.
-"""
+"""The word for integers in errors: ``integer`` on servers, ``int`` in the vendor's documentation."""
 Isolation = Literal["prefix", "database", "none"]
 """The part of a real server that a fake uses: a key prefix, a numbered database, or everything."""
 
 MAX_KEY_SIZE: dict[Dialect, int | None] = {"vendor": 32 * 1024, "redis": None}
-"""Default of ``max_key_size`` in bytes for each dialect; the vendor's limit is the same for all
-plans.
-"""
+"""Default of ``max_key_size`` in bytes for each dialect; the vendor's applies to all plans."""
 VERSION: dict[Dialect, str] = {"vendor": "8.2.0", "redis": "7.0.15"}
 """Default version that a server reports, by dialect; the vendor's is from its documentation."""
 
@@ -126,15 +122,11 @@ class KVConfig(Limits, HandleConfig):
     dialect: Dialect = setting("vendor", choice(*get_args(Dialect)))
     """The server to imitate: ``"vendor"`` for the REST service, or ``"redis"`` for a stock server."""
     version: str | None = setting(None, optional(text("a version such as '7.2'", _is_version)))
-    """The version that a stock server reports (``"7.2"``), which also determines its commands; by
-    default 7.0.15.
-    """
+    """The version of a stock server (``"7.2"``), which determines its commands; by default 7.0.15."""
     modules: Sequence[str] = setting((), texts(*MODULES))
     """The modules that a stock server has loaded: ``["ReJSON"]`` for ``JSON.*``; by default none."""
     max_key_size: Any = setting("dialect", _KEY_SIZE)
-    """Maximum length of a key in bytes; by default 32,768 in the vendor's dialect, otherwise
-    unlimited.
-    """
+    """Maximum length of a key in bytes; by default 32,768, with ``dialect="redis"`` unlimited."""
     search_ready_after_ms: int | None = setting(None, optional(duration("ms")))
     """Fake time until a change becomes searchable."""
     search_ready_after_reads: int | None = setting(None, optional(whole(0)))
@@ -152,9 +144,7 @@ class KVConfig(Limits, HandleConfig):
     engine: str | None = setting(None, optional(text()))
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = setting("prefix", choice(*get_args(Isolation)))
-    """The part of a real server that the fake uses: a key prefix, a numbered database, or
-    everything.
-    """
+    """The part of a real server for the fake: a key prefix, a numbered database, or everything."""
 
     def __post_init__(self) -> None:
         if self.max_key_size == "dialect":
@@ -204,10 +194,7 @@ class KVConfig(Limits, HandleConfig):
 
 
 def _whole_version(version: str) -> str:
-    """Return a stock server's version with all three parts, e.g. 7.2.0 for ``"7.2"``.
-
-    Raises ``ContractError`` for a version before 7.0.
-    """
+    """Return a version with three parts, e.g. 7.2.0; raise ``ContractError`` for one before 7.0."""
     own = VERSION["redis"]
     if f"{own}.".startswith(f"{version}."):
         return own

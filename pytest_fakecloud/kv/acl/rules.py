@@ -33,9 +33,7 @@ class _Invalid(Exception):
 
 
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
-    """Apply rules to a user in order. If a rule is invalid, raise ``CommandError`` and change
-    nothing.
-    """
+    """Apply rules to a user in order, or none of them; raise ``CommandError`` for an invalid rule."""
     draft = user.draft()
     for rule in _merged(rules):
         try:
@@ -259,9 +257,7 @@ def _single(
     sign: str,
     inverse: str,
 ) -> list[str]:
-    """Return the rules that change the set of allowed commands from ``made`` to ``target``. A rule
-    for a container command includes its subcommands.
-    """
+    """Return the rules for single commands that change the allowed commands to ``target``."""
     rules: list[str] = []
     reached = set(made)
     for spec in everything:

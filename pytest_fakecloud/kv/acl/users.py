@@ -66,9 +66,7 @@ class KeyPattern(NamedTuple):
 
 
 class Denial(NamedTuple):
-    """The reason why a selector denies a command line, and the position of the responsible
-    argument.
-    """
+    """The reason why a selector denies a command line, and the position of the argument."""
 
     reason: Reason
     place: int
@@ -169,9 +167,7 @@ class Selector:
         return None
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
-        """Return whether a channel is allowed. A pattern is allowed only if it equals a pattern of
-        a rule.
-        """
+        """Return whether a channel is allowed. A pattern must equal a pattern of a rule."""
         if self.all_channels:
             return True
         if is_pattern:
@@ -240,9 +236,7 @@ class AclUser:
         self.unrestricted = False
 
     def draft(self) -> AclUser:
-        """Return a copy whose rules can be changed. To apply the changes, pass the copy to
-        ``adopt()``.
-        """
+        """Return a copy whose rules can be changed. ``adopt()`` applies the changes."""
         other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         other.hashes = list(self.hashes)
@@ -256,9 +250,7 @@ class AclUser:
         return other
 
     def adopt(self, other: AclUser) -> None:
-        """Copy everything except the name from another user. This user is changed in place, because
-        sessions refer to it.
-        """
+        """Copy everything except the name from another user, in place: sessions refer to this user."""
         # Hashes and selectors can be shared: they are changed only in drafts, and each draft has
         # its own copies.
         self.on, self.passwordless = other.on, other.passwordless
@@ -329,9 +321,7 @@ def _reach(denial: Denial) -> tuple[int, int]:
 
 
 class Anonymous:
-    """The user of a client that has not logged in. It may run only the commands for logging in and
-    out.
-    """
+    """The user of a client that has not logged in, who may only log in and out."""
 
     known: ClassVar[bool] = False
     name = "default"
@@ -387,9 +377,7 @@ def tester(dialect: Dialect) -> AclUser:
 
 
 _ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
-"""Commands that the read-only user may run although they are not in ``@read``: they show no stored
-data, or reading needs them.
-"""
+"""Commands outside ``@read`` that the read-only user may run, because they show no stored data."""
 
 
 @cache

@@ -28,10 +28,7 @@ UNITS = {b"m": 1.0, b"km": 1000.0, b"ft": 0.3048, b"mi": 1609.34}
 
 
 def in_bounds(longitude: float, latitude: float) -> bool:
-    """Return whether a position can be stored.
-
-    Valid are ±180 degrees of longitude and ±85.05112878 degrees of latitude.
-    """
+    """Return whether a position can be stored: within ±180 degrees east and ±85.05112878 north."""
     return LONGITUDE[0] <= longitude <= LONGITUDE[1] and LATITUDE[0] <= latitude <= LATITUDE[1]
 
 
@@ -64,9 +61,7 @@ def _encode(
 
 
 def encode(longitude: float, latitude: float) -> int:
-    """Return the 52-bit score of a position. Even bits contain the latitude, odd bits the
-    longitude.
-    """
+    """Return the 52-bit score of a position, with the latitude in the even bits."""
     return _encode(longitude, latitude)
 
 
@@ -91,9 +86,7 @@ class Cell:
         )
 
     def moved(self, east: int, north: int) -> Cell:
-        """Return the cell that is this many cells to the east and north. Positions wrap around at
-        the edges.
-        """
+        """Return the cell this many cells to the east and north, wrapping around at the edges."""
         mask = (1 << self.steps) - 1
         up = (_squeeze(self.bits) + north) & mask
         across = (_squeeze(self.bits >> 1) + east) & mask
@@ -116,18 +109,14 @@ def decode(score: float) -> tuple[float, float]:
 
 
 def text(score: float) -> bytes:
-    """Return the standard geohash of a stored position. It has 11 characters; the last is always
-    ``0``.
-    """
+    """Return the standard geohash of a stored position: 11 characters, of which the last is ``0``."""
     bits = _encode(*decode(score), latitudes=_STANDARD_LATITUDE)
     letters = [_ALPHABET[bits >> (52 - 5 * i) & 31] for i in range(1, 11)]
     return bytes((*letters, _ALPHABET[0]))
 
 
 def _cosine(radians: float) -> float:
-    """Return the cosine of an angle. As in C, it is NaN for an infinity; comparisons with NaN are
-    false.
-    """
+    """Return the cosine of an angle; NaN for an infinity, as in C."""
     return math.nan if math.isinf(radians) else math.cos(radians)
 
 
@@ -148,10 +137,7 @@ def distance(longitude1: float, latitude1: float, longitude2: float, latitude2: 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A search area around a centre: a circle (``radius``) or a box (``width`` and ``height``).
-
-    Lengths are multiples of ``unit``, which is the length of the unit in metres.
-    """
+    """A search area around a centre: a circle or a box, with lengths in units of ``unit`` metres."""
 
     longitude: float
     latitude: float
@@ -161,9 +147,7 @@ class Shape:
     height: float = 0.0
 
     def distance_inside(self, longitude: float, latitude: float) -> float | None:
-        """Return the distance in metres from the centre, or None if the position is outside the
-        search area.
-        """
+        """Return the distance in metres from the centre, or None outside the search area."""
         if self.radius is not None:
             metres = distance(self.longitude, self.latitude, longitude, latitude)
             return metres if metres <= self.radius * self.unit else None

@@ -34,10 +34,7 @@ def matches(pattern: bytes, text: bytes, nocase: bool = False) -> bool:
 
 
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
-    """Return a function that tests whether a pattern matches a string. Functions are cached.
-
-    The function takes steps from the command's budget.
-    """
+    """Return a cached function that tests strings, taking steps from the command's budget."""
     return (_kept if len(pattern) <= _KEPT_LENGTH else _matcher)(pattern, nocase)
 
 
@@ -61,10 +58,7 @@ def _anything(text: bytes) -> bool:
 
 
 def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
-    """Return the match function for a pattern whose only special characters are stars.
-
-    Most patterns are of this kind.
-    """
+    """Return the match function for a pattern without special characters except stars (most are)."""
     if len(parts) == 1:
         return parts[0].__eq__
     head, *middle, tail = parts
@@ -115,9 +109,7 @@ class _Piece:
         )
 
     def find(self, text: bytes, start: int, stop: int) -> int:
-        """Return the first position at or after ``start`` of a match that ends at or before
-        ``stop``, or -1.
-        """
+        """Return the first position of a match between ``start`` and ``stop``, or -1."""
         if self._plain is not None:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:

@@ -62,9 +62,7 @@ def murmur_hash_64a(key: bytes) -> int:
 
 
 def register_of(element: bytes) -> tuple[int, int]:
-    """Return the register of an element, and the number of the first set bit in the rest of its
-    hash, counted from 1.
-    """
+    """Return an element's register, and the position of the first set bit in the rest of its hash."""
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
     rest = (digest >> PRECISION) | (1 << HASH_BITS)
@@ -77,10 +75,7 @@ def empty() -> bytes:
 
 
 def is_hyperloglog(value: bytes) -> bool:
-    """Return whether a string has the magic bytes, the encoding and the length of a HyperLogLog.
-
-    The length is checked only for the dense encoding.
-    """
+    """Return whether a string has the header of a HyperLogLog and, if dense, the length of one."""
     if len(value) < HEADER_SIZE or value[:4] != MAGIC or value[4] > SPARSE:
         return False
     return value[4] == SPARSE or len(value) == DENSE_SIZE
@@ -105,9 +100,7 @@ def _value(value: int, length: int) -> int:
 
 
 def _runs(value: bytes) -> Iterable[tuple[int, int, int]]:
-    """Yield the register value, the run length and the size in bytes of each opcode in a sparse
-    value.
-    """
+    """Yield the register value, run length and size in bytes of each opcode in a sparse value."""
     at = HEADER_SIZE
     while at < len(value):
         opcode = value[at]
@@ -147,9 +140,7 @@ def registers(value: bytes) -> bytearray:
 
 @cache
 def _halves() -> list[tuple[int, int]]:
-    """Return, for each level of splitting, the number of registers in a half and the mask of all
-    lower halves.
-    """
+    """For each level of splitting, return the registers in a half and the mask of the lower halves."""
     found = []
     for level in reversed(range(PRECISION)):
         size = 1 << level
@@ -181,10 +172,7 @@ def stale(value: bytes) -> bytes:
 
 
 def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple[bytes, bool]:
-    """Add elements. Return the new value, and whether a register changed.
-
-    If a register changed, the cached count is marked as stale.
-    """
+    """Add elements; return the value, stale if a register changed, and whether one changed."""
     changed = False
     dense: bytearray | None = None
     places = _Places()
@@ -225,18 +213,12 @@ _FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
 class _Places:
-    """Positions of every sixteenth opcode in a sparse value, at which searches can start.
-
-    A search from the first opcode takes time proportional to the number of opcodes, so adding a
-    thousand elements would take quadratic time.
-    """
+    """Positions of some opcodes in a sparse value, without which adding n elements takes O(n²)."""
 
     EVERY = 16
     """Number of opcodes from one recorded opcode to the next."""
     LASTS = 250
-    """Number of changes of a register value for which the recorded positions of opcodes stay
-    usable; after that the value has grown, and the positions are recorded again.
-    """
+    """Number of changes after which the positions are recorded again, because the value has grown."""
     REACH = 24
     """After a change, opcodes may have moved or merged within this number of bytes."""
 
@@ -244,14 +226,10 @@ class _Places:
         self._ats: list[int] = []
         self._firsts: list[int] = []
         self._changes = -1
-        """Number of changes since the positions were recorded. They are not recorded for the first
-        few elements.
-        """
+        """Number of changes since the positions were recorded, which begins after a few elements."""
 
     def before(self, value: bytes, index: int) -> _Opcode:
-        """Return a recorded opcode that precedes the opcode of a register, or the very first
-        opcode.
-        """
+        """Return a recorded opcode that precedes the opcode of a register, or the first opcode."""
         if self._changes > self.LASTS or (self._changes == self.EVERY and not self._ats):
             self._note(value)
         # Return the last suitable opcode but one, because merging needs the preceding opcode.
@@ -269,9 +247,7 @@ class _Places:
             first += length
 
     def changed(self, resume: _Opcode, growth: int) -> None:
-        """Update the positions after the bytes that follow ``resume`` were changed and grew by
-        ``growth``.
-        """
+        """Update the positions after the bytes that follow ``resume`` grew by ``growth``."""
         self._changes += 1
         low = bisect_right(self._ats, resume[0])
         high = bisect_right(self._ats, resume[0] + self.REACH)
@@ -353,9 +329,7 @@ def _sparse_set(
 
 
 def _merged(value: bytes, before: int, at: int) -> bytes:
-    """Merge adjacent VAL opcodes with equal values within the five opcodes that start at
-    ``before``.
-    """
+    """Merge adjacent VAL opcodes with equal values among the five opcodes from ``before`` on."""
     merged = bytearray(value)
     place = before if before >= 0 else HEADER_SIZE
     for _ in range(5):
@@ -444,9 +418,7 @@ def maxima(values: Iterable[bytes]) -> bytearray:
 
 
 def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_bytes: int) -> bytes:
-    """Raise the registers of ``target`` to ``largest``. If ``dense`` is true, first convert
-    ``target`` to dense registers.
-    """
+    """Raise the registers of ``target`` to ``largest``; with ``dense``, convert it to dense ones."""
     if dense:
         target = to_dense(target)
     start = _FIRST
@@ -462,9 +434,7 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
 
 
 def describe(value: bytes) -> str:
-    """Return the opcodes of a sparse value as text: ``Z:n`` (XZERO), ``z:n`` (ZERO),
-    ``v:value,length`` (VAL).
-    """
+    """Return the opcodes of a sparse value, such as ``Z:n`` (XZERO) and ``v:value,length`` (VAL)."""
     return " ".join(
         f"v:{register},{length}" if register else f"{'Z' if size == 2 else 'z'}:{length}"
         for register, length, size in _runs(value)

@@ -14,9 +14,7 @@ from __future__ import annotations
 from ...core.budget import spend
 
 Match = tuple[int, int, int]
-"""A run of bytes that two strings have in common: its start in the first string, its start in the
-second string, and its length.
-"""
+"""A run of common bytes: its start in the first string, in the second string, and its length."""
 
 
 def _rows(first: bytes, second: bytes) -> list[int]:

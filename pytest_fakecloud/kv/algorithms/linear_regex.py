@@ -27,15 +27,11 @@ Test = Callable[[str], bool]
 
 
 class RegexError(ValueError):
-    """Raised for an invalid expression. The message continues a sentence that starts with the
-    expression.
-    """
+    """Raised for an invalid expression. The message continues a sentence about the expression."""
 
 
 class _State:
-    """A state of the automaton. It consumes a character, continues to all states in ``next``, or
-    accepts.
-    """
+    """A state of the automaton. It consumes a character, continues to ``next``, or accepts."""
 
     __slots__ = ("assertion", "next", "test")
 
@@ -49,9 +45,7 @@ Fragment = tuple[_State, _State]
 
 
 class LinearRegex:
-    """A compiled regular expression. The constructor raises `RegexError` if the expression is
-    invalid.
-    """
+    """A compiled regular expression. The constructor raises `RegexError` if it is invalid."""
 
     def __init__(self, pattern: str) -> None:
         self._reset()
@@ -195,9 +189,7 @@ class LinearRegex:
         return start, end
 
     def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
-        """Return the first and last state of a repetition. ``again`` creates the states of one
-        iteration.
-        """
+        """Return the first and last state of a repetition of the states that ``again`` creates."""
         start = end = self._state()
         for _ in range(least):
             first, last = again()

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 
 class Positions:
-    """A Fenwick tree of block lengths. ``add``, ``before`` and ``find`` take O(log n) for n blocks.
+    """A Fenwick tree of block lengths, in which every method takes O(log n) for n blocks.
 
-    The owner keeps the tree up to date when single items are inserted or removed. When blocks are
-    split, merged or removed, the owner discards the tree and builds a new one at the next use.
+    The owner adds the changes of single items, and builds a new tree when blocks change.
     """
 
     __slots__ = ("_highest", "_tree")
@@ -45,9 +44,7 @@ class Positions:
         return total
 
     def find(self, position: int) -> tuple[int, int]:
-        """Return the block that contains a position, and the offset in the block. The position must
-        exist.
-        """
+        """Return the block that contains an existing position, and the offset in the block."""
         tree = self._tree
         block = 0
         step = self._highest

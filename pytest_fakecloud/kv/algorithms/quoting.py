@@ -36,9 +36,7 @@ def split_words(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, at: int, quote: int, word: bytearray) -> int | None:
-    """Append a quoted string to ``word``. Return the position after the closing quote, or None if
-    it is missing.
-    """
+    """Append a quoted string to ``word``; return the position after it, or None if it is open."""
     size = len(line)
     while at < size:
         byte = line[at]

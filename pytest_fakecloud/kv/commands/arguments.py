@@ -53,10 +53,7 @@ def options(
 
 
 def parse_count(text: bytes) -> int:
-    """Parse a count, which may be negative to allow repetitions.
-
-    The lowest 64-bit integer is rejected.
-    """
+    """Parse a count, which may be negative to allow repetitions, but not the lowest integer."""
     count = parse_int(text)
     if count < -I64_MAX:
         raise CommandError(errors.OUT_OF_LONG_RANGE)
@@ -78,10 +75,7 @@ def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
 
 
 def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
-    """Convert inclusive indexes to the start and stop of a Python slice.
-
-    Negative indexes count from the end. The results are between 0 and ``length``.
-    """
+    """Convert inclusive indexes, negative from the end, to the start and stop of a Python slice."""
     if first < 0:
         first = max(first + length, 0)
     if last < 0:
@@ -91,9 +85,7 @@ def slice_bounds(first: int, last: int, length: int) -> tuple[int, int]:
 
 
 def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
-    """Return whether a word is ``first``; raise a syntax error if it is neither ``first`` nor
-    ``last``.
-    """
+    """Return whether a word is ``first``; raise a syntax error if it is not ``last`` either."""
     end = word.upper()
     if end not in (first, last):
         raise CommandError(errors.SYNTAX)
@@ -101,10 +93,7 @@ def is_first_end(word: bytes, first: bytes, last: bytes) -> bool:
 
 
 def _parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
-    """Parse ``numkeys key [key ...] first|last [COUNT n]``.
-
-    Returns the keys, whether to pop from the end named by ``first``, and the count.
-    """
+    """Parse ``numkeys key [key ...] first|last [COUNT n]``: the keys, whether first, the count."""
     end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if end >= len(args):
         raise CommandError(errors.SYNTAX)
@@ -201,10 +190,7 @@ class ScanOptions(NamedTuple):
 def parse_scan(
     session: Session, args: Args, *, flag: bytes | None = None, typed: bool = False
 ) -> ScanOptions:
-    """Parse ``[MATCH pattern] [COUNT n]``, with ``typed`` also ``[TYPE type]``.
-
-    ``flag`` is an option without a value that the command also accepts.
-    """
+    """Parse ``[MATCH pattern] [COUNT n]`` and, as asked, ``[TYPE type]`` and a flag without value."""
     count, matches, kind, has_flag = DEFAULT_PAGE[session.engine.dialect], None, b"", False
     sizes = {b"COUNT": 1, b"MATCH": 1}
     if typed:

@@ -71,11 +71,7 @@ def _in_bits(args: Args, at: int) -> bool:
 
 
 def _span(start: int, end: int, length: int) -> tuple[int, int]:
-    """Return the first and last position of a range, in which negative positions count from the
-    end.
-
-    The range is empty if the first position is greater than the last.
-    """
+    """Return the first and last position of a range, which is empty if the first is greater."""
     start = max(start + length, 0) if start < 0 else start
     end = max(end + length, 0) if end < 0 else end
     return start, min(end, length - 1)
@@ -83,9 +79,7 @@ def _span(start: int, end: int, length: int) -> tuple[int, int]:
 
 _BYTES_A_STEP = 200
 _BLOCK = 1 << 16
-"""Number of bytes that are converted to an integer at a time. Converting a huge value as a whole
-would use several times its memory.
-"""
+"""Number of bytes converted to an integer at a time, which bounds the memory for a huge value."""
 
 
 def _count(value: String, start: int, end: int) -> int:
@@ -97,9 +91,7 @@ def _count(value: String, start: int, end: int) -> int:
 
 
 def _first(value: String, bit: int, start: int, end: int) -> int | None:
-    """Return the position of the first bit equal to ``bit`` from ``start`` to ``end`` (inclusive),
-    or None.
-    """
+    """Return the position of the first bit equal to ``bit`` in an inclusive range, or None."""
     without = (b"\0" if bit else b"\xff") * _BLOCK
     for low in range(start & ~7, end + 1, _BLOCK * 8):
         if value[low >> 3 : (low >> 3) + _BLOCK] == without:
@@ -297,9 +289,7 @@ def _read_field(value: String, operation: _Operation) -> int:
 
 
 def _fit(number: int, operation: _Operation) -> int | None:
-    """Return the number to store for ``number`` after handling overflow, or None if FAIL rejects
-    it.
-    """
+    """Return the number to store after handling overflow, or None if FAIL rejects it."""
     width = operation.width
     low = -(1 << (width - 1)) if operation.signed else 0
     high = (1 << (width - operation.signed)) - 1

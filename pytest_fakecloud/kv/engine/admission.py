@@ -19,19 +19,14 @@ RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RE
 
 
 class Admission:
-    """Decides whether an engine runs, queues, or rejects a client's command line.
-
-    ``documented_only`` rejects commands that the vendor does not document.
-    """
+    """Decides whether an engine runs, queues or rejects a client's command line."""
 
     def __init__(self, engine: Engine, documented_only: bool) -> None:
         self._engine = engine
         self._offered = DOCUMENTED if documented_only else None
         self._needs_replicas = False
         self.strict = documented_only
-        """Whether ``documented_only``, ``maxmemory`` or ``min-replicas-to-write`` can cause an
-        otherwise valid command line to be rejected.
-        """
+        """Whether a setting or a parameter can cause a valid command line to be rejected."""
 
     def follow_config(self) -> None:
         number = self._engine.config.number
@@ -45,10 +40,9 @@ class Admission:
     def admit(
         self, session: Client, argv: list[bytes], *, beside: bool = False
     ) -> CommandSpec | None:
-        """Return the command to run, or None if the line was queued in the open transaction.
+        """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
 
-        ``beside`` means that a script holds the engine's lock and the command would run without the
-        lock. Raises ``CommandError`` if the line is rejected.
+        ``beside`` means that a script holds the engine's lock, without which the command would run.
         """
         engine = self._engine
         spec: CommandSpec | None = None
@@ -97,9 +91,7 @@ class Admission:
         return self._offered is None or spec.name in self._offered or session.transport == "local"
 
     def check_replicas(self, session: Client, spec: CommandSpec) -> None:
-        """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set: a fake has no
-        replicas.
-        """
+        """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set."""
         if self._needs_replicas and spec.write and session.transport != "local":
             raise CommandError(errors.NOT_ENOUGH_REPLICAS)
 

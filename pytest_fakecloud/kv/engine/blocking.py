@@ -1,6 +1,4 @@
-"""The clients blocked by commands such as BLPOP, which are served in the order in which they
-blocked.
-"""
+"""Clients blocked by commands such as BLPOP, which are served in the order of blocking."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ class Waiter:
 
     @property
     def has_left(self) -> bool:
-        """Whether the client has disconnected; the thread that serves the client may not have
-        noticed yet.
-        """
+        """Whether the client has disconnected, even if its thread has not noticed yet."""
         return self.signal.closed or (self.session.has_left is not None and self.session.has_left())
 
     def finish(self, reply: Reply) -> None:

@@ -66,9 +66,7 @@ class Capacity:
 
 
 def _brought(spec: CommandSpec, argv: list[bytes]) -> int:
-    """Return the size in bytes of the data in a command line: all words except the command name,
-    keys and option words.
-    """
+    """Return the size in bytes of all words that are not the command, a key or an option."""
     if spec.name in _MAKES_RESULTS:
         return 0
     if spec.name in _VALUE_AT:

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 class Changes:
-    """Makes keyspaces record which keys change, and notifies the clients affected by the changes.
-
-    Keyspaces record changes only while a client or index depends on them.
-    """
+    """Makes keyspaces record changed keys, while a client or index depends on them."""
 
     def __init__(
         self,
@@ -33,11 +30,7 @@ class Changes:
         """Whether keyspaces currently record changed keys."""
 
     def follow(self) -> None:
-        """Start or stop recording, as needed by blocked clients, tracking clients, notifications
-        and indexes.
-
-        Call this whenever any of these is added or removed.
-        """
+        """Start or stop recording, whenever something that depends on it is added or removed."""
         self.followed = bool(
             self._waiters
             or self._tracking
@@ -55,9 +48,7 @@ class Changes:
                 keyspace.changed = {}
 
     def hand_on(self, writer: Client | None, now_ms: int) -> None:
-        """Send invalidation messages for changed keys, and retry the commands of clients blocked on
-        them.
-        """
+        """Send invalidation messages for changed keys, and retry the commands blocked on them."""
         if self._tracking:
             self._tracking.invalidate_changed(writer)
             self._tracking.keep_within_bounds()

@@ -76,9 +76,7 @@ class Client:
     wake: Callable[[], None] | None = None
     """Function that closes the connection; any thread may call it."""
     has_left: Callable[[], bool] | None = None
-    """Function that returns whether the peer has closed its side of the connection; None if the
-    transport cannot tell.
-    """
+    """Function that returns whether the peer has closed its side; None if that is not known."""
     closing: bool = False
     """Whether the transport closes the connection after the current reply."""
     tracking: TrackingOptions | None = None
@@ -97,9 +95,7 @@ class Client:
 
     @property
     def now_ms(self) -> int:
-        """Current time in milliseconds since the Unix epoch; it stays constant during a command,
-        script or transaction.
-        """
+        """Milliseconds since the Unix epoch; constant during a command, script or transaction."""
         return self.db.now_ms
 
     @property
@@ -185,6 +181,4 @@ class Client:
 
 
 Monitor = Callable[[int, Client, list[bytes]], None]
-"""Function that receives each executed command: the time in microseconds, the client, and the
-command line.
-"""
+"""Function that receives each command: the time in microseconds, the client, and the line."""

@@ -14,10 +14,7 @@ S = TypeVar("S", bound=Client)
 
 
 class Clients(Generic[S]):
-    """Connections to the database port, and event streams; the transports add and remove them.
-
-    ``waiters`` holds the blocked clients, ``streaming`` the sessions of event streams.
-    """
+    """Connections to the database port and event streams, which the transports add and remove."""
 
     def __init__(self, waiters: Waiters, streaming: set[S]) -> None:
         self._waiters = waiters
@@ -26,9 +23,7 @@ class Clients(Generic[S]):
         """Sessions of the database port by client ID."""
 
     def of_port(self) -> list[S]:
-        """Return the sessions of the database port as a new list, because other threads may add or
-        remove sessions.
-        """
+        """Return a new list of the port's sessions, because other threads add and remove sessions."""
         return list(self.connected.copy().values())
 
     def of(self, user: User) -> list[S]:

@@ -111,9 +111,7 @@ class Engine:
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.limits = limits or Limits()
         self.search_delay: tuple[int | None, int | None] = (None, None)
-        """Delay until searches find a change: in milliseconds, and as a number of searches. None
-        means no delay.
-        """
+        """Delay until searches find a change, in milliseconds and in searches; None: no delay."""
         self.searches: deque[Search] = deque(maxlen=1000)
         """Searches made by clients, newest last."""
         self._capacity = Capacity(self.limits) if self.limits.bounds_data else None
@@ -123,16 +121,12 @@ class Engine:
         self.databases = [Keyspace(index) for index in range(1 if dialect == "vendor" else 16)]
         self.started_us = clock.now_us() if started_us is None else started_us
         self.now_us = self.started_us
-        """Time in microseconds as seen by the running command, script or transaction; it stays
-        constant while they run.
-        """
+        """Time in microseconds, which is constant during a command, script or transaction."""
         self.now_ms = self.now_us // 1000
         self.statistics = Statistics(self.config)
         self.last_save_us = self.started_us
         self.active_expire = True
-        """Whether expired keys are removed even if no client accesses them; set by ``DEBUG
-        SET-ACTIVE-EXPIRE``.
-        """
+        """Whether expired keys are removed without being accessed (DEBUG SET-ACTIVE-EXPIRE)."""
         self.pauses = Pauses(self)
         self.pubsub = PubSub()
         self.scripting = Scripting(self)
@@ -178,11 +172,7 @@ class Engine:
         return session
 
     def describe(self, session: Client, running: str = "") -> bytes:
-        """Return a client's line in the reply of CLIENT LIST.
-
-        ``running`` is the name of the command that requests the line; empty in the lines of other
-        clients.
-        """
+        """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
         return session.describe(
             self.now_us,
@@ -192,9 +182,7 @@ class Engine:
         )
 
     def database(self, index: int) -> Keyspace:
-        """Return the database with this number, after setting its time to that of the running
-        command.
-        """
+        """Return a database, after setting its time to that of the running command."""
         keyspace = self.databases[index]
         keyspace.now_ms = self.now_ms
         return keyspace
@@ -202,10 +190,7 @@ class Engine:
     # -- running commands ------------------------------------------------------------------------
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a client's command line, or queue it if a transaction is open.
-
-        Raises ``CommandError`` for an error reply.
-        """
+        """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
         if not self.lock.acquire(False) and not self.turns.wait(argv):
@@ -261,10 +246,7 @@ class Engine:
             self.give_way()
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
-        """Run a line without the lock, while a script holds it.
-
-        Raises ``CommandError`` unless the line is one of the few that may run during a script.
-        """
+        """Run a line beside a script that holds the lock; raise ``CommandError`` for most lines."""
         spec = self.admission.admit(session, argv, beside=True)
         if spec is None:
             return QUEUED
@@ -272,9 +254,7 @@ class Engine:
         return spec.function(session, argv[spec.skip :])
 
     def lacks_memory(self, session: Client) -> bool:
-        """Return whether a client lacks memory, after evicting keys if ``maxmemory`` is exceeded.
-        The test itself never lacks memory.
-        """
+        """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
         if not self.eviction.limit or session.transport == "local":
             return False
         room = self.eviction.has_room(self.clock.now_us() // 1000)
@@ -304,9 +284,7 @@ class Engine:
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
-        """Return the reply to a client that was blocked: that of the retried command, or the
-        timeout reply.
-        """
+        """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
             self.waiters.remove(waiter)
             self.changes.follow()
@@ -397,9 +375,7 @@ class Engine:
     def _run_of_port(
         self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
     ) -> Reply:
-        """Run a command of the database port, with the effects of CLIENT TRACKING and CLIENT
-        NO-TOUCH.
-        """
+        """Run a command of the database port, with CLIENT TRACKING and CLIENT NO-TOUCH."""
         assert spec.function is not None
         session.last_us = start_us
         if not session.in_exec and not session.in_script:
@@ -429,9 +405,7 @@ class Engine:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> EngineCopy:
-        """Return a copy of everything that commands can change: keys, scripts, users, tokens and
-        parameters.
-        """
+        """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""
         with self.lock:
             self._look()
             return EngineCopy(
@@ -476,9 +450,7 @@ class Engine:
                 yield Record(keyspace.index, key, value, keyspace.expiry(key))
 
     def can_hold(self, value: Any) -> bool:
-        """Return whether this server supports a value's type. Only JSON can be missing: it needs a
-        module.
-        """
+        """Return whether the server supports a value's type. JSON needs a module."""
         return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
 
     def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:

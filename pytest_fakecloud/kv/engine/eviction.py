@@ -44,9 +44,7 @@ class Eviction:
         self.limit = self._config.number("maxmemory")
 
     def has_room(self, now_ms: int) -> bool:
-        """Evict keys if necessary, as far as the policy allows; return whether the data then fits
-        into the limit.
-        """
+        """Evict keys as far as the policy allows; return whether the data fits into the limit."""
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()

@@ -97,19 +97,14 @@ class Keyspace:
         """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
         self.touched: set[bytes] | None = None
-        """Keys that changed since blocked clients were last served; None while nothing depends on
-        changes.
-        """
+        """Keys that changed since blocked clients were served; None while nothing needs changes."""
         self.changed: dict[bytes, bool] | None = None
-        """Changed keys that still need an invalidation message, in the order of the changes.
+        """Changed keys that need an invalidation message; True for expired ones.
 
-        The value is True if the key expired instead of being changed by a client. None while no
-        client tracks keys; only set together with ``touched``.
+        None while no client tracks keys; only set together with ``touched``.
         """
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
-        """Function that is called with every keyspace event while notifications are enabled. Only
-        set together with ``touched``.
-        """
+        """Function that receives keyspace events. Only set together with ``touched``."""
         self.indexes: Indexes | None = None
         """Search indexes, updated while ``touched`` is set; None until the first index is created."""
         self._order: ScanOrder | None = None
@@ -148,9 +143,7 @@ class Keyspace:
         return value
 
     def find(self, key: bytes) -> Any:
-        """Return a key's value, or None, without updating the hit statistics or the key's access
-        time.
-        """
+        """Return a key's value, or None, without updating hit statistics and access time."""
         value = self.values.get(key)
         if value is not None:
             if key in self.expires and self.expires[key] <= self.now_ms:
@@ -176,11 +169,7 @@ class Keyspace:
         raise CommandError(WRONGTYPE)
 
     def get_or_create(self, key: bytes, kind: type[T]) -> T:
-        """Return a key's value, or create an empty one; raise WRONGTYPE if the value is not a
-        ``kind``.
-
-        The caller must fill a new value, and call ``touch()`` as after any change in place.
-        """
+        """Return a key's value, or an empty one that the caller must fill; raise WRONGTYPE."""
         value = self.lookup(key)
         if value is None:
             value = kind()
@@ -211,11 +200,7 @@ class Keyspace:
         return iter(list(self.values))
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return a page of keys and the cursor of the next page (0 after the last page).
-
-        A page has at most ``count`` keys, in the order of their creation. A key that exists from
-        the first call to the last is returned.
-        """
+        """Return up to ``count`` keys by age, and the next cursor (0 after the last page)."""
         self.purge()
         if self._order is None:
             self._order = ScanOrder(self.values)
@@ -224,10 +209,7 @@ class Keyspace:
     # -- writing ---------------------------------------------------------------------------------
 
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
-        """Set a key's value, replacing any other; remove its TTL unless ``keep_ttl``.
-
-        ``event`` is as for ``touch()``; pass ``""`` if a later call reports the change.
-        """
+        """Set a key's value; remove its TTL unless ``keep_ttl``. ``event`` is as for ``touch()``."""
         values = self.values
         if self.expires and key in self.expires:
             if self.expires[key] <= self.now_ms:
@@ -250,11 +232,7 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def touch(self, key: bytes, event: str | None = None) -> None:
-        """Report that a key's value was changed in place.
-
-        ``event`` is the keyspace event to publish: by default that of the running command; ``""``
-        publishes none.
-        """
+        """Report a change in place. ``event`` is by default the command's, and ``""`` for none."""
         self.changes += 1
         if self.watchers or self.touched is not None:
             self._note_change(key)
@@ -274,9 +252,7 @@ class Keyspace:
                 self.notify(self, key, "del")
 
     def note_removal(self, key: bytes, event: str | None = None) -> None:
-        """Report that elements were removed from a value, and delete the key if no elements are
-        left.
-        """
+        """Report that elements were removed from a value; delete the key if none are left."""
         self.touch(key, event)
         self.remove_if_empty(key)
 
@@ -310,9 +286,7 @@ class Keyspace:
         return True
 
     def note_fields(self, key: bytes, value: HashValue) -> None:
-        """Record when the next field of a hash expires. Call this after changing the hash or the
-        expiry of its fields.
-        """
+        """Record when the next field of a hash expires, after a change of the hash or an expiry."""
         soonest = value.soonest()
         if soonest is None:
             self.volatile.pop(key, None)
@@ -355,9 +329,7 @@ class Keyspace:
             self.indexes.forget()
 
     def exchange(self, other: Keyspace) -> None:
-        """Swap contents with another database. A key that clients watch in either database counts
-        as changed.
-        """
+        """Swap contents with another database. Keys of both count as changed."""
         self.purge()
         other.purge()
         for one in (self, other):
@@ -387,9 +359,7 @@ class Keyspace:
                 self.notify(self, key, event)
 
     def _lost_fields(self, key: bytes) -> bool:
-        """Remove a hash's expired fields; return whether the hash became empty, so that its key was
-        removed.
-        """
+        """Remove a hash's expired fields; return whether its key was removed because it is empty."""
         if self.volatile.get(key, self.now_ms + 1) > self.now_ms:
             return False
         value: HashValue = self.values[key]

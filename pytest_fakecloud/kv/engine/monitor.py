@@ -63,9 +63,7 @@ _SECRETS: dict[bytes, Callable[[list[bytes]], Collection[int]]] = {
     b"CONFIG": _of_config,
     b"MIGRATE": _of_migrate,
 }
-"""For each command with secrets, a function that takes the command's words in upper case and
-returns the positions of the secrets.
-"""
+"""For each command, a function that returns the positions of secrets in its upper-case words."""
 
 
 def quoted(argument: bytes) -> bytes:

@@ -67,9 +67,7 @@ class Notifications:
         self._engine = engine
         self._letters: frozenset[str] = frozenset()
         self._planned_us: int | None = None
-        """Time in microseconds of the pending timer for the next expiry; None if no timer is
-        pending.
-        """
+        """Time in microseconds of the pending timer for the next expiry, or None."""
 
     def __bool__(self) -> bool:
         return bool(self._letters & {"K", "E"})
@@ -81,11 +79,7 @@ class Notifications:
         self.plan()
 
     def publish(self, keyspace: Keyspace, key: bytes, event: str | None) -> None:
-        """Publish an event of a key, if its class is enabled.
-
-        If ``event`` is None, it is the event of the running command; if it is ``""``, nothing is
-        published.
-        """
+        """Publish an enabled event; None means that of the running command, ``""`` none."""
         running = self._engine.running
         if event == "expire" or event == "":
             self.plan()
@@ -104,9 +98,7 @@ class Notifications:
             send(b"__keyevent@%d__:%b" % (number, name), key)
 
     def plan(self) -> None:
-        """Set a timer for the next expiry, so that its event is published even if no client
-        accesses the key.
-        """
+        """Set a timer for the next expiry, so that its event does not need an access to the key."""
         if not self._engine.tracking and (not self._letters & {"x", "h"} or not self):
             return
         dues = [due for each in self._engine.databases if (due := each.next_expiry()) is not None]

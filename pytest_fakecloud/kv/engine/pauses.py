@@ -28,13 +28,9 @@ class Pauses:
         self.held: set[int] = set()
         """Ids of the sessions whose next command is being delayed."""
         self.asleep_ms = 0
-        """Sum of the DEBUG SLEEPs in a transaction, in milliseconds; EXEC delays its reply by this
-        time.
-        """
+        """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
         self.slept_us = 0
-        """Time in microseconds that the running command has spent in DEBUG SLEEP, which the clock
-        does not show.
-        """
+        """Microseconds that the running command spent in DEBUG SLEEP; the clock does not show them."""
 
     @property
     def resumed(self) -> Signal:

@@ -37,9 +37,7 @@ class PubSub:
         session.push(Push([_WORDS[kind][0], name, self._count(session, kind)]))
 
     def unsubscribe(self, session: Client, kind: str, names: list[bytes]) -> None:
-        """Unsubscribe a session from channels or patterns; if ``names`` is empty, from all of the
-        kind.
-        """
+        """Unsubscribe a session from the named channels or patterns; without names, from all."""
         word = _WORDS[kind][1]
         going: list[bytes | None] = list(names or session.subscriptions[kind])
         for name in going or [None]:
@@ -54,9 +52,7 @@ class PubSub:
                 self._forget(session, kind, name)
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to a channel; return the number of deliveries, one per matching
-        subscription.
-        """
+        """Send a message to a channel; return the number of deliveries, one per subscription."""
         receivers = 0
         for session in self._listeners["channel"].get(channel, ()):
             session.push(Push([b"message", channel, message]))

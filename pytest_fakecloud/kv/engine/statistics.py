@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class CommandCount:
-    """The statistics of one command; ``usec`` is the total duration in microseconds.
-
-    ``lengths[n]`` is the number of calls whose duration in microseconds is an integer of ``n``
-    bits.
-    """
+    """The statistics of a command. ``lengths[n]`` counts durations in microseconds of ``n`` bits."""
 
     calls: int = 0
     usec: int = 0
@@ -31,10 +27,7 @@ class CommandCount:
 
     @property
     def buckets(self) -> dict[int, int]:
-        """Number of calls by duration in microseconds, rounded down to a power of two.
-
-        Durations of 0 are counted as 1.
-        """
+        """Number of calls by microseconds, rounded down to a power of two, but at least 1."""
         found: dict[int, int] = {}
         for length, calls in enumerate(self.lengths):
             if calls:
@@ -109,9 +102,7 @@ class Statistics:
     def note_slow(
         self, session: Client, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Add a command to the slow log and the latency events if its duration reaches their
-        thresholds.
-        """
+        """Add a command to the slow log and the latency events if it reaches their thresholds."""
         if 0 <= self._config.number("slowlog-log-slower-than") <= usec and not spec.unlogged:
             self._add_slow(session, argv, at_us, usec)
         threshold_ms = self._config.number("latency-monitor-threshold")

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
     from .keyspace import Keyspace
 
 _KEEPS_CACHING = frozenset({"CLIENT CACHING", "CLIENT TRACKINGINFO", "MULTI", "EXEC"})
-"""Commands that do not end the effect of CLIENT CACHING, which lasts for one other command or
-transaction.
-
-CLIENT TRACKINGINFO is among them because it shows the mode.
-"""
+"""Commands after which CLIENT CACHING still applies. CLIENT TRACKINGINFO shows the mode."""
 _CHANNEL = b"__redis__:invalidate"
 
 
@@ -38,17 +34,11 @@ class Tracking:
         self._config = config
         self._databases = databases
         self._changed: dict[bytes, bool] = {}
-        """Changed keys of which the readers have been notified, but not yet the sessions that track
-        prefixes.
-        """
+        """Changed keys that sessions with prefixes have not been notified of yet."""
         self.evicting = False
-        """Whether the messages being sent are about evicted keys. Such messages do not wait for the
-        reply of the running command.
-        """
+        """Whether messages are about evicted keys; they do not wait for the command's reply."""
         self._line: tuple[CommandSpec, list[bytes], bool | None] | None = None
-        """The last command outside a script: its spec, its line, and the CLIENT CACHING mode before
-        it.
-        """
+        """The last command outside a script: spec, line, and the CLIENT CACHING mode before."""
         self._readers: dict[bytes, dict[int, None]] = {}
         self._sessions: dict[int, Client] = {}
 
@@ -64,10 +54,7 @@ class Tracking:
         self._sessions.pop(session.id, None)
 
     def note(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Remember the keys that a session has just read, if its tracking options require that.
-
-        For a read in a script, these are the keys passed to the script, as Redis documents.
-        """
+        """Remember the keys that a session has read or, for a script, that were passed to it."""
         options = session.tracking
         if options is None or spec.name in _KEEPS_CACHING:
             return
@@ -92,8 +79,7 @@ class Tracking:
     def invalidate_changed(self, writer: Client | None, *, within: bool = False) -> None:
         """Send invalidation messages for the keys that have changed since the last call.
 
-        ``within`` means that a transaction or script is still running: then only the readers of the
-        keys receive messages, and sessions that track prefixes receive theirs at the end.
+        ``within`` a transaction or script, sessions that track prefixes do not receive theirs yet.
         """
         for keyspace in self._databases:
             if keyspace.changed:
@@ -118,9 +104,7 @@ class Tracking:
                     self._send(session, session.tracking, [key])
 
     def _invalidate_prefixes(self, changed: Mapping[bytes, bool], writer: Client | None) -> None:
-        """Send each session that tracks prefixes one message per prefix, with the changed keys that
-        match.
-        """
+        """Send each session with prefixes one message per prefix, with the matching changed keys."""
         for session in list(self._sessions.values()):
             options = session.tracking
             if options is None or "bcast" not in options.words:
@@ -132,17 +116,13 @@ class Tracking:
                     self._send(session, options, found)
 
     def keep_within_bounds(self) -> None:
-        """Forget the oldest keys beyond ``tracking-table-max-keys``, and send a message to their
-        readers.
-        """
+        """Forget the oldest keys beyond ``tracking-table-max-keys``, and notify their readers."""
         most = self._config.number("tracking-table-max-keys")
         while most and len(self._readers) > most:
             self._invalidate_readers({next(iter(self._readers)): True}, None)
 
     def sizes(self) -> tuple[int, int, int]:
-        """Return the number of tracked keys, the number of their readers (summed over keys), and
-        the number of prefixes.
-        """
+        """Return the numbers of tracked keys, of their readers (summed over keys) and of prefixes."""
         sessions = self._sessions.values()
         prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)

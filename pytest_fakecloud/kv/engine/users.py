@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
-"""Commands that a REST request for a transaction runs implicitly. The user needs permission only
-for the commands inside the transaction.
-"""
+"""Commands that a REST request for a transaction runs implicitly, without needing permission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +38,7 @@ class UsersCopy:
 
 
 class Users:
-    """The ACL users of a server by name, and their REST tokens.
-
-    Both dialects have a user ``default``; the vendor's also has ``default_ro``.
-    """
+    """The ACL users of a server by name (the vendor's also has ``default_ro``), and REST tokens."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -74,9 +69,7 @@ class Users:
         self._users[user.name] = user
 
     def remove(self, name: str) -> bool:
-        """Remove a user and its REST tokens, and close its connections; return whether the user
-        existed.
-        """
+        """Remove a user, its REST tokens and its connections; return whether it existed."""
         user = self._users.pop(name, None)
         if user is None:
             return False
@@ -87,9 +80,7 @@ class Users:
         return True
 
     def disconnect_listeners(self, user: AclUser) -> None:
-        """Close a user's connections that are subscribed to a channel which the user may no longer
-        subscribe to.
-        """
+        """Close a user's connections that have a subscription which is no longer allowed."""
         for session in self._clients.of(user):
             if any(
                 not user.may_listen(name, kind == "pattern")
@@ -101,9 +92,7 @@ class Users:
     # -- logging in ------------------------------------------------------------------------------
 
     def visitor(self) -> User:
-        """Return the user of a new connection: ``default``, or ``ANONYMOUS`` if ``default`` is
-        disabled or needs a password.
-        """
+        """Return the user of a new connection: ``default`` without a password, or ``ANONYMOUS``."""
         default = self._users["default"]
         return default if default.on and default.passwordless else ANONYMOUS
 
@@ -119,9 +108,7 @@ class Users:
         return user
 
     def make_token(self, user: AclUser, password: bytes) -> str:
-        """Create a REST token for a user. The token is valid as long as the user accepts the
-        password.
-        """
+        """Create a REST token, which is valid as long as the user accepts the password."""
         token = new_token()
         self._tokens[token] = RestToken(user.name, password_hash(password))
         return token
@@ -135,9 +122,7 @@ class Users:
         return user
 
     def permit(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Raise NOPERM, and add an entry to ACL LOG, unless the session's user may run the command
-        line.
-        """
+        """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""
         if session.transport == "rest" and spec.name in _TRANSACTION_ENDPOINT:
             return
         try:
@@ -166,10 +151,7 @@ class Users:
         )
 
     def restore(self, saved: UsersCopy) -> None:
-        """Restore users and tokens.
-
-        Existing user objects are changed in place, because sessions refer to them.
-        """
+        """Restore users and tokens. Existing users are changed in place: sessions refer to them."""
         for name in [name for name in self._users if name not in saved.users]:
             self.remove(name)
         for name, user in saved.users.items():

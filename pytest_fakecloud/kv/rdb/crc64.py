@@ -60,9 +60,7 @@ def _block(view: memoryview, crc: int) -> int:
 
 
 def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
-    """Apply a linear operator to an array of checksums. The operator consists of eight lookup
-    tables, one for each byte of a checksum.
-    """
+    """Apply an operator, which has a lookup table for each byte, to an array of checksums."""
     pieces = found.astype("<u8").view("u1").reshape(-1, 8)
     moved = shift[0][pieces[:, 0]]
     for place in range(1, 8):
@@ -72,9 +70,7 @@ def _moved(shift: Any, found: np.ndarray[Any, Any]) -> Any:
 
 @cache
 def _tables() -> tuple[Any, list[Any]]:
-    """Return the lookup table for two bytes, and the operators that advance a checksum by 1, 2, 4,
-    … lanes of zero bytes.
-    """
+    """Return the lookup table for two bytes, and the operators that advance by 1, 2, 4, … lanes."""
     import numpy as np
 
     table = np.array(_TABLE, np.uint64)

@@ -38,9 +38,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an RDB file. ``foreign`` maps the name of each unsupported module type to the
-    keys that were skipped because of it.
-    """
+    """The contents of an RDB file; ``foreign`` has the skipped keys by unsupported module type."""
 
     records: list[Record] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
@@ -48,11 +46,7 @@ class Contents:
 
 
 def read_file(data: bytes) -> Contents:
-    """Parse an RDB file of Redis (format versions up to 12, which Redis 8.x writes) or Valkey (up
-    to 9.2).
-
-    Raises ``RdbError`` for another format and for damaged files.
-    """
+    """Parse an RDB file of Redis up to 8.x or Valkey up to 9.2; raise ``RdbError`` for others."""
     version, source = _opened(data)
     found = Contents()
     seen: dict[int, set[bytes]] = {}
@@ -140,9 +134,7 @@ def _between_keys(source: Source, code: int, found: Contents) -> None:
 
 
 def _old_library(source: Source) -> bytes:
-    """Read a function library in the format of the 7.0 release candidates, which has no shebang
-    line. Return its source with that line added.
-    """
+    """Read a library of the 7.0 release candidates; return its source with a shebang line added."""
     name, engine = source.string(), source.string()
     if source.byte():
         source.string()

@@ -122,11 +122,7 @@ _BOUNDS = (0, 128, 16383, 2097151, 268435455, 1 << 62)
 
 
 def _back_length(size: int) -> bytes:
-    """Encode the length that follows an entry, so that a listpack can be read from its end.
-
-    The length consists of groups of seven bits, the most significant group first. All groups except
-    the first have their eighth bit set.
-    """
+    """Encode the length after an entry: groups of seven bits, all but the first with the top bit."""
     width = next(
         width for width, (low, high) in enumerate(pairwise(_BOUNDS), 1) if low <= size < high
     )

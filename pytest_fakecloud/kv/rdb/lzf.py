@@ -98,9 +98,7 @@ def _size_of_literals(count: int) -> int:
 
 
 def _common(data: bytes, start: int, at: int, longest: int) -> int:
-    """Return the number of equal bytes from two positions on, up to ``longest``. The first three
-    bytes are known to be equal.
-    """
+    """Return how many bytes are equal from two positions on: at least 3, at most ``longest``."""
     length = 3
     while length + 8 <= longest and (
         data[start + length : start + length + 8] == data[at + length : at + length + 8]

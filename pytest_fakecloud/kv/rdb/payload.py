@@ -44,9 +44,7 @@ def _sealed(writer: Writer) -> bytes:
 
 
 def is_sealed(payload: bytes, version: int) -> bool:
-    """Return whether the checksum of a payload is valid and its format version is at most
-    ``version``.
-    """
+    """Return whether a payload's checksum is valid and its format version at most ``version``."""
     return (
         len(payload) >= _FOOTER
         and int.from_bytes(payload[-_FOOTER:-8], "little") <= version
@@ -55,11 +53,7 @@ def is_sealed(payload: bytes, version: int) -> bool:
 
 
 def load(payload: bytes, version: int) -> Any:
-    """Return the value in a DUMP payload; raise ``RdbError`` if the value is invalid.
-
-    The caller must have checked the checksum with ``is_sealed()``. Like real servers, ignore bytes
-    after the value.
-    """
+    """Return the value in a DUMP payload that is sealed, ignoring bytes after it."""
     source = Source(payload[:-_FOOTER])
     try:
         return read_value(source, source.byte(), version)
@@ -68,11 +62,7 @@ def load(payload: bytes, version: int) -> Any:
 
 
 def load_libraries(payload: bytes) -> list[bytes]:
-    """Return the sources of the libraries in a FUNCTION DUMP payload.
-
-    The caller must have checked the checksum with ``is_sealed()``. Raises ``RdbError`` for invalid
-    data, and ``TypeError`` if the payload contains something other than libraries.
-    """
+    """Return the sources in a sealed FUNCTION DUMP payload; raise ``TypeError`` for other data."""
     source = Source(payload[:-_FOOTER])
     found = []
     while source.left():

@@ -32,11 +32,7 @@ class ForeignType(Exception):
 
 
 def read_value(source: Source, kind: int, version: int) -> Any:
-    """Read a value, given its type number and the format version.
-
-    Raises ``RdbError`` for invalid data, and ``ForeignType`` after skipping a value of an
-    unsupported module.
-    """
+    """Read a value; raise ``ForeignType`` after skipping one of an unsupported module."""
     read = _READERS.get(kind)
     if read is None or version < _SINCE.get(kind, 0):
         raise RdbError(f"type {kind} does not exist in format version {version}")
@@ -175,9 +171,7 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
-    """Return the hash with these alternating fields and values. ``expiries`` has the expiry of each
-    field in Unix milliseconds, or 0 for a field that does not expire.
-    """
+    """Build a hash. ``expiries`` has the Unix milliseconds of each field, or 0 for no expiry."""
     found = _filled_hash(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
@@ -230,9 +224,7 @@ def _stream(source: Source, form: int) -> Stream:
 
 
 def _node(key: int, entries: list[Entry]) -> Node:
-    """Build a stream node from its key and the elements of its listpack, leaving out deleted
-    entries.
-    """
+    """Build a stream node from its key and its listpack, leaving out deleted entries."""
     rest = iter(entries)
 
     def number() -> int:

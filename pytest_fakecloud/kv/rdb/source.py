@@ -14,9 +14,7 @@ Packed structures have a lower limit, because their elements become objects, whi
 than the bytes.
 """
 MOST_GROWTH = 20
-"""Number of decompressed bytes by which each byte of the data raises these limits. Data that
-servers write grows by a factor of 2 to 6.
-"""
+"""Decompressed bytes allowed in addition for each byte of data; servers write 2 to 6."""
 
 
 class RdbError(ValueError):
@@ -77,9 +75,7 @@ class Source:
         return found
 
     def count(self, least: int = 0) -> int:
-        """Return a number of elements. Raise ``RdbError`` if it is less than ``least`` or the
-        remaining data cannot contain that many elements.
-        """
+        """Return a number of elements that is at least ``least`` and fits into the remaining data."""
         found = self.length()
         if not least <= found <= len(self.data) - self.at:
             raise RdbError(
@@ -88,9 +84,7 @@ class Source:
         return found
 
     def string(self, *, packed: bool = False) -> bytes:
-        """Return a string, decompressed if necessary. Pass ``packed=True`` if it contains a packed
-        structure.
-        """
+        """Return a string, decompressed if necessary; ``packed`` if it contains a packed structure."""
         data, at = self.data, self.at
         # Fast path: nearly every string has a length that is encoded in one or two bytes.
         if at + 1 < len(data) and (first := data[at]) < 128:

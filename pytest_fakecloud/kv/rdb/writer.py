@@ -238,9 +238,7 @@ def _small(number: int) -> bytes:
 
 
 def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Split the items of a list into nodes, as a server does when the items are appended one by
-    one.
-    """
+    """Split the items of a list into nodes, as a server that appends one item after another."""
     most_bytes = NODE_BYTES[max(limit, -5)] if limit < 0 else _SAFE_NODE
     most_items = limit if limit >= 0 else 1 << 62
     node: list[bytes] = []

@@ -1,7 +1,4 @@
-"""Reads ziplists, zipmaps and intsets, and writes intsets.
-
-Only servers before Redis 7.0 wrote ziplists and zipmaps.
-"""
+"""Reads ziplists and zipmaps, which servers before Redis 7.0 wrote, and reads and writes intsets."""
 
 from __future__ import annotations
 

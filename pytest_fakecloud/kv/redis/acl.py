@@ -25,9 +25,7 @@ _DEFAULTS = (b"default", b"default_ro")
 
 
 class RedisUser:
-    """A user whose permissions the server checks. ``login`` is None for the user in the server's
-    URL.
-    """
+    """A user whose permissions the server checks. ``login`` is None for the URL's user."""
 
     unrestricted = True
     passwordless = False
@@ -136,9 +134,7 @@ def _own(name: bytes) -> None:
 
 
 def _rules(names: Names, rule: bytes) -> list[bytes]:
-    """Return a rule as the server needs it: its patterns get the fake's prefixes. A rule in
-    parentheses contains other rules, which are converted one by one.
-    """
+    """Return a rule, or the rules in parentheses, with the fake's prefixes in its patterns."""
     if rule.startswith(b"(") and rule.endswith(b")"):
         inner = [part for word in rule[1:-1].split() for part in _rules(names, word)]
         return [b"(" + b" ".join(inner) + b")"]

@@ -19,9 +19,7 @@ _NAMELESS = (
     if "driver_info" in signature(AbstractConnection).parameters
     else {"lib_name": None, "lib_version": None}
 )
-"""Options that keep redis-py from sending its name and version on each connection, which would take
-two commands and a version look-up.
-"""
+"""Options that keep redis-py from sending its name and version on each connection."""
 
 
 def open_link(url: str) -> Link:

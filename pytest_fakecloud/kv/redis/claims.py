@@ -34,9 +34,7 @@ class Claim:
         return self._registry.call(line) is not None
 
     def refresh(self) -> None:
-        """Extend the claim before it expires; raise ``ContractError`` if another fake has claimed
-        the database.
-        """
+        """Extend the claim before it expires; raise ``ContractError`` if it was lost."""
         with self._lock:
             if monotonic() - self._refreshed < _REFRESH:
                 return
@@ -56,10 +54,7 @@ class Claim:
 
 
 def claim_database(link: Link, url: str) -> Claim:
-    """Claim the database that the URL names, or else the first free one.
-
-    Claims are stored in database 0, so database 0 itself is never claimed.
-    """
+    """Claim the URL's database, or the first free one but 0, in which the claims are stored."""
     registry = open_link(url)
     wanted = link.database
     registry.select(0)

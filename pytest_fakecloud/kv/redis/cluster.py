@@ -37,9 +37,7 @@ class ClusterLink(Link):
     def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
         super().__init__(options)
         self._known = places
-        """The nodes that can be queried for the cluster's slots: the nodes in the URL, and later
-        also the nodes that these listed.
-        """
+        """The nodes that can be queried for the slots: those in the URL, and all that they listed."""
         self._primaries: list[Place] = []
         self._key = b""
         self._slot = 0
@@ -131,9 +129,7 @@ class ClusterLink(Link):
                 raise
 
     def _settle(self) -> None:
-        """Wait until one node serves the whole slot. Commands without keys need this, because a
-        node does not redirect them.
-        """
+        """Wait until one node serves the whole slot: commands without keys are not redirected."""
 
         def send(place: Place, asked: bool) -> Reply:
             if asked:
@@ -154,9 +150,7 @@ class ClusterLink(Link):
         return place if place is not None else self._discover()
 
     def _discover(self) -> Place:
-        """Query the known nodes for the cluster's slots, and return the node that serves the fake's
-        slot.
-        """
+        """Query the known nodes for the slots; return the node that serves the fake's slot."""
         failed: object = "it has no nodes"
         for place in self._known:
             try:

@@ -33,9 +33,7 @@ REPLY_TIMEOUT = 10.0
 """Time limits in seconds for connecting and for a reply. The URL can set other limits."""
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
 _FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
-"""Arguments of redis-py's ``get_connection()``: version 5.2 requires one, later versions accept
-none.
-"""
+"""Arguments of redis-py's ``get_connection()``: version 5.2 requires one, later ones none."""
 
 LONGEST = 512 << 20
 """Maximum string length that a server accepts: the default of ``proto-max-bulk-len``."""
@@ -51,9 +49,7 @@ class Unreachable(RestError):
 
 
 class _StatusLine(bytes):
-    """A simple string in a reply. The type distinguishes it from a bulk string, because redis-py
-    returns both as bytes.
-    """
+    """A simple string in a reply. redis-py returns it as bytes, like a bulk string."""
 
 
 class RawParser(_RESP2Parser):
@@ -133,9 +129,7 @@ def exchange(connection: Any, argv: list[bytes]) -> Reply:
 
 
 class Link:
-    """Connections to one server: a pool for each login, and dedicated connections without a time
-    limit for replies.
-    """
+    """Connections to one server: pools by login, and connections that wait without a time limit."""
 
     clustered = False
 
@@ -164,9 +158,7 @@ class Link:
         self.close()
 
     def pin(self, key: bytes) -> None:
-        """Use the node that serves a key. Does nothing here, because only a cluster has several
-        nodes.
-        """
+        """Use the node that serves a key. Only a cluster has several nodes."""
 
     def keep_user(self, login: Login, rules: list[bytes]) -> None:
         """Create a user on the server, and again whenever a server rejects the user's login.
@@ -178,9 +170,7 @@ class Link:
         self._users[login] = rules
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
-        """Run a command line. Raise ``CommandError`` for an error reply, and ``Unreachable`` if the
-        server does not respond.
-        """
+        """Run a command line; raise ``CommandError`` or, if the server is down, ``Unreachable``."""
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
@@ -235,9 +225,7 @@ class Link:
         return None
 
     def lease(self, login: Login | None, place: Place | None) -> Any:
-        """Take a connection from the pool; raise ``Unreachable`` if the server does not respond.
-        Call ``give_back()`` after use.
-        """
+        """Take a connection from the pool until ``give_back()``; raise ``Unreachable`` without one."""
         pool = self._pool(login, place)
         try:
             try:
@@ -336,9 +324,7 @@ def _text(error: Exception) -> bytes:
 
 
 class SentinelLink(Link):
-    """Connections to the primary that Sentinel names. Its address is looked up for each new
-    connection.
-    """
+    """Connections to the primary that Sentinel names, which is looked up for each connection."""
 
     def __init__(
         self, service: str, sentinels: list[tuple[str, int]], options: dict[str, Any]

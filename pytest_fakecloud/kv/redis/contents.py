@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 class RedisContents:
-    """The keys of a fake on a real server, with the same interface as the in-memory engine's
-    keyspace.
-    """
+    """The keys of a fake on a real server, with the interface of a keyspace."""
 
     def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine

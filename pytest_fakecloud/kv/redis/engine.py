@@ -74,18 +74,14 @@ class RedisSession:
         self.transport = transport
         self.address = address
         self.queue: list[Prepared] | None = None
-        """The commands of the open transaction, which EXEC sends together; None without a
-        transaction.
-        """
+        """The commands of the open transaction, which EXEC sends together; None without one."""
         self.aborted = False
         self.deliver: Callable[[list[Any]], None] | None = None
         self.wake: Callable[[], None] | None = None
 
     @property
     def login(self) -> Any:
-        """The name and password of the server's user that runs the commands, or None for the user
-        in the URL.
-        """
+        """The login of the server's user that runs the commands, or None for the user in the URL."""
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
@@ -493,9 +489,7 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
 
 
 def _joined(rules: list[bytes]) -> list[bytes]:
-    """Return the rules in a line of ACL LIST. A rule in parentheses contains spaces, but is a
-    single rule.
-    """
+    """Return the rules in a line of ACL LIST, of which those in parentheses contain spaces."""
     found: list[bytes] = []
     depth = 0
     for rule in rules:

@@ -70,9 +70,7 @@ _NEVER_TEXT = """
     SYNC PSYNC REPLCONF SHUTDOWN DEBUG FAILOVER REPLICAOF SLAVEOF MIGRATE SWAPDB RESTORE-ASKING
 """
 NEVER = frozenset(_NEVER_TEXT.split())
-"""Commands that are always rejected, because they are meant for other servers or control the server
-process.
-"""
+"""Commands that are always rejected, because they control the server process or other servers."""
 
 
 @dataclass(slots=True)
@@ -121,9 +119,7 @@ class Names:
     # -- command lines -----------------------------------------------------------------------------
 
     def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared:
-        """Return the command line to send for a client's line; raise ``CommandError`` if it is
-        rejected.
-        """
+        """Return the line to send for a client's line; raise ``CommandError`` if it is rejected."""
         if spec is None:
             if self.shared:
                 raise CommandError(errors.unknown_command(argv))
@@ -181,10 +177,7 @@ class Names:
     # -- replies ----------------------------------------------------------------------------------
 
     def strip(self, reply: Reply) -> Reply:
-        """Return a reply without the fake's prefixes.
-
-        A string loses a prefix at its start. An error message loses every occurrence of a prefix.
-        """
+        """Return a reply without the prefixes at the start of strings and anywhere in errors."""
         if not self._prefixes:
             return reply
         kind = type(reply)

@@ -19,11 +19,7 @@ _PER_MESSAGE = 64
 
 
 class Outbox:
-    """The messages to be sent over one connection.
-
-    Messages are added under the engine's lock, and only one thread sends at a time. ``limits``
-    returns the parameter ``client-output-buffer-limit``.
-    """
+    """The messages to send over a connection, which the engine adds and one thread at a time sends."""
 
     def __init__(
         self, connection: Connection, clock: Timekeeper, limits: Callable[[], str]
@@ -40,9 +36,7 @@ class Outbox:
         self._flushing = False
         """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
         self.held = False
-        """Whether the connection's own thread will soon send the messages, so other threads need
-        not.
-        """
+        """Whether the connection's own thread will soon send, so that other threads need not."""
 
     def has_unsent(self) -> bool:
         """Return whether any message has not been sent completely."""
@@ -112,9 +106,7 @@ class Outbox:
                     self._connection.sock.sendall(data)
 
     def _next(self) -> bytes:
-        """Remove and return the bytes to send next: many small messages together, or a single large
-        one.
-        """
+        """Remove and return the bytes to send next: many small messages, or a single large one."""
         messages = self._messages
         with self._lock:
             data = messages.popleft()
@@ -131,9 +123,7 @@ class Outbox:
 
 @functools.lru_cache(maxsize=16)
 def _of_listeners(text: str) -> tuple[int, int, int]:
-    """Return the output limits for subscribers: the hard limit and the soft limit in bytes, and the
-    seconds for which the soft limit may be exceeded.
-    """
+    """Return the limits of subscribers: hard and soft bytes, and the seconds above the soft one."""
     words = text.split()
     most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
     return most, soft, seconds

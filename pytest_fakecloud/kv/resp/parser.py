@@ -28,9 +28,7 @@ _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 
 
 class ProtocolFault(Exception):
-    """Raised for bytes that are not a command. ``text`` is the error reply, after which the
-    connection is closed.
-    """
+    """Raised for bytes that are not a command. ``text`` is the error reply before closing."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -38,11 +36,7 @@ class ProtocolFault(Exception):
 
 
 def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
-    """Return the protocol of a connection, given its first bytes, or None if more bytes are needed.
-
-    The Redis protocol begins with ``*``. REST is recognized by a first line that ends in ``
-    HTTP/1.x``. Anything else is an inline command (specification).
-    """
+    """Return the protocol of a connection, given its first bytes, or None if it is still open."""
     if begun[:1] == b"*":
         return "native"
     end = begun.find(b"\n")
@@ -90,11 +84,7 @@ class CommandReader:
         return self._at < len(self._buffer) or self._missing > 0
 
     def next(self) -> list[bytes] | None:
-        """Return the next command line, or None if it is incomplete; raise ``ProtocolFault`` if it
-        is invalid.
-
-        Empty commands (an empty line, or ``*0``) are skipped.
-        """
+        """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
         while True:
             if not self._missing:
                 if self._at >= len(self._buffer):
@@ -122,9 +112,7 @@ class CommandReader:
             return words
 
     def _read_short(self) -> list[bytes] | None:
-        """Return the next command if it is complete and has only a few short words, which is the
-        usual case. Otherwise return None.
-        """
+        """Return the next command if it is complete and has few short words (the usual case)."""
         buffer = self._buffer
         announced = _FEW.match(buffer, self._at)
         if announced is None:

@@ -75,9 +75,7 @@ _LISTENER_WORDS = (
 )
 _LISTENER_MAY = frozenset(_LISTENER_WORDS.split())
 _UNCOUNTED = frozenset({"connection", "transactions"})
-"""Groups of commands that do not count towards the daily limit, because REST has no equivalent
-requests.
-"""
+"""Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
 
 class DatabasePort:
@@ -123,9 +121,7 @@ class DatabasePort:
         return port == self.mount.port or is_free(self.mount.host, port)
 
     def wake(self) -> None:
-        """End the waits of all connections, because the port is closing or its connections are
-        being closed.
-        """
+        """End the waits of all connections, because the port or its connections are being closed."""
         with self._lock:
             clients = list(self._open)
         for client in clients:
@@ -225,9 +221,7 @@ class PortConnection:
         return False
 
     def _take(self, argv: list[bytes]) -> bool:
-        """Record a command, apply faults and run the command; return False if the connection must
-        be closed.
-        """
+        """Record and run a command, with faults; return False if the connection must be closed."""
         app = self.app
         size = sum(map(len, argv))
         line = without_secrets(argv)
@@ -322,9 +316,7 @@ class PortConnection:
         return Answer(data, answer.status, (), RESP_TYPE)
 
     def _answer(self, request: Request, response: Response) -> bool:
-        """Send a response, or apply the effect of a fault; return False if the connection must be
-        closed.
-        """
+        """Send a response or apply a fault's effect; return False if the connection must be closed."""
         call = request.call
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
@@ -447,9 +439,7 @@ class PortConnection:
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _put_large(self, reply: Reply) -> bytes:
-        """Send a reply without copying its large strings; return the beginning, which the journal
-        keeps.
-        """
+        """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
         self._outbox.put(*parts, b"".join(self._late))
         self._late.clear()
@@ -467,9 +457,7 @@ class PortConnection:
         ]
 
     def _wait(self, waiter: Waiter) -> Reply:
-        """Wait on the clock until a blocking command is served, its time runs out, or its client
-        leaves.
-        """
+        """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
         self._outbox.send()
         self._waiter = waiter
@@ -491,9 +479,7 @@ class PortConnection:
         return NO_REPLY if self.session.closing else reply
 
     def _has_gone(self) -> bool:
-        """Return whether the client has closed its side of the connection. Pass received bytes to
-        the parser.
-        """
+        """Return whether the client has closed its side, passing received bytes to the parser."""
         sock = self.connection.sock
         if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
             return False

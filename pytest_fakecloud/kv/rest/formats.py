@@ -31,9 +31,7 @@ class Format:
         return self._whole(body, headers)
 
     def replies(self, replies: list[Reply], size: int, headers: Headers) -> Answer | Stream:
-        """Return the response to several commands. ``size`` is the number of string bytes in the
-        replies.
-        """
+        """Return the response to several commands, which have ``size`` bytes of strings."""
         if _is_large(size):
             if self.resp2:
                 parts = (part for reply in replies for part in resp_parts(reply))
@@ -72,18 +70,14 @@ class Format:
 
 
 def _is_large(size: int) -> bool:
-    """Return whether a reply must be sent in pieces; raise ``RestError`` if it exceeds the size
-    limit.
-    """
+    """Return whether to send a reply in pieces; raise ``RestError`` above the size limit."""
     if size > LARGEST:
         raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
     return size > STREAMED
 
 
 def format_of(request: Request) -> Format:
-    """Return the response format that a request's headers ask for; raise ``RestError`` if it does
-    not exist.
-    """
+    """Return the response format of a request; raise ``RestError`` if it does not exist."""
     base64 = option(request, "encoding").lower() == "base64"
     format = option(request, "response-format").lower() or "json"
     if format not in ("json", "resp2"):
@@ -94,8 +88,6 @@ def format_of(request: Request) -> Format:
 
 
 def option(request: Request, name: str) -> str:
-    """Return the value of the header ``upstash-<name>`` or ``service-<name>``; ``""`` if both are
-    missing.
-    """
+    """Return the header ``upstash-<name>`` or ``service-<name>``, or an empty string."""
     fields = request.fields
     return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()

@@ -1,8 +1,4 @@
-"""Reads command lines from the paths, query strings and JSON bodies of HTTP requests.
-
-This module also defines which parts of a command line the journal records, and how tests match
-them.
-"""
+"""Reads command lines from HTTP requests, and defines the journal's fields for them."""
 
 from __future__ import annotations
 
@@ -23,9 +19,7 @@ from ..table.registry import COMMANDS
 
 
 class _Command(FieldType):
-    """Matches command names case-insensitively. A name without a subcommand matches all
-    subcommands.
-    """
+    """Matches command names in any case; one without a subcommand matches all subcommands."""
 
     expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
 
@@ -93,9 +87,7 @@ def _names_an_index(command: str) -> bool:
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
-    """Return the fields that the journal records for command lines: ``command`` (the commands'
-    names), ``words`` (the lines) and ``index`` (search indexes in them).
-    """
+    """Return the fields that the journal records: names of commands, lines, search indexes."""
     return {
         "command": [command_name(line) for line in lines],
         "words": lines,
@@ -162,11 +154,7 @@ def _line(items: Any, what: str) -> list[bytes]:
 
 
 def command_of_body(body: bytes) -> list[bytes]:
-    """Return the command line in a JSON array.
-
-    Strings and numbers keep their text, and booleans become ``true`` and ``false``. Raises
-    ``RestError`` 400 for null, nested values and invalid JSON.
-    """
+    """Return the command line in a JSON array; raise ``RestError`` for null and nested values."""
     return _line(_json(body), "the body")
 
 

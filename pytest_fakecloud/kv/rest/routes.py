@@ -104,9 +104,7 @@ class KVApp(App):
         ]
 
     def refused(self, status: int, reason: str) -> None:
-        """Record a malformed request. Add a hint to the reason if the client seems to use the Redis
-        protocol.
-        """
+        """Record a malformed request, with a hint for clients that seem to use the Redis protocol."""
         if status == 400 and "method" in reason:
             reason += "; a Redis client connects to database_url"
         super().refused(status, reason)
@@ -176,9 +174,7 @@ class KVApp(App):
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:
-        """Run the command in a path such as ``/set/key/value``. The body and the query parameters
-        are further arguments.
-        """
+        """Run a command in a path such as ``/set/key/value``, the body and the query parameters."""
         wanted = format_of(request)
         line = command_of_path(request.params["command"], request.body, request.query_string)
         return self._single(request, line, wanted)
@@ -198,10 +194,7 @@ class KVApp(App):
         return wanted.reply(self.with_int_text(reply), self._headers(request))
 
     def _guards(self, request: Request) -> bool:
-        """Return whether the request is large enough to exceed a limit.
-
-        No command is larger than its request, so a small request needs no check.
-        """
+        """Return whether a request, which no command exceeds, is large enough to exceed a limit."""
         if self._counts:
             return True
         size = self.limits.max_request_size
@@ -224,9 +217,7 @@ class KVApp(App):
     # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer | Stream:
-        """Run the commands of a pipeline in order. Commands of other clients may run between them
-        (specification).
-        """
+        """Run commands in order. Commands of other clients may run in between (specification)."""
         wanted = format_of(request)
         lines = self._lines(request)
         session = self._session(request)
@@ -258,9 +249,7 @@ class KVApp(App):
         return wanted.replies(replies, size, self._headers(request))
 
     def multi_exec(self, request: Request) -> Answer | Stream:
-        """Run commands as one transaction. If it is discarded, the response is a single error
-        (specification).
-        """
+        """Run commands as one transaction; if it is discarded, return one error (specification)."""
         wanted = format_of(request)
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
@@ -360,15 +349,11 @@ class KVApp(App):
     # -- answers ---------------------------------------------------------------------------------
 
     def failed(self, request: Request, error: BaseException) -> None:
-        """Report an exception that a command on the database port raised: a bug, or an error in a
-        callback.
-        """
+        """Report an exception on the database port: a bug, or an error in a callback."""
         self._report_bug(request, error)
 
     def with_int_text(self, reply: Reply) -> Reply:
-        """Replace "integer" with "int" in all errors of a reply if the setting ``int_text`` says
-        so. Lists are changed in place.
-        """
+        """Write "int" for "integer" in a reply's errors if ``int_text`` says so, in place in lists."""
         if self.int_text == "int":
             if isinstance(reply, CommandError):
                 return self.error_of(reply)

@@ -12,20 +12,14 @@ from ..engine.monitor import monitor_line
 from ..model import AnyEngine, AnySession
 
 EVENTS_LIMIT = 32 * 1024 * 1024
-"""Maximum number of unread bytes of events. As on the database port, a client that exceeds the
-limit is disconnected.
-"""
+"""Maximum number of unread bytes of events, above which a client is disconnected."""
 _PER_EVENT = 64
 HEARTBEAT_US = 15_000_000
-"""Microseconds without an event after which a comment line is sent, to show that the stream is
-alive.
-"""
+"""Microseconds without an event after which a comment line shows that the stream is alive."""
 
 
 class EventStream:
-    """A queue of server-sent events for one client. The engine adds events, and ``chunks()`` yields
-    them.
-    """
+    """A queue of server-sent events for one client, which ``chunks()`` yields."""
 
     def __init__(
         self, clock: Timekeeper, opened: Callable[[], None], closed: Callable[[], None]
@@ -53,9 +47,7 @@ class EventStream:
         self._signal.notify()
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield events until ``close()`` is called, and a comment line whenever no event arrives
-        for a while.
-        """
+        """Yield events until ``close()``, and a comment line whenever none arrives for a while."""
         self._opened()
         try:
             while not self._signal.closed:

@@ -21,9 +21,7 @@ Number = int | float
 
 
 class Boxed:
-    """A double in a reply, wrapped in an object because Lua would convert a float to its own number
-    type.
-    """
+    """A double in a reply, boxed because Lua would convert a float to a number of its own."""
 
     __slots__ = ("value",)
 
@@ -32,9 +30,7 @@ class Boxed:
 
 
 def _bits(number: Number) -> int:
-    """Convert a number to 32 bits as Lua's BitOp library does: add a constant, then take the low
-    bits.
-    """
+    """Return the low 32 bits of a number plus a constant, as Lua's BitOp library does."""
     low: int = struct.unpack_from("<I", struct.pack("<d", number + 6755399441055744.0))[0]
     return low
 

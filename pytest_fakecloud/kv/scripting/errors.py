@@ -1,6 +1,4 @@
-"""Errors of scripts. Messages are those of Redis 7.0 (observed), or the vendor's where they are
-known.
-"""
+"""Errors of scripts, with the messages of Redis 7.0 (observed) or the vendor's where known."""
 
 from __future__ import annotations
 

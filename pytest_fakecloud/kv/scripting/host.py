@@ -149,11 +149,7 @@ class LuaHost:
         return self._finish(self._protected(self._call_function, function, *tables))
 
     def load_library(self, source: bytes) -> list[tuple[bytes, Any, bytes | None, list[bytes]]]:
-        """Run the source of a library; return the functions that it registers.
-
-        Each function is a tuple of its name, the Lua function, its description and its flags.
-        Raises ``SyntaxError`` and ``ScriptFailure``.
-        """
+        """Run a library's source; return the name, callback, description and flags per function."""
         self._make_room(len(source) * 8)
         outcome = self._protected(self._load_library, source)
         if outcome[0] is None:
@@ -222,9 +218,7 @@ class LuaHost:
             return b"ERR internal error", BUG
 
     def _widely(self, ask: Callable[..., Any]) -> Callable[[Any, int], Any]:
-        """Return a variant of ``ask`` that receives its arguments in a table, because the number of
-        arguments of a call is limited.
-        """
+        """Return a variant of ``ask`` with its arguments in a table, for more than a call can have."""
 
         def ask_widely(table: Any, count: int) -> Any:
             try:
@@ -267,9 +261,7 @@ end
 
 @cache
 def _chunk(name: str) -> bytes:
-    """Return a compiled Lua file of this package. Compiling it for each runtime takes four times as
-    long.
-    """
+    """Return a compiled Lua file. Compiling it for each runtime would take four times as long."""
     # Read the file through the import system, because a test may use a fake file system that does
     # not contain it.
     source = get_data(__package__, f"lua/{name}.lua")

@@ -93,11 +93,7 @@ class Libraries:
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
     def restore(self, payload: bytes, policy: bytes, version: str) -> None:
-        """Load the libraries of a payload. If one of them is invalid, load none.
-
-        ``policy`` is ``FLUSH``, ``APPEND`` or ``REPLACE``. ``version`` is the version of this
-        server.
-        """
+        """Load the libraries of a payload, or none if one of them is invalid."""
         from ..rdb.payload import is_sealed, load_libraries
 
         if not is_sealed(payload, rdb_version(version)):
@@ -111,9 +107,7 @@ class Libraries:
         self.add_all(sources, policy)
 
     def add_all(self, sources: list[bytes], policy: bytes) -> None:
-        """Load libraries according to a policy of FUNCTION RESTORE (``FLUSH``, ``APPEND`` or
-        ``REPLACE``). If one of them is invalid, load none.
-        """
+        """Load libraries, or none if one is invalid. ``policy`` is that of FUNCTION RESTORE."""
         libraries: dict[bytes, Library] = {}
         for source in sources:
             library = self._read(source)
@@ -141,9 +135,7 @@ class Libraries:
         return tuple(library.source for library in self)
 
     def reload(self, sources: tuple[bytes, ...]) -> None:
-        """Replace all libraries by loading these sources. This resets the libraries' global
-        variables.
-        """
+        """Replace all libraries with those from these sources, whose global variables are reset."""
         self.flush()
         for source in sources:
             self._add(self._read(source))

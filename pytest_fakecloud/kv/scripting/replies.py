@@ -9,18 +9,14 @@ from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim, double_tex
 from ..table.syntax import format_double
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
-"""The kinds of results that a command can return to ``redis.lua``: a status, an error of the
-command, an error before the command ran, and a bug of this engine. A plain value has no kind.
-"""
+"""Kinds of results for ``redis.lua``: a status, an error, an error before the command, a bug."""
 
 NO_ARGUMENTS = b"ERR Please specify at least one argument for this redis lib call"
 BAD_ARGUMENTS = b"ERR Lua redis lib command arguments must be strings or integers"
 
 
 def number_text(number: int | float, *, short: bool = True) -> bytes:
-    """Format a Lua number as an argument of a command, with as few digits as possible or with 17
-    digits.
-    """
+    """Format a Lua number as an argument: with as few digits as possible, or with 17 digits."""
     if isinstance(number, int) and abs(number) < 2**53:
         return b"%d" % number
     return format_double(float(number)) if short else b"%.17g" % number
@@ -48,9 +44,7 @@ class Converter:
         self._short = short_numbers
 
     def arguments(self, args: tuple[Any, ...]) -> tuple[int | None, Any]:
-        """Return None and the command line of a script's call, or ``REFUSED`` and the error
-        message.
-        """
+        """Return None and the command line of a script's call, or ``REFUSED`` and the error."""
         if not args:
             return REFUSED, NO_ARGUMENTS
         argv: list[bytes] = []

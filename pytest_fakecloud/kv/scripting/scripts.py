@@ -39,9 +39,7 @@ _FLUSHES = frozenset({"FLUSHDB", "FLUSHALL"})
 
 @dataclass(eq=False)
 class Script:
-    """A cached script. ``flags`` is None without a shebang line, and ``compiled`` is None before
-    the first run.
-    """
+    """A cached script, with ``flags`` if it has a shebang line, and ``compiled`` once it has run."""
 
     source: bytes
     body: bytes
@@ -165,9 +163,7 @@ class Scripting:
         return flags is not None and b"no-writes" not in flags
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
-        """Return the flags of the script or function that a command line runs, or None if there are
-        none.
-        """
+        """Return the flags of the script or function that a command line runs, or None."""
         flags: Collection[bytes] | None = None
         if spec.name == "EVAL":
             flags = script_shebang(argv[1], self.vendor).flags
@@ -226,20 +222,14 @@ class Scripting:
         return ScriptingCopy(dict(self.scripts), self.libraries.sources())
 
     def restore(self, saved: ScriptingCopy) -> None:
-        """Restore scripts and libraries. Libraries are loaded again, which resets their global
-        variables.
-        """
+        """Restore scripts and libraries. Loading libraries again resets their global variables."""
         self.scripts = dict(saved.scripts)
         self.libraries.reload(saved.libraries)
 
     # -- running ---------------------------------------------------------------------------------
 
     def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
-        """Return whether memory is full for a script, so that its commands may not allocate more.
-
-        If the script has flags, but neither ``allow-oom`` nor ``no-writes``, raise an OOM error
-        instead.
-        """
+        """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
         if flags is not None and flags & {b"allow-oom", b"no-writes"}:
             return False
         if not self.engine.lacks_memory(session):

@@ -1,6 +1,4 @@
-"""Parses shebang lines such as ``#!lua flags=no-writes`` (scripts) and ``#!lua name=mylib``
-(libraries).
-"""
+"""Parses the shebang lines of scripts (``#!lua flags=no-writes``) and libraries (``#!lua name=x``)."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
 
 
 def library_name(source: bytes) -> tuple[bytes, bytes]:
-    """Return the name and the body of a library; raise ``CommandError`` for an invalid shebang
-    line.
-    """
+    """Return a library's name and body; raise ``CommandError`` for an invalid shebang line."""
     if not source.startswith(b"#!"):
         raise CommandError(errors.NO_METADATA)
     end = source.find(b"\n")

@@ -80,15 +80,11 @@ class Turns:
         """Set when a waiting thread has taken the lock."""
 
     def take(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock for a command line. Return False if the line runs without the
-        lock, while a script is running.
-        """
+        """Take the engine's lock; return False if the line runs without it, beside a script."""
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
-        """Wait for the engine's lock. Return False if the command line runs without the lock, while
-        a script is running.
-        """
+        """Wait for the engine's lock; return False if the line runs without it, beside a script."""
         thread = threading.get_ident()
         self.queued.add(thread)
         try:
@@ -146,9 +142,7 @@ class Turns:
             raise CommandError(errors.busy(function))
 
     def kill(self) -> None:
-        """Kill the running script. Raise a NOTBUSY error if none is running, and UNKILLABLE if it
-        has written.
-        """
+        """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
         run = self._engine.scripting.running
         if run is None or self._vendor:
             raise CommandError(errors.NOT_BUSY)

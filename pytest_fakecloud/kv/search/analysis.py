@@ -80,11 +80,7 @@ def _fold(word: str) -> str:
 
 
 class Analyzer:
-    """Converts the texts of a field, and the words of a query, into tokens.
-
-    ``stem`` is None if words are not stemmed. With ``whole=True``, each text becomes a single token
-    in its original case.
-    """
+    """Converts texts to tokens, stemmed by ``stem``; with ``whole``, a text is one token."""
 
     def __init__(self, stem: Callable[[str], str] | None, whole: bool = False) -> None:
         self._stem = stem

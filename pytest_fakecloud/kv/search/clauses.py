@@ -1,8 +1,4 @@
-"""The clauses of a filter, which find and score documents.
-
-Each clause searches the whole index and returns the numbers of the matching documents with their
-scores.
-"""
+"""The clauses of a filter, which return the matching documents of an index with their scores."""
 
 from __future__ import annotations
 
@@ -91,9 +87,7 @@ class _Leaf(Clause):
 
 
 class Equal(_Leaf):
-    """Matches a value in a field of any type except TEXT. The score depends on how rare the value
-    is.
-    """
+    """Matches a value in a field other than TEXT. The rarer the value, the higher the score."""
 
     def __init__(self, spec: FieldSpec, value: Any) -> None:
         super().__init__(spec)
@@ -185,9 +179,7 @@ class Phrase(_Leaf):
         return found
 
     def _often(self, places: list[list[int]]) -> int:
-        """Return the number of times the phrase occurs in a document, given the positions of each
-        token.
-        """
+        """Return how often the phrase occurs in a document with these positions of its tokens."""
         spend(sum(map(len, places)))
         begins = [
             [at - offset for at in where]
@@ -350,10 +342,7 @@ def _add(found: Matches, more: Matches) -> None:
 
 @dataclass(frozen=True)
 class AllOf(Clause):
-    """Matches documents that match all ``must`` clauses and no ``must_not`` clause.
-
-    ``should`` clauses only add to the scores of documents that match them.
-    """
+    """Matches all of ``must`` and none of ``must_not``; ``should`` only adds to scores."""
 
     must: tuple[Clause, ...]
     should: tuple[Clause, ...] = ()
@@ -402,9 +391,7 @@ class Named(Clause):
         return self.inner.marks()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
-        """Return the first reason why a document does not match, preceded by the clause's text in
-        the filter.
-        """
+        """Return the first reason why a document does not match, after the clause's text."""
         why = self.inner.refusals(index, number)
         return [f"{self.words}: {why[0]}"] if why else []
 

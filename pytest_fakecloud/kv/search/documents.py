@@ -49,10 +49,7 @@ class Document:
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return the content of a key as a mapping, or None if the key has the wrong type.
-
-    A string must contain a JSON object.
-    """
+    """Return a key's content as a mapping (of a string, its JSON object), or None."""
     if kind == "HASH":
         return value.fields if isinstance(value, HashValue) else None
     if kind == "JSON":
@@ -106,10 +103,7 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
 
 
 def date_ms(text: str) -> int | None:
-    """Convert an RFC 3339 string or a date to milliseconds since the epoch.
-
-    A date means midnight UTC. Return None for other strings.
-    """
+    """Convert an RFC 3339 string or a date (midnight UTC) to Unix milliseconds, others to None."""
     found = _DATE.fullmatch(text)
     if found is None:
         return None
@@ -126,10 +120,7 @@ def date_ms(text: str) -> int | None:
 
 
 def facet_path(text: str) -> str | None:
-    """Return a path such as ``/a/b`` without its trailing slash, or None if the path is invalid.
-
-    A path may have at most 100 levels.
-    """
+    """Return a path such as ``/a/b`` without a trailing slash, or None if it is invalid."""
     if not text.startswith("/"):
         return None
     path = text.rstrip("/") or "/"
@@ -170,9 +161,7 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
     "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
     "DATE": _date, "FACET": _facet,
 }  # fmt: skip
-"""By field type, a function that converts a JSON value to that type, or returns None if it does not
-fit.
-"""
+"""Functions that convert a JSON value to a type of field, or return None if it does not fit."""
 
 
 def _read_whole(take: Callable[[Any], int | None]) -> Callable[[str], int | None]:
@@ -193,6 +182,4 @@ _READ: dict[str, Callable[[str], Any]] = {
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }
-"""Functions that convert the string in a hash field to a type of field, or return None if it does
-not fit.
-"""
+"""Functions that convert the string in a hash field to a type of field, or return None."""

@@ -39,13 +39,9 @@ _RANGES = ("$gt", "$gte", "$lt", "$lte")
 _BY_TEXT = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
 
 _ONE_WORD = (4.0, 1.0, 1.0)
-"""Boosts in ``$smart`` for a single word: the exact word, similar words, and words that start with
-it (decided here).
-"""
+"""Boosts in ``$smart`` for one word: the exact word, similar words, longer words (decided here)."""
 _SEVERAL = (8.0, 4.0, 2.0, 1.0, 1.0)
-"""Boosts in ``$smart`` for several words: the phrase, the phrase with slop, each of the words,
-words similar to them, and words that start with the last word.
-"""
+"""Boosts for the phrase, the phrase with slop, each word, similar words, and a begun last word."""
 _SMART_SLOP = 2
 
 

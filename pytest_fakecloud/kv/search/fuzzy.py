@@ -18,17 +18,11 @@ from .terms import Node, Terms, below
 _STEPS_A_NODE = 4
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]
-"""A state: the distances around the current column, and the distances if the next character
-completes a swap.
-"""
+"""The distances around the current column, now and if the next character completes a swap."""
 
 
 class _Automaton:
-    """The numbered states of the automaton for a maximum distance.
-
-    ``rows`` contains the distances of each state. Distances above the maximum are stored as the
-    maximum plus one.
-    """
+    """The numbered states for a maximum distance. ``rows`` has the distances of each state."""
 
     def __init__(self, distance: int, cheap_swap: bool) -> None:
         self._far = distance + 1

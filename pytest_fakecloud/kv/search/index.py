@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
-"""Budget steps for creating a document, and for each byte of its size. A word counts as eight
-bytes.
-"""
+"""Budget steps for a document, and for each byte of its size, where a word has eight bytes."""
 
 
 class Waiting:
@@ -213,9 +211,7 @@ class SearchIndex:
         return self._fields[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
-        """Return the values of a fast field by document number; raise `SearchError` for other
-        fields.
-        """
+        """Return the values of a fast field by document number; raise `SearchError` for others."""
         spec = self.definition.by_name.get(name)
         if spec is None or not spec.fast:
             # This is Tantivy's error message, as users of the vendor reported it.

@@ -56,10 +56,7 @@ class Indexes:
         return None if index is None else (name, index)
 
     def catch_up(self, keyspace: Keyspace, name: bytes, *, whole: bool) -> bool:
-        """Index some of the changed keys of an index; return whether all changed keys are indexed.
-
-        With ``whole=True``, include the keys whose delay has not passed.
-        """
+        """Index changed keys, with ``whole`` also delayed ones; return whether none are left."""
         found = self.find(name)
         if found is None:
             return True
@@ -75,9 +72,7 @@ class Indexes:
     # -- tracking the keyspace -------------------------------------------------------------------
 
     def note(self, keyspace: Keyspace, key: bytes) -> None:
-        """Record a changed key in every index. If an index is stored in the key, also update the
-        list of indexes.
-        """
+        """Record a changed key in every index, and the key of an index in the list of indexes."""
         value = keyspace.values.get(key)
         if type(value) is SearchIndex:
             self.named[key] = value
@@ -87,9 +82,7 @@ class Indexes:
             index.note(key, *self.wait(keyspace))
 
     def wait(self, keyspace: Keyspace) -> tuple[int | None, int | None]:
-        """Return the time in milliseconds, and the number of searches, after which a change is
-        searchable.
-        """
+        """Return the milliseconds and the number of searches after which a change is searchable."""
         delay = self.delay_ms
         return None if delay is None else keyspace.now_ms + delay, self.delay_reads
 
@@ -103,9 +96,7 @@ class Indexes:
         self.aliases.clear()
 
     def copy(self) -> Indexes:
-        """Return a copy for a snapshot. It contains only the aliases, because indexes are values of
-        keys.
-        """
+        """Return a copy for a snapshot: only the aliases, because indexes are values of keys."""
         twin = Indexes(self.delay_ms, self.delay_reads)
         twin.aliases = dict(self.aliases)
         return twin

@@ -1,7 +1,4 @@
-"""Postings: the documents that contain each term or value of a field.
-
-Documents are identified by numbers, which increase in the order of indexing.
-"""
+"""Postings: the documents, by increasing numbers, that contain each term or value of a field."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ _FEW = 64
 
 
 class Ordered:
-    """Distinct terms in ascending order. New terms are sorted when the terms are next read.
-
-    Terms are never removed, so callers must check whether a term still has documents.
-    """
+    """Distinct terms, sorted when they are read. They are never removed, even without documents."""
 
     __slots__ = ("_new", "_sorted")
 
@@ -47,10 +41,7 @@ class Ordered:
 
 
 class TextPostings:
-    """The tokens of a TEXT field.
-
-    ``terms`` maps each token to its documents, and each document to the token's positions.
-    """
+    """The tokens of a TEXT field. ``terms`` maps a token to its positions in each document."""
 
     __slots__ = ("_seen", "known", "lengths", "terms", "total")
 
@@ -98,11 +89,7 @@ class TextPostings:
 
 
 class ValuePostings:
-    """The values of a field of a type other than TEXT.
-
-    ``numbers`` maps each value to its documents, and ``of`` maps each document to its values, in
-    order.
-    """
+    """The values of other fields: documents by value, and values in order by document (``of``)."""
 
     __slots__ = ("_seen", "numbers", "of", "order")
 

@@ -94,9 +94,7 @@ _Ranked = list[tuple[int, float]]
 _STEPS_A_VALUE = 6
 """Budget steps for each field value that a score function reads."""
 _WALKED = 10
-"""If more than one in ten documents matches, iterating over all values in order is faster than
-sorting the matches.
-"""
+"""From one in this many documents on, iterating over values is faster than sorting matches."""
 
 
 def _ranking(index: SearchIndex, query: Query) -> Callable[[Matches, int], _Ranked]:
@@ -149,9 +147,7 @@ def _by_field(index: SearchIndex, name: str, up: bool) -> Callable[[Matches, int
 
 
 def _walk(postings: ValuePostings, found: Matches, count: int, up: bool) -> _Ranked:
-    """Return the first matches by iterating over all values in order, which is fast for many
-    matches.
-    """
+    """Return the first matches by iterating over all values in order."""
     values = postings.order.all()
     ranked: _Ranked = []
     for value in values if up else reversed(values):

@@ -25,10 +25,7 @@ class SearchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field in the schema of an index: its name, its type (``kind``) and its options.
-
-    ``source`` is the path of the value in the document, if it differs from the name.
-    """
+    """A field of an index. ``source`` is its path in the document if it differs from the name."""
 
     name: str
     kind: str
@@ -82,10 +79,7 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """The definition of an index, from the arguments of SEARCH.CREATE.
-
-    The constructor raises `SearchError` if the arguments contradict each other.
-    """
+    """The definition of an index; the constructor raises `SearchError` for contradictions."""
 
     kind: str
     prefixes: tuple[str, ...]

@@ -58,9 +58,7 @@ MODIFIERS: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and the modifier that is applied to its
-    value.
-    """
+    """A ``FIELDVALUE`` of SCOREFUNC: a numeric field, and a modifier for its value."""
 
     field: str
     modifier: str = "NONE"
@@ -68,11 +66,7 @@ class FieldValue:
     missing: float = 0.0
 
     def of(self, value: float | None) -> float:
-        """Apply the modifier and the factor to the field's value.
-
-        ``missing`` replaces a value that is absent or outside the modifier's domain. If ``missing``
-        itself is outside the domain, the modifier is not applied.
-        """
+        """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
         for one in (value, self.missing):
             modified = None if one is None else self._modified(one)
             if modified is not None:

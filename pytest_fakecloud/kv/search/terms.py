@@ -16,10 +16,7 @@ _DEEPEST = 40
 
 
 class Terms:
-    """Distinct terms in a prefix tree. New terms are added to the tree when it is next read.
-
-    Terms are never removed, so callers must check whether a term still has documents.
-    """
+    """Terms in a prefix tree, sorted in when they are read, and never removed."""
 
     __slots__ = ("_new", "_root")
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
-"""A function that returns a context manager for reading the keyspace while no other thread changes
-it.
-"""
+"""Returns a context manager for reading the keyspace while no other thread changes it."""
 
 
 class SearchFields(TypedDict, total=False):
@@ -168,9 +166,7 @@ def searches_of(made: Iterable[Search]) -> Found[Search]:
 
 
 def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> FieldType:
-    """Return the matcher for keys in the results of an index, which accepts only keys with its
-    prefixes.
-    """
+    """Return the matcher for keys in results of an index, which must have one of its prefixes."""
     with reading() as keyspace:
         indexes = keyspace.indexes
         found = None
@@ -188,11 +184,7 @@ def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> FieldTy
 def expect_search(
     reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
 ) -> Found[Search]:
-    """Return the matching searches; fail unless there are exactly ``times`` (at least one if it is
-    None).
-
-    If a search did not return an expected key, the failure explains why.
-    """
+    """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
     wanted = asked.get("keys")
     missing = [wanted] if isinstance(wanted, str) and "*" not in wanted else []

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from .registry import CommandSpec
 
 _WORDS_OF_READS = {b"GROUP": 3, b"COUNT": 2}
-"""The options of XREAD and XREADGROUP that have arguments, with the number of words of each option,
-including its name.
-"""
+"""Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
 
 
 def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:

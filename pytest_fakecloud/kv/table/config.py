@@ -1,7 +1,4 @@
-"""CONFIG parameters: their names, defaults and valid values.
-
-The defaults are those of Redis 7.0. Paths and ports are those of a new container.
-"""
+"""CONFIG parameters: names, defaults of Redis 7.0 in a new container, and valid values."""
 
 from __future__ import annotations
 
@@ -40,9 +37,7 @@ class Config:
         self.packs_lists_and_sets = table.knows["lists and sets are listpacks"]
         """Whether lists and sets can have the encoding ``listpack``."""
         self.patience_us = 0
-        """Duration in microseconds. A command that takes less time is neither slow nor a latency
-        event.
-        """
+        """Microseconds below which a command is neither slow nor a latency event."""
         self._changed()
 
     def number(self, name: str) -> int:
@@ -71,10 +66,7 @@ class Config:
         pairs: list[tuple[bytes, bytes]],
         check: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """Change several parameters atomically; raise `CommandError` if one is invalid.
-
-        ``check`` is called with the parsed values and may raise the same error.
-        """
+        """Change parameters, or none if one is invalid; ``check`` may reject the parsed values."""
         changes: dict[str, str] = {}
         for raw_name, raw_value in pairs:
             name = raw_name.decode("latin-1").lower()

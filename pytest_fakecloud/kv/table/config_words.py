@@ -1,7 +1,4 @@
-"""Parses CONFIG values that are amounts of memory or consist of several words.
-
-The parsers behave like Redis 7.0. Words are separated by single spaces.
-"""
+"""Parses CONFIG values that are amounts of memory or several words, like Redis 7.0."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ _CLASSES = {"normal": 0, "slave": 1, "replica": 1, "pubsub": 2}
 
 
 def memory_bytes(text: str) -> int | None:
-    """Return the number of bytes in an amount such as ``64mb``, or None if it is invalid.
-
-    Large amounts wrap at 64 bits, as in Redis.
-    """
+    """Return the bytes of an amount such as ``64mb``, modulo 2**64, or None if it is invalid."""
     found = re.fullmatch(r"(\d{0,127})([a-z]*)", text.lower(), re.ASCII)
     if found is None or found[2] not in _UNITS:
         return None
@@ -47,10 +41,7 @@ def _save(words: list[str], before: str) -> str:
 
 
 def _limits(words: list[str], before: str) -> str:
-    """Replace the limits of the named client classes, and keep the limits of other classes.
-
-    Each class has a hard limit, a soft limit and a number of seconds.
-    """
+    """Replace the limits (hard, soft, seconds) of the named client classes, and keep the others."""
     if len(words) % 4:
         raise ValueError(errors.CONFIG_LIMIT_COUNT)
     limits = before.split(" ")
@@ -83,9 +74,7 @@ def _percentile(word: str) -> str:
 
 
 def _scores(words: list[str], before: str) -> str:
-    """Parse the value of ``oom-score-adj-values``: three numbers for the kernel's out-of-memory
-    killer.
-    """
+    """Parse ``oom-score-adj-values``: three numbers for the kernel's out-of-memory killer."""
     if len(words) != 3:
         raise ValueError(errors.CONFIG_OOM_COUNT)
     numbers = [_integer(word) for word in words]
@@ -100,8 +89,4 @@ SEVERAL_WORDS: dict[str, Callable[[list[str], str], str]] = {
     "percentiles": _percentiles,
     "scores": _scores,
 }
-"""Parsers for each kind of parameter that consists of several words.
-
-A parser takes the words and the current value, and returns the new value. It raises `ValueError` if
-the words are invalid.
-"""
+"""Parsers of parameters with several words, given the words and the current value."""

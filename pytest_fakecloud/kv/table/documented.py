@@ -72,6 +72,4 @@ def _names(text: str) -> frozenset[str]:
 
 
 DOCUMENTED = _names(_COMMANDS)
-"""Command names in upper case. A subcommand follows its container command after a space (``"XGROUP
-CREATE"``). Container commands are included.
-"""
+"""Names of commands, container commands and subcommands (``"XGROUP CREATE"``) in upper case."""

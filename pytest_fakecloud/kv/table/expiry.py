@@ -13,10 +13,7 @@ Condition = frozenset[bytes]
 
 
 def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
-    """Return the expiry that an option such as ``EX 10`` sets, in Unix milliseconds.
-
-    Raises an error for the command ``name`` if the number overflows or is not positive.
-    """
+    """Return the Unix milliseconds of an option such as ``EX 10``, which must be in the future."""
     amount = parse_int(text)
     if amount <= 0 or (word in (b"EX", b"EXAT") and amount > I64_MAX // 1000):
         raise CommandError(errors.invalid_expire(name))
@@ -29,10 +26,9 @@ def expiry_ms(word: bytes, text: bytes, now_ms: int, name: str) -> int:
 
 
 def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
-    """Return the expiry that an EXPIRE command sets, in Unix milliseconds.
+    """Return the Unix milliseconds of an EXPIRE command, which may be in the past.
 
-    The expiry may be in the past. ``base_ms`` is the current time if the number is relative, and 0
-    if it is absolute.
+    ``base_ms`` is the current time if the number is relative, else 0.
     """
     amount = parse_int(text)
     if seconds:

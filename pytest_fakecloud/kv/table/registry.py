@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 Args = list[bytes]
 """The arguments of a command, without its name and the name of its subcommand."""
 Function = Callable[[Any, Args], "Reply"]
-"""A function that runs a command, given the session and the arguments.
-
-The session has no precise type here, because the table is a layer below the engine and must not
-import it.
-"""
+"""A function that runs a command. The session is untyped: the table must not import it."""
 F = TypeVar("F", bound=Function)
 
 _CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transactions": "transaction"}
@@ -87,10 +83,7 @@ class KeySpec:
         return not sought and self.last == 0
 
     def positions(self, argv: list[bytes]) -> range | None:
-        """Return the positions of the keys in ``argv``, or None if they are unknown.
-
-        ``argv`` includes the name of the command.
-        """
+        """Return the positions of the keys in ``argv``, or None if they are unknown."""
         if self.unknown:
             return None
         first = self.first
@@ -218,9 +211,7 @@ class CommandSpec:
         self.plain = self.over_rest and not self.may_wait
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
-        """Return the position and the spec of each key in ``argv``, which includes the command's
-        name.
-        """
+        """Return the position and the spec of each key in ``argv``, which includes the name."""
         found: list[tuple[int, KeySpec]] = []
         for spec in self.keys:
             positions = spec.positions(argv)
@@ -232,10 +223,7 @@ class CommandSpec:
 
 
 class _Unbound(CommandSpec):
-    """A command whose function is not loaded yet. It becomes a `CommandSpec` on first access.
-
-    `CommandSpec` has no ``__getattr__``, because that would slow down every attribute access.
-    """
+    """A command before its function is loaded. Only this class has ``__getattr__``, which is slow."""
 
     __slots__ = ()
 
@@ -362,11 +350,7 @@ specs = EVERYTHING.specs
 
 @cache
 def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
-    """Return the table of a server with this dialect, version and loaded modules.
-
-    The version is ignored for the vendor's dialect, because the vendor has more commands than the
-    version that it announces.
-    """
+    """Return the table of a server. The vendor has more commands than the version it announces."""
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 
 

@@ -22,10 +22,7 @@ LongDouble: TypeAlias = "fractions.Fraction | float"
 
 
 def try_int(text: bytes) -> int | None:
-    """Return the 64-bit integer that a string represents in canonical form, or None.
-
-    A plus sign, leading zeros, spaces and underscores are not canonical; neither is ``-0``.
-    """
+    """Return the 64-bit integer of a canonical string (not ``+1``, ``01``, ``-0``), or None."""
     if len(text) > 20:
         return None
     try:
@@ -56,11 +53,7 @@ def parse_database(text: bytes) -> int:
 
 
 def parse_unsigned(text: bytes, error: bytes) -> int:
-    """Parse a cursor like ``strtoul``: as an unsigned 64-bit number, with negative numbers wrapping
-    around.
-
-    An empty string is 0.
-    """
+    """Parse a cursor like ``strtoul``: negative numbers wrap around, an empty string is 0."""
     if not text:
         return 0
     found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text)
@@ -79,11 +72,7 @@ _INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
-    """Parse a double. Infinities are valid, NaN is not.
-
-    Like ``strtod``, accept hexadecimal floats and reject numbers that overflow or underflow a
-    double.
-    """
+    """Parse a double like ``strtod``, but not NaN and no number that over- or underflows."""
     if _DECIMAL.fullmatch(text):
         value = float(text)
         if math.isinf(value) or (value == 0 and _has_digit(text)):
@@ -136,9 +125,7 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
 
 
 _FAR = 10**5
-"""Limit to which exponents are clamped. Above it, no mantissa of up to 5,120 characters yields a
-valid number.
-"""
+"""Limit of exponents. Above it, no mantissa of up to 5,120 characters yields a valid number."""
 
 
 def _exponent(text: bytes) -> int:

@@ -81,7 +81,5 @@ def rdb_version(version: str) -> int:
 
 
 def is_later(since: str, version: str) -> bool:
-    """Return whether a feature introduced in version ``since`` is missing from a stock server of
-    version ``version``.
-    """
+    """Return whether a stock server of ``version`` lacks a feature of version ``since``."""
     return since == VENDOR or as_numbers(since) > as_numbers(version)

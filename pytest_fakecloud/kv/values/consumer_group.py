@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 SEQUENCE_MAX = (1 << 64) - 1
 ID_MAX = (1 << 128) - 1
-"""The highest possible entry ID. An ID is an integer: the milliseconds in the high and the sequence
-number in the low 64 bits.
-"""
+"""The highest entry ID: milliseconds in the high, the sequence number in the low 64 bits."""
 UNKNOWN_ENTRIES_READ = -1
 """The value of a group's ``entries_read`` if the number of entries up to its last ID is unknown."""
 
@@ -62,9 +60,7 @@ class PendingList:
         return pending
 
     def items(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, Pending]]:
-        """Yield the entries with ``start <= id <= end``. The list must not change during the
-        iteration.
-        """
+        """Yield the entries with ``start <= id <= end``. The list must not change in between."""
         order = self._order
         for place in range(bisect_left(order, start), bisect_right(order, end)):
             yield order[place], self._entries[order[place]]
@@ -76,10 +72,7 @@ class PendingList:
 
 @dataclass(slots=True)
 class Consumer:
-    """A consumer of a group: its pending entries and the times of its last activity.
-
-    ``active_ms`` is -1 until the consumer receives its first entry.
-    """
+    """A consumer of a group. ``active_ms`` is -1 until it receives its first entry."""
 
     name: bytes
     seen_ms: int
@@ -125,9 +118,7 @@ class Group:
         return True
 
     def remove_consumer(self, name: bytes) -> int | None:
-        """Remove a consumer. Return the number of its pending entries, or None if it does not
-        exist.
-        """
+        """Remove a consumer; return the number of its pending entries, or None if there is none."""
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return None

@@ -25,9 +25,7 @@ class HashValue:
     type_name: ClassVar[str] = "hash"
 
     def __init__(self, fields: dict[bytes, bytes] | None = None) -> None:
-        """Create a hash from a mapping, which is not copied, so the caller must not change it
-        afterwards.
-        """
+        """Create a hash from a mapping, which the caller must not change afterwards."""
         self.fields: dict[bytes, bytes] = {} if fields is None else fields
         self.expires: dict[bytes, int] | None = None
         self._longest = max(map(len, chain(*self.fields.items())), default=0)
@@ -45,9 +43,7 @@ class HashValue:
         return iter(self.fields)
 
     def encoding(self, config: Config) -> str:
-        """Return ``hashtable`` if the hash was ever large or had fields with a TTL, else
-        ``listpack``.
-        """
+        """Return ``hashtable`` if the hash was ever large or had TTLs, else ``listpack``."""
         most = config.number("hash-max-listpack-entries")
         longest = config.number("hash-max-listpack-value")
         if self._volatile or self._most > most or self._longest > longest:
@@ -62,10 +58,7 @@ class HashValue:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the current lengths of fields and values when choosing the encoding.
-
-        Redis does so for a hash that it restores from a listpack.
-        """
+        """Choose the encoding regardless of current lengths, as Redis after restoring a listpack."""
         self._longest = 0
 
     def set(self, field: bytes, value: bytes, keep_ttl: bool = False) -> bool:

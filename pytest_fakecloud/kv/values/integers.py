@@ -8,10 +8,7 @@ _CANONICAL = re.compile(rb"(?:0|-?[1-9][0-9]{0,18})\Z")
 
 
 def canonical_integer(text: bytes) -> int | None:
-    """Return the 64-bit signed integer that ``text`` represents in canonical form, or None.
-
-    Redis keeps ``01``, ``+1``, ``-0``, and `` 1`` as strings.
-    """
+    """Return the 64-bit integer of a canonical string (not ``01``, ``+1``, ``-0``), or None."""
     if not _CANONICAL.match(text):
         return None
     number = int(text)

@@ -175,11 +175,7 @@ _ENVIRONMENT = _Environment()
 
 
 class Path:
-    """A compiled path.
-
-    ``text`` is the original path. ``legacy`` says whether it is a legacy path, whose replies have a
-    different form.
-    """
+    """A compiled path; ``legacy`` if its replies have the form for legacy paths."""
 
     __slots__ = ("_query", "legacy", "text")
 
@@ -194,11 +190,7 @@ class Path:
         return not self._query.segments
 
     def find(self, root: Any) -> list[Location]:
-        """Return all matches in the order in which the path visits them, each once.
-
-        Takes steps from the command's budget. Raises `PathError` if the document is nested too
-        deeply.
-        """
+        """Return each match once, in order; raise `PathError` if the document is nested too deeply."""
         found: dict[Parts, Any] = {}
         try:
             for node in self._query.finditer(root):

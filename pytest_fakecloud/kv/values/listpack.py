@@ -1,7 +1,4 @@
-"""Computes the sizes of listpack entries, which determine encodings and the nodes of streams.
-
-No listpack is built.
-"""
+"""Computes the sizes of listpack entries, which determine encodings and the nodes of streams."""
 
 from __future__ import annotations
 

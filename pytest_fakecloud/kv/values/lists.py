@@ -52,10 +52,7 @@ class QuickList:
             yield from reversed(block)
 
     def encoding(self, config: Config) -> str:
-        """Return ``listpack`` if the list fits in one node, else ``quicklist``.
-
-        Server versions without listpack lists always return ``quicklist``.
-        """
+        """Return ``listpack`` if the list fits in one node and the version has listpack lists."""
         if not config.packs_lists_and_sets:
             return "quicklist"
         limit = config.number("list-max-listpack-size")
@@ -183,9 +180,7 @@ class QuickList:
         return found
 
     def remove_slice(self, start: int, stop: int) -> list[bytes]:
-        """Remove and return the items with ``start <= index < stop``. Both bounds must be within
-        0..length.
-        """
+        """Remove and return the items with ``start <= index < stop``, both within 0..length."""
         removed = self.slice(start, stop)
         if not removed:
             return removed
@@ -209,11 +204,7 @@ class QuickList:
         return removed
 
     def matches(self, item: bytes, *, reverse: bool = False, maxlen: int = 0) -> Iterator[int]:
-        """Yield the indexes of the items that equal ``item``, starting at the tail if ``reverse``
-        is true.
-
-        At most ``maxlen`` items are compared; 0 means no limit.
-        """
+        """Yield the indexes of equal items among the first ``maxlen`` (0: all), perhaps in reverse."""
         compared = islice(reversed(self) if reverse else iter(self), maxlen or None)
         last = self._length - 1
         for steps, candidate in enumerate(compared):
@@ -221,11 +212,7 @@ class QuickList:
                 yield last - steps if reverse else steps
 
     def remove(self, item: bytes, count: int) -> int:
-        """Remove items that equal ``item``; return their number.
-
-        At most ``abs(count)`` items are removed, starting at the tail if ``count`` is negative. 0
-        means all.
-        """
+        """Remove up to ``abs(count)`` equal items (0: all), from the tail if it is negative."""
         limit = min(abs(count), self._length) or self._length
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
         if len(doomed) > 32:

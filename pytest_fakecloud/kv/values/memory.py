@@ -8,9 +8,7 @@ from ..table.syntax import try_int
 
 # Sizes of allocations in Redis, in bytes.
 ENTRY = 24
-"""Size of a dictionary entry. Redis has dictionaries for keys and for their expiry times, among
-others.
-"""
+"""Size of an entry in a dictionary, such as those of keys and of their expiry times."""
 _OBJECT = 16
 _HEADER = 56
 _SKIP_NODE = 40

@@ -27,10 +27,7 @@ smaller blocks make the list of blocks longer.
 
 
 class ScoreOrder:
-    """Distinct (score, member) pairs, ordered by score and then by the member's bytes.
-
-    Insertion, removal, rank, and finding the bounds of a range take O(log n).
-    """
+    """Distinct (score, member) pairs in order. Changes, ranks and ends of ranges take O(log n)."""
 
     __slots__ = ("_last_scores", "_length", "_members", "_positions", "_scores")
 
@@ -67,10 +64,7 @@ class ScoreOrder:
     # -- positions -------------------------------------------------------------------------------
 
     def _block(self, score: float, member: bytes) -> int:
-        """Return the index of the first block that does not end before this item.
-
-        If there is no such block, return the number of blocks.
-        """
+        """Return the index of the first block that ends at or after an item, or their number."""
         lasts = self._last_scores
         i = bisect_left(lasts, score)
         if i < len(lasts) and lasts[i] == score and self._members[i][-1] < member:
@@ -92,10 +86,7 @@ class ScoreOrder:
         return self._positions
 
     def position(self, score: float, member: bytes = b"") -> int:
-        """Return the number of items that precede an item. If the item exists, this is its rank.
-
-        Without a member, return the number of items with a lower score.
-        """
+        """Return the number of items before an item or, without member, with a lower score."""
         i = self._block(score, member)
         if i == len(self._members):
             return self._length

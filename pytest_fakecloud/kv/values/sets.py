@@ -45,10 +45,7 @@ class SetValue:
         return iter(self._members)
 
     def encoding(self, config: Config) -> str:
-        """Return ``intset``, ``listpack``, or ``hashtable``.
-
-        Server versions without listpack sets never return ``listpack``.
-        """
+        """Return ``intset``, ``hashtable`` or, in versions that have it, ``listpack``."""
         if self._integers and self._peak <= config.number("set-max-intset-entries"):
             return "intset"
         if (

@@ -148,9 +148,7 @@ class Stream:
         )
 
     def next_id(self, now_ms: int) -> int | None:
-        """Return the ID for an entry that is added now, or None if the highest possible ID is
-        taken.
-        """
+        """Return the ID for an entry added now, or None if the highest possible ID is taken."""
         if now_ms > self.last_id >> 64:
             return make_id(now_ms, 0)
         return self.last_id + 1 if self.last_id < ID_MAX else None
@@ -158,9 +156,7 @@ class Stream:
     def append(
         self, entry_id: int, fields: list[bytes], max_bytes: int = 4096, max_entries: int = 100
     ) -> None:
-        """Append an entry, whose ID must be the highest. ``max_bytes`` and ``max_entries`` limit
-        its node.
-        """
+        """Append an entry, whose ID must be the highest, to a node with these limits."""
         nodes = self._nodes
         node = nodes[-1] if nodes else None
         if (
@@ -216,11 +212,7 @@ class Stream:
     def range(
         self, start: int = 0, end: int = ID_MAX, count: int = -1, *, reverse: bool = False
     ) -> list[Entry]:
-        """Return the entries with ``start <= id <= end``, in descending order if ``reverse`` is
-        true.
-
-        At most ``count`` entries are returned; a negative count means no limit.
-        """
+        """Return entries with ``start <= id <= end``; a negative count means no limit."""
         found: list[Entry] = []
         if start > end or count == 0:
             return found
@@ -287,9 +279,7 @@ class Stream:
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:
-        """Return the number of entries beyond ``max_length``, or of entries with IDs below
-        ``min_id``.
-        """
+        """Return the number of entries beyond ``max_length``, or with IDs below ``min_id``."""
         if max_length is not None:
             return max(self.length - max_length, 0)
         at = bisect_left(self._keys, min_id)
@@ -304,11 +294,7 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Trim like `trim()`, but keep entries that a group has not received or not acknowledged.
-
-        Entries that follow a kept entry may be removed. With ``whole_nodes``, a node is kept
-        completely if it contains an entry to keep.
-        """
+        """Trim like `trim()`, but keep awaited entries or, with ``whole_nodes``, nodes with them."""
         end = ID_MAX if max_length is not None else min_id - 1
         end = min([end, *(group.last_id for group in self.groups.values())])
         most = self.surplus(max_length, min_id)
@@ -332,9 +318,7 @@ class Stream:
     # -- entries that groups have read -------------------------------------------------------------
 
     def _countable(self, group: Group, after: int, estimate: bool) -> bool:
-        """Return whether a group's counter is known and no entry with an ID from ``after`` on was
-        deleted.
-        """
+        """Return whether a group's counter is known and no entry from ``after`` on was deleted."""
         if group.entries_read == UNKNOWN_ENTRIES_READ:
             return False
         if not estimate and self.first_id > self.max_deleted_id:
@@ -364,10 +348,7 @@ class Stream:
         return UNKNOWN_ENTRIES_READ
 
     def lag(self, group: Group, *, estimate: bool = True) -> int | None:
-        """Return the number of entries that a group has not read yet, or None if it is unknown.
-
-        ``estimate`` has the same meaning as in `advance()`.
-        """
+        """Return the number of entries that a group has not read yet, or None if unknown."""
         if not self.entries_added:
             return 0
         if self._countable(group, group.last_id, estimate):
@@ -406,10 +387,7 @@ class Stream:
 
 
 def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Return the number of nodes in a compressed radix tree that contains these sorted keys.
-
-    The keys must have equal lengths. Their first ``depth`` bytes are ignored.
-    """
+    """Return the nodes of a compressed radix tree of sorted keys, from byte ``depth`` on."""
     if not keys:
         return 0
     if len(keys) == 1:

@@ -23,11 +23,7 @@ class ScoreRange(NamedTuple):
 
 
 class LexRange(NamedTuple):
-    """A range of members. A low end of None means ``-``, and a high end of None means ``+``.
-
-    ``reversed_infinity`` is true if the low end is ``+`` or the high end is ``-``. Such a range is
-    empty.
-    """
+    """A range of members; None means ``-`` as the low and ``+`` as the high end."""
 
     low: bytes | None
     high: bytes | None
@@ -60,11 +56,7 @@ class LexRange(NamedTuple):
 
 
 class SortedSet:
-    """A sorted set, stored as a dictionary from member to score and blocks of items in order.
-
-    Scores are never NaN. Adding, removing, and finding a rank or the start of a range take O(log
-    n).
-    """
+    """A sorted set: a dictionary from member to score (never NaN), and items in order."""
 
     type_name: ClassVar[str] = "zset"
     __slots__ = ("_longest", "_order", "_peak", "_scan_order", "_scores")
@@ -114,10 +106,7 @@ class SortedSet:
         return twin
 
     def stay_packed(self) -> None:
-        """Ignore the current lengths of members when choosing the encoding.
-
-        Redis does so for a sorted set that it restores from a listpack.
-        """
+        """Choose the encoding regardless of current lengths, as Redis after restoring a listpack."""
         self._longest = 0
 
     def score(self, member: bytes) -> float | None:
@@ -177,11 +166,7 @@ class SortedSet:
         return True
 
     def rank(self, member: bytes, *, reverse: bool = False) -> int | None:
-        """Return the number of members that precede a member, or that follow it if ``reverse`` is
-        true.
-
-        Return None if the member does not exist.
-        """
+        """Return the number of members before or, in reverse, after a member; None without it."""
         score = self._scores.get(member)
         if score is None:
             return None
@@ -266,11 +251,7 @@ class SortedSet:
         return removed
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Item]]:
-        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items.
-
-        A scan returns every member that stays in the set, even if other members are added or
-        removed and scores change in the meantime.
-        """
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` items."""
         if self._scan_order is None:
             self._scan_order = ScanOrder(self._scores)
         following, members = self._scan_order.page(cursor, count)

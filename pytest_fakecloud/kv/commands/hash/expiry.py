@@ -16,10 +16,7 @@ from ..arguments import options
 
 
 def _fields(args: Args, at: int, each: int = 1) -> Args:
-    """Return the arguments after ``FIELDS count``, which starts at ``args[at]``.
-
-    Raises an error unless there are ``count`` times ``each`` arguments.
-    """
+    """Return the arguments after ``FIELDS count``, which must be ``count`` times ``each``."""
     if at + 1 >= len(args) or args[at].upper() != b"FIELDS":
         raise CommandError(errors.NUMFIELDS)
     count = parse_int(args[at + 1])

@@ -83,10 +83,7 @@ def json_resp(session: Session, args: Args) -> Reply:
 
 
 def _resp(value: Any, doubles: bool) -> Reply:
-    """Convert a value to nested arrays.
-
-    A fractional number becomes a double if ``doubles`` is true, otherwise a string.
-    """
+    """Convert a value to nested arrays, with fractional numbers as doubles or as strings."""
     kind = value.__class__
     if kind is dict:
         nested: list[Reply] = [Status(b"{")]

@@ -36,8 +36,7 @@ _BYTES_A_STEP = 4
 def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
     """Set the value at a path; return whether anything was set.
 
-    If only the last member of the path is missing, the member is added to every object that matches
-    the rest of the path. If no object matches, an error is raised.
+    If only the last member is missing, it is added to every object that matches the rest.
     """
     matches = outermost(find(path, document.root))
     if matches:

@@ -76,9 +76,7 @@ def document_of(session: Session, key: bytes) -> JsonValue | None:
 
 
 def existing(session: Session, key: bytes) -> JsonValue:
-    """Return the JSON document of a key; raise an error if the key does not exist or has another
-    type.
-    """
+    """Return the JSON document of a key; raise an error if there is none."""
     document = session.db.get(key, JsonValue)
     if document is None:
         raise CommandError(NO_KEY)
@@ -137,10 +135,7 @@ def reply_for(
 
 
 def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """Return the reply of an operation that reads the matches in a document.
-
-    If the key does not exist, return nil for a legacy path, and raise an error for a ``$`` path.
-    """
+    """Return the reply of a reading operation; without the key, nil or an error for a ``$`` path."""
     document = document_of(session, key)
     if document is None:
         if path.legacy:
@@ -186,10 +181,7 @@ def put(document: JsonValue, match: Location, value: Any) -> None:
 def replace(
     session: Session, key: bytes, path: Path, expected: str, operation: Operation
 ) -> list[Any]:
-    """Replace the value of every match with the result of the operation; return the results.
-
-    The result is ``ABSENT`` for a match that was not replaced.
-    """
+    """Replace the matches with the results of an operation, except ``ABSENT``; return the results."""
     document = existing(session, key)
     matches = find(path, document.root)
     if path.legacy and not matches:
@@ -205,16 +197,12 @@ def replace(
 
 
 def of_kind(kind: type, operation: Operation) -> Operation:
-    """Return an operation that is applied to values of one type and returns ``ABSENT`` for all
-    others.
-    """
+    """Limit an operation to values of one type; it returns ``ABSENT`` for all others."""
     return lambda value: operation(value) if value.__class__ is kind else ABSENT
 
 
 def check_depth(levels: int, value: Any) -> None:
-    """Raise an error if ``value``, placed at a depth of ``levels``, would nest the document too
-    deeply.
-    """
+    """Raise an error if ``value``, placed ``levels`` deep, would nest the document too deeply."""
     if levels + depth(value) > _MOST_LEVELS:
         raise CommandError(TOO_DEEP)
 

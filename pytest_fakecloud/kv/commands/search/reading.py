@@ -38,10 +38,7 @@ def indexes_of(session: Session) -> Indexes:
 
 
 class Words:
-    """Reads the arguments of a command from left to right.
-
-    ``what`` names an argument in error messages.
-    """
+    """Reads a command's arguments from left to right; ``what`` names them in error messages."""
 
     def __init__(self, args: Args, at: int) -> None:
         self._args = args
@@ -73,9 +70,7 @@ class Words:
         return word
 
     def number(self, what: str) -> int:
-        """Return the next argument as an integer; raise an error unless it is a non-negative
-        integer.
-        """
+        """Return the next argument, which must be a non-negative integer."""
         word = self.take(what)
         value = try_int(word.encode("utf-8", "surrogateescape"))
         if value is None or value < 0:

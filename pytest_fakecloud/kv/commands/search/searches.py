@@ -105,9 +105,7 @@ def _shown(hit: Hit) -> Reply:
 
 
 def _single(score: float) -> bytes | None:
-    """Format a relevance as the vendor does: as the shortest string that yields the same 32-bit
-    float.
-    """
+    """Format a relevance, like the vendor, as the shortest string for the same 32-bit float."""
     try:
         kept = struct.unpack("<f", struct.pack("<f", score))[0]
     except OverflowError:

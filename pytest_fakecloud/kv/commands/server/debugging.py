@@ -37,9 +37,7 @@ WITHOUT_EFFECT = frozenset(
     {"CHANGE-REPL-ID", "CONFIG-REWRITE-FORCE-ALL", "JMAP", "LOADAOF", "MALLCTL", "MALLCTL-STR"}
     | {"PAUSE-CRON", "QUICKLIST-PACKED-THRESHOLD", "RELOAD", "REPLYBUFFER", "STRINGMATCH-LEN"}
 )
-"""Subcommands that return OK without an effect, because a fake has no such files, memory or
-threads.
-"""
+"""Subcommands that return OK without an effect: a fake has no such files, memory or threads."""
 
 
 @command("DEBUG")
@@ -61,9 +59,7 @@ def _error(session: Session, args: Args) -> Reply:
 
 
 def _sleep(session: Session, args: Args) -> Reply:
-    """Delay all clients in fake time; in a transaction, the delay starts at the end of the
-    transaction.
-    """
+    """Delay all clients in fake time; in a transaction, the delay starts at its end."""
     engine, milliseconds = session.engine, max(int(parse_float(args[0]) * 1000), 0)
     if not milliseconds:
         return OK
@@ -107,9 +103,7 @@ def _object(session: Session, args: Args) -> Reply:
 
 
 def _digest(session: Session, args: Args) -> Reply:
-    """Return a digest of all keys of the server in 40 hexadecimal digits, independent of their
-    order.
-    """
+    """Return a digest of all keys of the server, independent of their order."""
     total = EMPTY
     for number in range(len(session.engine.databases)):
         keyspace = session.engine.database(number)

@@ -15,10 +15,7 @@ def summary(spec: CommandSpec) -> str:
 
 
 def _help_reply(session: Session, container: str) -> Reply:
-    """Return the lines of ``<container> HELP`` as in Redis 7.0.
-
-    In the vendor's dialect, the vendor's own subcommands follow in the same layout.
-    """
+    """Return the lines of HELP as in Redis 7.0, and of the vendor's own subcommands."""
     text = HELP_TEXTS.get(container, "")
     lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
     lines += text.splitlines()

@@ -45,9 +45,7 @@ _HUMAN = "BKMGTP"
 
 
 def _filled(template: str, **facts: object) -> Iterator[str]:
-    """Yield the lines of a template; a name without a value in the template takes its value from
-    ``facts``.
-    """
+    """Yield the lines of a template, with values from ``facts`` for names without a value."""
     for line in template.split():
         name, given, value = line.partition(":")
         yield f"{name}:{value if given else facts[name]}"

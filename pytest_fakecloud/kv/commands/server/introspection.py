@@ -234,10 +234,7 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
 
 
 def _flags(args: Args, spec: KeySpec) -> list[str]:
-    """Return the flags of a key, as far as they depend on the other arguments.
-
-    SET reads the key only with GET. BITFIELD only reads the key if SET and INCRBY are absent.
-    """
+    """Return the flags of a key, which for SET and BITFIELD depend on the other arguments."""
     name = args[0].upper()
     words = {word.upper() for word in args[2:]}
     if name == b"SET" and "variable_flags" in spec.flags:

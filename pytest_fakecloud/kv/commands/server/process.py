@@ -15,9 +15,7 @@ from ...table.syntax import parse_int
 from ..arguments import REST, options
 
 MODULE_VERSIONS = {"ReJSON": 20000}
-"""The versions that modules report. The version of ReJSON is the first with the current path
-syntax.
-"""
+"""The versions that modules report: for ReJSON, the first with the current path syntax."""
 
 _OF_CLUSTER = [name for name in COMMANDS if name.startswith("CLUSTER ")]
 _ONLY_REDIS = 'the vendor never reports a running script; `kv_server(dialect="redis")` does'

@@ -14,10 +14,7 @@ from ...table.syntax import parse_int
 
 
 def _flush(session: Session, args: Args, databases: Iterable[Keyspace]) -> Reply:
-    """Delete all keys of some databases.
-
-    ASYNC also deletes them immediately, but INFO counts its deletions as lazy.
-    """
+    """Delete all keys of some databases; INFO counts those deleted with ASYNC as lazy."""
     if len(args) > 1 or (args and args[0].upper() not in (b"SYNC", b"ASYNC")):
         raise CommandError(errors.SYNTAX)
     engine = session.engine

@@ -46,11 +46,7 @@ _COMBINING = (b"WEIGHTS", b"AGGREGATE")
 
 @dataclass(slots=True)
 class _Source:
-    """An input of a set operation, and its weight.
-
-    ``value`` is a sorted set, a set (whose members all have the score 1), or None if the key is
-    missing.
-    """
+    """An input, with its weight: a sorted set, a set (all scores are 1), or None for a missing key."""
 
     value: SortedSet | SetValue | None
     weight: float = 1.0

@@ -18,10 +18,7 @@ from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, 
 
 
 def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
-    """Return a reply that lists members in the given order.
-
-    With ``scores``, members and scores alternate in RESP2; RESP3 has an array of pairs.
-    """
+    """Return a reply of members with alternating scores or, in RESP3, in pairs with scores."""
     if not scores:
         return [member for _, member in items]
     printed = session.engine.print_double
@@ -96,11 +93,9 @@ def add_scores(
     *,
     increment: bool = False,
 ) -> Reply:
-    """Add (score, member) pairs, as far as NX, XX, GT and LT allow; return the number of new
-    members.
+    """Add (score, member) pairs; return the new members, with CH also the changed ones.
 
-    CH also counts changed scores. With ``increment``, return the new score instead, or nil if a
-    condition prevented the change.
+    With ``increment``, return the new score instead, or nil if a condition prevented it.
     """
     members = session.db.get(key, SortedSet)
     if members is None:

@@ -21,10 +21,7 @@ _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The range of ZRANGE or a related command, with its options.
-
-    ``limit`` is an offset and a count; a negative count means no limit.
-    """
+    """The range of ZRANGE or a related command; ``limit`` is an offset and a count (negative: all)."""
 
     interval: tuple[int, int] | ScoreRange | LexRange
     reverse: bool
@@ -63,9 +60,7 @@ def parse_score_range(low: bytes, high: bytes) -> ScoreRange:
 
 
 def parse_lex_range(low: bytes, high: bytes) -> LexRange:
-    """Parse a range of names: ``[`` includes a bound, ``(`` excludes it, ``-`` and ``+`` mean no
-    bound.
-    """
+    """Parse a range of names: ``[`` includes a bound, ``(`` excludes it, ``-`` and ``+`` mean none."""
     low_end, low_exclusive = _lex_end(low)
     high_end, high_exclusive = _lex_end(high)
     return LexRange(
@@ -96,11 +91,7 @@ def parse_range(
     *,
     storing: bool = False,
 ) -> Range:
-    """Parse ``key start stop`` and the options after it.
-
-    ``kind`` and ``reverse`` are None if the options determine them. The vendor's dialect also
-    accepts LIMIT with ranks.
-    """
+    """Parse ``key start stop`` and options, which set ``kind`` and ``reverse`` if these are None."""
     limit = None
     with_scores = False
     for word, values in options(args, 3, _SIZES):

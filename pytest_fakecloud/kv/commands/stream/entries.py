@@ -77,10 +77,7 @@ class _Trim:
 
 
 def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """Parse the options of XTRIM, or the options of XADD before the ID.
-
-    Returns the options and the position of the next argument.
-    """
+    """Parse the options of XTRIM, or of XADD before the ID; return also the next position."""
     trim = _Trim()
     at = 1
     while at < len(args):
@@ -277,10 +274,7 @@ def xrevrange(session: Session, args: Args) -> Reply:
 
 @dataclass(slots=True)
 class ReadWords:
-    """The arguments of XREAD or XREADGROUP.
-
-    ``block_ms`` is None without BLOCK. ``count`` is 0 for no limit.
-    """
+    """The arguments of XREAD or XREADGROUP. A ``count`` of 0 means no limit."""
 
     keys: list[bytes]
     ids: list[bytes]
@@ -391,11 +385,7 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """Delete an entry, as far as the policy allows, and return DELETED, ABSENT or KEPT.
-
-    ABSENT means that there is no such entry, KEPT that the policy is ACKED and a group has not
-    acknowledged the entry.
-    """
+    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT (still awaited)."""
     if entry_id not in stream:
         if policy == b"DELREF":
             _forget(stream, entry_id)

@@ -18,10 +18,7 @@ from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """Return a consumer of a group, after creating it if necessary and updating its last seen time.
-
-    Creating a consumer publishes a keyspace event.
-    """
+    """Return a consumer, seen now, of a group. Creating it publishes a keyspace event."""
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.consumers[name] = Consumer(name, session.now_ms)
@@ -141,11 +138,7 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A stream that an XREADGROUP reads.
-
-    ``after`` is None for ``>``, which reads new entries. Otherwise, the consumer's pending entries
-    with a higher ID are read.
-    """
+    """A stream to read: new entries or, with ``after``, pending entries with a higher ID."""
 
     key: bytes
     after: int | None
@@ -209,10 +202,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
 
 
 def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
-    """Return the stream and the group to read from.
-
-    If either has disappeared while the client was blocked, some versions return a specific error.
-    """
+    """Return the stream and the group; some versions have an error of their own after waiting."""
     try:
         return find_group(session, key, name, reading=True)
     except CommandError:

@@ -41,9 +41,7 @@ def parse_id(text: bytes, sequence: int = 0) -> int:
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Parse an ID for XADD; return the ID and whether its sequence number is fixed (not in
-    ``5-*``).
-    """
+    """Parse an ID for XADD; return it and whether its sequence number is fixed (unlike ``5-*``)."""
     milliseconds, given = _halves(text)
     if given == b"*":
         return make_id(milliseconds, 0), False

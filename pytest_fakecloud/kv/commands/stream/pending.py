@@ -164,11 +164,7 @@ def xclaim(session: Session, args: Args) -> Reply:
 
 
 def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callable[[], Consumer]:
-    """Return a function that returns the claiming consumer.
-
-    Depending on the server version, a new consumer is created immediately or on the first call of
-    that function.
-    """
+    """Return a function for the consumer, which older versions create only when it is called."""
     knows = session.engine.table.knows
     if knows["consumers are created before they receive an entry"] or name in group.consumers:
         consumer = find_consumer(session, key, group, name)

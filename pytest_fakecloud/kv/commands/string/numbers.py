@@ -21,11 +21,7 @@ from ...values.memory import UnpackedInteger
 
 
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
-    """Return the integer in ``text`` plus ``amount``.
-
-    Raises ``error`` if ``text`` is not an integer, and another error if the result does not fit
-    into 64 bits.
-    """
+    """Return an integer plus ``amount``; raise ``error``, or OVERFLOW beyond 64 bits."""
     total = parse_int(text, error=error) + amount
     if not I64_MIN <= total <= I64_MAX:
         raise CommandError(errors.OVERFLOW)
@@ -33,10 +29,7 @@ def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> 
 
 
 def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
-    """Return the sum of the 80-bit float in ``text`` and ``amount``, as text.
-
-    Raises ``error`` if ``text`` is not a number, and another error if the result is infinite.
-    """
+    """Return the sum of 80-bit floats; raise ``error`` for an invalid one, another if infinite."""
     total = long_double_sum(parse_long_double(text, error), amount)
     if isinstance(total, float):
         raise CommandError(errors.NAN_OR_INFINITY)

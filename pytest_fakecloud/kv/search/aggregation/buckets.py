@@ -75,10 +75,7 @@ _U64 = 2**64 - 1
 
 
 def _hash_order(keys: Iterable[Any]) -> list[Any]:
-    """Return numbers in the order of the vendor's hash table, followed by strings.
-
-    This is the order of buckets with equal counts in F64 fields, known from the vendor's own tests.
-    """
+    """Return numbers in the order of the vendor's hash table (from its tests), then strings."""
     texts = [key for key in keys if isinstance(key, str)]
     known = [key for key in keys if not isinstance(key, str)]
     size = 4
@@ -97,9 +94,7 @@ def _hash_order(keys: Iterable[Any]) -> list[Any]:
 
 
 def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
-    """Return a predicate for the argument ``include`` or ``exclude``: a regular expression or a
-    list of terms.
-    """
+    """Return a predicate for ``include`` or ``exclude``: a regular expression or a list of terms."""
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
@@ -116,9 +111,7 @@ def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
 
 
 def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool] | None:
-    """Return the key to sort by and whether the order is ascending, or None if there is no
-    ``order``.
-    """
+    """Return the key to sort by and whether the order is ascending, or None without ``order``."""
     order = args.take(
         "order",
         'an object such as {"count": "desc"}',
@@ -135,10 +128,7 @@ def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bo
 
 
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
-    """Return the term under which documents without a value are counted, or None.
-
-    The term has the type of the field. For a number field, it can also be a string.
-    """
+    """Return the term for documents without a value, or None. Numbers may have a string."""
     if spec.kind == "DATE":
         text = args.take(
             "missing",

@@ -175,7 +175,4 @@ METRICS: dict[str, Callable[[SearchIndex, Arguments], Metric]] = {
     "$extendedStats": _extended,
     "$percentiles": _percentiles,
 }
-"""Functions that build the metric aggregations.
-
-Each takes an index and arguments, and returns a function that computes the metric for documents.
-"""
+"""Functions that build metrics, which are functions of document numbers."""

@@ -26,11 +26,7 @@ def number(value: float | int | None) -> bytes | None:
 
 
 class Arguments:
-    """The arguments of one aggregation operator.
-
-    Methods consume arguments by name. Call `end()` last; it raises an error if any argument is
-    left.
-    """
+    """The arguments of an aggregation, consumed by name. `end()` rejects those that are left."""
 
     def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
         self.alias = alias
@@ -44,10 +40,7 @@ class Arguments:
     def take(
         self, name: str, expected: str, accepts: Callable[[Any], bool], usual: Any = None
     ) -> Any:
-        """Consume and return an argument, or return the default if the argument is missing.
-
-        Raises an error if the argument is invalid, or if it is required but missing.
-        """
+        """Consume an argument; raise an error if it is invalid, or required but missing."""
         if name not in self._given:
             if usual is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
@@ -104,9 +97,7 @@ def is_number(value: Any) -> bool:
 
 @dataclass
 class Aggregation:
-    """A named aggregation. ``compute`` takes document numbers and returns this aggregation's part
-    of the reply.
-    """
+    """A named aggregation. ``compute`` returns its part of the reply for document numbers."""
 
     alias: str
     compute: Callable[[Numbers], list[Any]]
@@ -120,10 +111,7 @@ class Aggregation:
 def column_of(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return the field of an aggregation, and the field's values by document.
-
-    Raises an error if the field cannot be used.
-    """
+    """Return the field of an aggregation and its values by document, or raise an error."""
     name = args.take("field", "a string", lambda value: isinstance(value, str))
     if name is None:
         # This is the vendor's error message.
