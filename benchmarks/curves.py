@@ -110,15 +110,17 @@ def records() -> None:
     place = TopicPartition("t", 0)
     for size in sizes():
         engine = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
-        engine.create_topic("t", 1)
+        engine.topics.create("t", 1)
         for first in range(0, size, 100):
-            engine.produce([ProducerRecord("t", "x", None, 0, first + n) for n in range(100)])
+            engine.producing.produce(
+                [ProducerRecord("t", "x", None, 0, first + n) for n in range(100)]
+            )
 
         def produce(number: int, engine: MemoryEngine = engine) -> None:
-            engine.produce([ProducerRecord("t", "x")])
+            engine.producing.produce([ProducerRecord("t", "x")])
 
         def found(number: int, engine: MemoryEngine = engine, size: int = size) -> None:
-            engine.offsets(number * 104_729 % size, [place])
+            engine.fetching.offsets(number * 104_729 % size, [place])
 
         series["produce"].append((size, typical(produce)))
         series["offset by time"].append((size, typical(found)))

@@ -40,7 +40,7 @@ class BrokerAssertions:
 
     def topics(self) -> dict[str, int]:
         """Return partition counts by topic name."""
-        return self._engine.topics()
+        return self._engine.topics.counts()
 
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and its start and end offsets.
@@ -51,7 +51,7 @@ class BrokerAssertions:
         string("topic", name)
         self._time.settle()
         with as_misuse():
-            return self._engine.topic_view(name)
+            return self._engine.fetching.topic_view(name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
         """Return the records of a topic in (partition, offset) order, optionally filtered.
@@ -74,12 +74,12 @@ class BrokerAssertions:
         string("group", name)
         self._time.settle()
         with as_misuse():
-            return self._engine.group_view(name)
+            return self._engine.groups.view(name)
 
     def groups(self) -> list[str]:
         """Return the names of the groups that have members or committed offsets."""
         self._time.settle()
-        return self._engine.group_names()
+        return self._engine.groups.names()
 
     # -- asserting and waiting -------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class BrokerAssertions:
         self._time.settle()
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
         with as_misuse():
-            by_clients, by_tester = self._engine.produced(topic)
+            by_clients, by_tester = self._engine.fetching.produced(topic)
         query = Query(_given(wanted), self._fields_of(topic), "record")
         return expect(
             f"a record in topic {topic!r}",
@@ -262,7 +262,7 @@ class BrokerAssertions:
             fields = {**fields, "predicate": _WHOLE_RECORD}
         query = Query(given, fields, "record")
         with as_misuse():
-            found = self._engine.wait_for(
+            found = self._engine.fetching.wait_for(
                 topic, lambda: next(filter(query, self.records(topic)), None), timeout
             )
         if found is None:

@@ -180,7 +180,7 @@ class Broker(BrokerAssertions, Handle):
         self, topic: str, partitions: int = 1, retention: Duration | None = None, **options: Any
     ) -> None:
         retention_ms = None if retention is None else _ms(retention)
-        self._engine.create_topic(topic, partitions, retention_ms=retention_ms, **options)
+        self._engine.topics.create(topic, partitions, retention_ms=retention_ms, **options)
 
     @action
     def delete_topic(self, topic: str) -> None:
@@ -192,7 +192,7 @@ class Broker(BrokerAssertions, Handle):
         string("topic", topic)
         self._time.settle()
         with as_misuse():
-            self._engine.delete_topic(topic)
+            self._engine.topics.delete(topic)
 
     @action
     def add_partitions(self, topic: str, count: int = 1) -> int:
@@ -204,7 +204,7 @@ class Broker(BrokerAssertions, Handle):
         string("topic", topic)
         self._time.settle()
         with as_misuse():
-            return self._engine.add_partitions(topic, count)
+            return self._engine.topics.add_partitions(topic, count)
 
     @action
     def set_retention(
@@ -221,7 +221,7 @@ class Broker(BrokerAssertions, Handle):
         __tracebackhide__ = True
         string("topic", topic)
         with as_misuse():
-            self._engine.set_retention(
+            self._engine.topics.set_retention(
                 topic,
                 retention_ms=None if retention is None else _ms(retention),
                 retention_bytes=retention_bytes,
@@ -278,7 +278,7 @@ class Broker(BrokerAssertions, Handle):
             for item in (value if isinstance(value, list) else [value])
         ]
         with as_misuse():
-            places = self._engine.produce(messages, by_client=False)
+            places = self._engine.producing.produce(messages, by_client=False)
         return places if isinstance(value, list) else places[0]
 
     @action
@@ -311,7 +311,7 @@ class Broker(BrokerAssertions, Handle):
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
         with as_misuse():
-            return self._engine.delete_records(topic, partition, before)
+            return self._engine.topics.delete_records(topic, partition, before)
 
     @action
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
@@ -327,7 +327,7 @@ class Broker(BrokerAssertions, Handle):
         whole(0, INT64_MAX).read("offset", offset)
         self._time.settle()
         with as_misuse():
-            self._engine.set_committed(group, TopicPartitionOffset(topic, partition, offset))
+            self._engine.groups.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
     # -- actions on groups -----------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class Broker(BrokerAssertions, Handle):
         _check_instance(group, instance)
         self._time.settle()
         with as_misuse():
-            self._engine.crash(group, instance)
+            self._engine.groups.crash(group, instance)
 
     @action
     def expire(self, group: str, instance: str) -> None:
@@ -353,7 +353,7 @@ class Broker(BrokerAssertions, Handle):
         _check_instance(group, instance)
         self._time.settle()
         with as_misuse():
-            self._engine.expire(group, instance)
+            self._engine.groups.expire(group, instance)
 
     @action
     def rebalance(self, group: str) -> GroupView:
@@ -364,7 +364,7 @@ class Broker(BrokerAssertions, Handle):
         __tracebackhide__ = True
         string("group", group)
         self._time.settle()
-        self._engine.rebalance(group)
+        self._engine.groups.rebalance(group)
         return self.group(group)
 
     @action
@@ -391,7 +391,7 @@ class Broker(BrokerAssertions, Handle):
         choice(*AUTO_OFFSET_RESETS).read("auto_offset_reset", auto_offset_reset)
         self._time.settle()
         with as_misuse():
-            self._engine.join(group, instance, wanted, auto_offset_reset)
+            self._engine.groups.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
     @action
@@ -401,7 +401,7 @@ class Broker(BrokerAssertions, Handle):
         _check_instance(group, instance)
         self._time.settle()
         with as_misuse():
-            self._engine.delete_consumer(group, instance)
+            self._engine.groups.delete(group, instance)
         return self.group(group)
 
     @action
@@ -421,7 +421,7 @@ class Broker(BrokerAssertions, Handle):
         whole(1).read("last", last, "redeliver()")
         optional(whole(0)).read("partition", partition)
         with as_misuse():
-            return self._found(self._engine.redeliver(group, last, topic, partition))
+            return self._found(self._engine.groups.redeliver(group, last, topic, partition))
 
     @contextmanager
     def reorder(self) -> Iterator[None]:
@@ -429,7 +429,7 @@ class Broker(BrokerAssertions, Handle):
 
         The order within each partition is kept.
         """
-        with self._engine.reorder():
+        with self._engine.groups.reorder():
             yield
 
     @action
@@ -442,7 +442,7 @@ class Broker(BrokerAssertions, Handle):
         __tracebackhide__ = True
         whole(0).read("keep", keep, "partial_produce()")
         whole(1, 1_000_000).read("times", times, "partial_produce()")
-        self._engine.fail_batches(keep, times)
+        self._engine.producing.fail_batches(keep, times)
 
 
 def _check_instance(group: object, instance: object) -> None:

@@ -107,7 +107,7 @@ class BrokerApp(App):
         message = ProducerRecord(
             _segment(request, "topic"), _segment(request, "message"), request.query("key")
         )
-        return _metadata_json(self.engine.produce([message])[0])
+        return _metadata_json(self.engine.producing.produce([message])[0])
 
     def produce(self, request: Request) -> object:
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
@@ -124,9 +124,9 @@ class BrokerApp(App):
                 messages.append(self._message(item, topic, where_in(body, index)))
             except BrokerError:
                 if self.engine.settings.batches == "in order" and messages:
-                    self.engine.produce(messages)
+                    self.engine.producing.produce(messages)
                 raise
-        return [_metadata_json(place) for place in self.engine.produce(messages)]
+        return [_metadata_json(place) for place in self.engine.producing.produce(messages)]
 
     def webhook(self, request: Request) -> object:
         """Handle ``/webhook``: produce a message from the raw body and the custom headers."""
@@ -141,7 +141,7 @@ class BrokerApp(App):
                 request.headers.pairs, drop=settings.webhook_drop, keep=settings.webhook_keep
             ),
         )
-        place = _metadata_json(self.engine.produce([message])[0])
+        place = _metadata_json(self.engine.producing.produce([message])[0])
         return place if settings.webhook_answer == "object" else [place]
 
     def _message(self, item: object, topic: str | None, where: str) -> ProducerRecord:
@@ -205,7 +205,7 @@ class BrokerApp(App):
                 "Nothing to fetch: pass topic, partition and offset, or topicPartitionOffsets"
             )
         timeout = self._timeout(request, fields, POLL_TIMEOUT_MS)
-        return [record_json(record) for record in self.engine.fetch(positions, timeout)]
+        return [record_json(record) for record in self.engine.fetching.fetch(positions, timeout)]
 
     def consume_path(self, request: Request) -> object:
         """Handle ``GET /consume/GROUP/INSTANCE/TOPIC``."""
@@ -229,7 +229,7 @@ class BrokerApp(App):
         return self._consume(request, topics, fields)
 
     def _consume(self, request: Request, topics: list[str], fields: Mapping[str, object]) -> object:
-        records = self.engine.consume(
+        records = self.engine.groups.consume(
             _segment(request, "group"),
             _segment(request, "instance"),
             topics,
@@ -258,19 +258,21 @@ class BrokerApp(App):
             for index, item in enumerate(items if isinstance(items, list) else [items])
             for where in [where_in(items, index)]
         ]
-        self.engine.commit(_segment(request, "group"), _segment(request, "instance"), offsets)
+        self.engine.groups.commit(
+            _segment(request, "group"), _segment(request, "instance"), offsets
+        )
         return SUCCESS
 
     def delete(self, request: Request) -> object:
         """Handle ``/delete-consumer/GROUP/INSTANCE``."""
-        self.engine.delete_consumer(_segment(request, "group"), _segment(request, "instance"))
+        self.engine.groups.delete(_segment(request, "group"), _segment(request, "instance"))
         return SUCCESS
 
     # -- metadata --------------------------------------------------------------------------------
 
     def topics(self, request: Request) -> object:
         """Handle ``GET /topics``: return the partition counts by topic name."""
-        return self.engine.topics()
+        return self.engine.topics.counts()
 
     def consumers(self, request: Request) -> object:
         """Handle ``GET /consumers``: return the groups with their instances and partitions."""
@@ -288,7 +290,7 @@ class BrokerApp(App):
                     for name, topics in group.instances.items()
                 ],
             }
-            for group in self.engine.consumers()
+            for group in self.engine.groups.consumers()
         ]
 
     def committed(self, request: Request) -> object:
@@ -296,7 +298,7 @@ class BrokerApp(App):
         partitions = self._partitions(request)
         timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
         return _offsets_json(
-            self.engine.committed(
+            self.engine.groups.committed(
                 _segment(request, "group"), _segment(request, "instance"), partitions, timeout
             )
         )
@@ -313,7 +315,7 @@ class BrokerApp(App):
             at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
         timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
-        return _offsets_json(self.engine.offsets(at, partitions, timeout))
+        return _offsets_json(self.engine.fetching.offsets(at, partitions, timeout))
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
         body = self._json(request)

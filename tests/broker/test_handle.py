@@ -698,7 +698,7 @@ def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
     broker = make_broker()
     broker.clock.wait_cap = 30
     fetches = [
-        Parked(lambda: broker._engine.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
+        Parked(lambda: broker._engine.fetching.fetch([("orders", 0, 0)], 60_000))  # type: ignore[list-item]
         for _ in range(3)
     ]
     until_parked(broker, 3)
@@ -745,7 +745,7 @@ def test_what_a_tester_gives_in_a_wrong_type_is_named(broker: Broker) -> None:
         with pytest.raises(ContractError, match=reason):
             misuse(broker)
         assert broker.records("orders") == []
-        assert "z" not in broker._engine.topics()
+        assert "z" not in broker._engine.topics.counts()
 
     check_each(
         check,

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as Place
 
+from ...core.found import found_of
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...core.timers import Signal
 from .. import errors
+from ..engine.fetching import distinct_positions
 from ..model import (
     Header,
     Record,
     TopicPartition,
     TopicPartitionOffset,
+    TopicView,
+    record_fields,
 )
 from ..settings import BrokerConfig
 from .cluster import Address, translated, when_away
-from .topics import KafkaTopics
+from .topics import KafkaTopics, public_names
 
+T = TypeVar("T")
 _STEP = 0.05
+"""Seconds between two polls of a waiting call."""
 
 
 class Waits:
@@ -43,8 +49,10 @@ class Waits:
 
 
 class KafkaFetching:
-    """Reads records and offsets. It creates a client for each call, because that is faster than
-    moving an existing client to other offsets.
+    """Reads records and offsets, with the methods of ``MemoryFetching``.
+
+    It creates a client for each call, because that is faster than moving an existing client to
+    other offsets. ``by_tester`` contains the positions of the records that the test produced.
     """
 
     def __init__(
@@ -55,19 +63,21 @@ class KafkaFetching:
         settings: BrokerConfig,
         clock: Timekeeper,
         waits: Waits,
+        by_tester: Collection[tuple[str, int, int]],
     ) -> None:
         self._topics = topics
+        self.public = topics.public
         self._cluster = cluster
         self._address = address
         self._settings = settings
         self._clock = clock
         self._waits = waits
+        self._by_tester = by_tester
 
-    def fetch(self, wanted: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        """Return the records from each position on; wait until there is at least one record.
-
-        The positions must be distinct. At most ``max_partition_bytes`` are returned per position.
-        """
+    @public_names
+    def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
+        wanted = distinct_positions(positions)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         signal = self._clock.signal()
@@ -177,9 +187,14 @@ class KafkaFetching:
             tuple(Header(name, _text(value or b"")) for name, value in message.headers() or ()),
         )
 
+    @public_names
     def offsets(
-        self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
+        self,
+        at: int | Literal["earliest", "latest"],
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         for tp in partitions:
             self._topics.check_partition(*tp)
         places = [(self._topics.real(topic), partition) for topic, partition in partitions]
@@ -203,6 +218,39 @@ class KafkaFetching:
                 found += page
                 at = page[-1].offset + 1
         return found
+
+    @public_names
+    def topic_view(self, name: str) -> TopicView:
+        starts, ends = self._topics.bounds(name)
+        return TopicView(
+            name,
+            len(ends),
+            found_of(self.records(name), record_fields(len(ends)), "record"),
+            starts,
+            ends,
+        )
+
+    @public_names
+    def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
+        own: list[Record] = []
+        others: list[Record] = []
+        for record in self.records(topic):
+            place = record.topic, record.partition, record.offset
+            (own if place in self._by_tester else others).append(record)
+        return others, own
+
+    def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
+        """Call ``look`` every 50 ms, and return its first result that is not None.
+
+        Returns None after ``seconds``.
+        """
+        until = monotonic() + seconds
+        pause = threading.Event()
+        while True:
+            found = look()
+            if found is not None or monotonic() > until:
+                return found
+            pause.wait(_STEP)
 
 
 def _text(data: bytes) -> str:

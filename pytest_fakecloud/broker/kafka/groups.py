@@ -7,31 +7,39 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka import KafkaException
 
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
+from ..engine.fetching import distinct_positions
 from ..errors import BrokerError
 from ..model import (
     ConsumerConfig,
     EventKind,
     GroupAssignments,
+    GroupView,
+    MemberView,
+    Record,
     TopicPartition,
     TopicPartitionOffset,
     consumer_config,
+    found_members,
 )
 from ..settings import BrokerConfig
-from .cluster import Address
-from .fetching import Waits
+from .cluster import Address, real_only
+from .fetching import KafkaFetching, Waits
 from .instance import KafkaInstance
-from .topics import KafkaTopics
+from .topics import KafkaTopics, public_names
 
 
 class KafkaGroups:
-    """The consumer instances in this process. ``tell`` is called with events of their groups."""
+    """The consumer instances in this process, with the methods of ``MemoryGroups``.
+
+    ``tell`` is called with events of their groups.
+    """
 
     def __init__(
         self,
@@ -41,9 +49,12 @@ class KafkaGroups:
         settings: BrokerConfig,
         clock: Timekeeper,
         waits: Waits,
+        fetching: KafkaFetching,
     ) -> None:
         self.tell: Any = None
         self._topics = topics
+        self.public = topics.public
+        self._fetching = fetching
         self._cluster = cluster
         self._address = address
         self._settings = settings
@@ -55,6 +66,7 @@ class KafkaGroups:
 
     # -- consuming -------------------------------------------------------------------------------
 
+    @public_names
     def consume(
         self,
         group: str,
@@ -62,7 +74,8 @@ class KafkaGroups:
         topics: Sequence[str],
         timeout_ms: int,
         headers: Mapping[str, str],
-    ) -> list[Any]:
+    ) -> list[Record]:
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         for topic in topics:
             self._topics.check(topic)
         until = self._clock.now_us() + timeout_ms * 1000
@@ -75,7 +88,7 @@ class KafkaGroups:
         try:
             if not member.topics or self._settings.resubscribe == "rebalance":
                 member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
-            return self._await(member, until)
+            return [self._fetching.record(one) for one in self._await(member, until)]
         finally:
             member.turn.release()
 
@@ -191,10 +204,9 @@ class KafkaGroups:
 
     # -- committing ------------------------------------------------------------------------------
 
-    def commit(self, group: str, instance: str, wanted: Sequence[TopicPartitionOffset]) -> None:
-        """Commit the given distinct offsets or, if there are none, those of the records last
-        delivered.
-        """
+    @public_names
+    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        wanted = distinct_positions(offsets)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         with self._lock:
@@ -222,6 +234,12 @@ class KafkaGroups:
             member.commit(real, self._address.timeout)
         member.committed(real)
         self._told(group, instance, real)
+
+    @public_names
+    def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
+        """Set a group's committed offset. The cluster rejects this while the group has members."""
+        self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
+        self.store(group, [offset])
 
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit offsets for a group without being a member."""
@@ -253,9 +271,15 @@ class KafkaGroups:
             offsets=offsets,
         )
 
+    @public_names
     def committed(
-        self, group: str, partitions: Sequence[TopicPartition]
+        self,
+        group: str,
+        instance: str,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
     ) -> list[TopicPartitionOffset]:
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         for tp in partitions:
             self._topics.check_partition(*tp)
         held = self.all_committed(group)
@@ -289,6 +313,55 @@ class KafkaGroups:
             found.setdefault(group, {})[name] = topics
         return [GroupAssignments(group, members) for group, members in found.items()]
 
+    @public_names
+    def view(self, name: str) -> GroupView:
+        members = self.members(name)
+        committed = self.all_committed(name)
+        lag = self._lag(members, committed)
+        views = found_members(self._member(each, members[each]) for each in sorted(members))
+        state = "Stable" if members else "Empty" if committed else "Dead"
+        if any(not view.assignment for view in views):
+            state = "PreparingRebalance"
+        return GroupView(
+            name,
+            state,
+            sum(member.epoch for member in members.values()),
+            views,
+            {view.name: view.assignment for view in views},
+            dict(sorted(committed.items())),
+            {tp: at for view in views for tp, at in view.position.items()},
+            lag,
+        )
+
+    def _member(self, name: str, member: KafkaInstance) -> MemberView:
+        delivered = {self._own(tp): at for tp, at in member.delivered().items()}
+        return MemberView(
+            name,
+            member.state if member.state in ("active", "expired") else "joining",
+            tuple(self._own((topic, 0)).topic for topic in member.topics),
+            [self._own(tp) for tp in sorted(member.assigned)],
+            dict(delivered),
+            delivered,
+            member.config,
+        )
+
+    def _own(self, tp: tuple[str, int]) -> TopicPartition:
+        return TopicPartition(self._topics.shown(tp[0]), tp[1])
+
+    def _lag(
+        self, members: Mapping[str, KafkaInstance], committed: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        topics = {tp.topic for tp in committed}
+        for member in members.values():
+            topics |= {self._own((topic, 0)).topic for topic in member.topics}
+        lag = {}
+        for topic in sorted(topics):
+            starts, ends = self._topics.bounds(topic)
+            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                tp = TopicPartition(topic, number)
+                lag[tp] = max(0, end - max(committed.get(tp, start), start))
+        return lag
+
     def members(self, group: str) -> dict[str, KafkaInstance]:
         """Return the instances of a group in this process, by name."""
         with self._lock:
@@ -297,6 +370,30 @@ class KafkaGroups:
     def names(self) -> list[str]:
         with self._lock:
             return sorted(self._groups)
+
+    # -- actions of tests ------------------------------------------------------------------------
+
+    def join(
+        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
+    ) -> None:
+        self.consume(group, instance, topics, 0, {"auto-offset-reset": auto_offset_reset})
+
+    def crash(self, group: str, instance: str) -> NoReturn:
+        raise real_only("crash() of an instance")
+
+    def expire(self, group: str, instance: str) -> NoReturn:
+        raise real_only("expire() of a session")
+
+    def rebalance(self, group: str) -> NoReturn:
+        raise real_only("rebalance()")
+
+    def redeliver(self, group: str, *which: object) -> NoReturn:
+        raise real_only("redeliver()")
+
+    def reorder(self) -> NoReturn:
+        raise real_only("reorder()")
+
+    # -- ending ----------------------------------------------------------------------------------
 
     def stop_all(self) -> Callable[[float], None]:
         """Start to stop all instances, and return a function that waits until they have stopped.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka import KafkaException, Producer
 
@@ -18,8 +18,8 @@ from ...core.wording import counted
 from ..engine.placement import Placement
 from ..model import Metadata, ProducerRecord
 from ..settings import BrokerConfig
-from .cluster import Address, Unavailable, translated
-from .topics import KafkaTopics
+from .cluster import Address, Unavailable, real_only, translated
+from .topics import KafkaTopics, public_names
 
 CREATE_TIME = 1
 _LOOK = 0.02
@@ -29,7 +29,10 @@ _MORE = 5.0
 
 
 class KafkaProducing:
-    """The producer of a fake, and the thread that receives its confirmations."""
+    """The producer of a fake, and the thread that receives its confirmations.
+
+    It has the methods of ``MemoryProducing``.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class KafkaProducing:
         self.by_tester: set[tuple[str, int, int]] = set()
         """Positions of the records that the test produced."""
         self._topics = topics
+        self.public = topics.public
         self._settings = settings
         self._clock = clock
         self._placement = Placement(topics.known, settings, stream)
@@ -62,6 +66,7 @@ class KafkaProducing:
         self._thread = threading.Thread(target=self._run, name="fakecloud producer", daemon=True)
         self._thread.start()
 
+    @public_names
     def produce(
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
@@ -113,6 +118,9 @@ class KafkaProducing:
             )
         except (KafkaException, BufferError) as error:
             sent.failed(index, error)
+
+    def fail_batches(self, keep: int, times: int) -> NoReturn:
+        raise real_only("partial_produce()")
 
     def _run(self) -> None:
         while not self._closed:

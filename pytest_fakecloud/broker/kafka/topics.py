@@ -8,17 +8,18 @@ create it. The list is considered current for a second.
 
 from __future__ import annotations
 
+import functools
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.settings import optional, whole
 from ...core.timeparse import monotonic
 from .. import errors
 from ..engine.log import Topic
-from ..errors import as_misuse, string
+from ..errors import BrokerError, as_misuse, string
 from ..settings import BrokerConfig
 from .cluster import Address, real_only
 
@@ -26,13 +27,36 @@ _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
 _STEP = 0.05
 
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+def public_names(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Decorate a method so that its errors contain the names of the fake, without the prefix.
+
+    The object's ``public()`` removes the prefix from a message.
+    """
+
+    @functools.wraps(method)
+    def operation(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except BrokerError as error:
+            shown = self.public(error.message)
+            if shown == error.message:
+                raise
+            raise BrokerError(error.kind, shown) from None
+
+    return operation
+
 
 class KafkaTopics:
-    """The topics of a fake. All names are those that its clients use, except names called real.
+    """The topics of a fake, with the methods of ``MemoryTopics``.
 
-    ``known`` contains the topics as last listed by the cluster, with empty logs, which is enough to
-    choose positions for messages. ``kept`` is whether topics stay when the fake is closed, because
-    others share them.
+    All names are those that its clients use, except names called real. ``known`` contains the
+    topics as last listed by the cluster, with empty logs, which is enough to choose positions for
+    messages. ``kept`` is whether topics stay when the fake is closed, because others share them.
     """
 
     def __init__(
@@ -79,6 +103,7 @@ class KafkaTopics:
 
     # -- lookups ---------------------------------------------------------------------------------
 
+    @public_names
     def counts(self) -> dict[str, int]:
         """Return the current partition counts by topic name."""
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
@@ -201,6 +226,11 @@ class KafkaTopics:
         with as_misuse():
             self._cluster.delete_records(wanted)
         return sum(offset - starts[number] for (_, number), offset in wanted.items())
+
+    def set_retention(
+        self, name: str, *, retention_ms: object, retention_bytes: object
+    ) -> NoReturn:
+        raise real_only("set_retention() of an existing topic")
 
     def _until(self, condition: Callable[[], bool], text: str) -> None:
         until = monotonic() + self._patience

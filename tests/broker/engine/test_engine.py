@@ -38,13 +38,13 @@ def engine(
     partitions: int = 3, *, clock: Timekeeper | None = None, **settings: Any
 ) -> MemoryEngine:
     made = MemoryEngine(clock or Timekeeper(START), Ids(1), BrokerConfig(**settings))
-    made.create_topic("t", partitions)
+    made.topics.create("t", partitions)
     return made
 
 
 def test_produce_answers_places_in_request_order() -> None:
     broker = engine()
-    places = broker.produce(
+    places = broker.producing.produce(
         [
             ProducerRecord("t", "a", partition=2),
             ProducerRecord("t", "b", "city"),
@@ -52,7 +52,7 @@ def test_produce_answers_places_in_request_order() -> None:
         ]
     )
     assert places == [("t", 2, 0, START_MS), ("t", 1, 0, START_MS), ("t", 2, 1, 5)]
-    assert broker.fetch([TopicPartitionOffset("t", 2, 1)], 0) == [
+    assert broker.fetching.fetch([TopicPartitionOffset("t", 2, 1)], 0) == [
         Record("t", 2, 1, 5, None, "c", ())
     ]
 
@@ -65,8 +65,10 @@ def test_a_bad_message_anywhere_appends_nothing() -> None:
         ProducerRecord("t", "x" * 2**21),
     ):
         with pytest.raises(BrokerError):
-            broker.produce([ProducerRecord("t", "good"), bad, ProducerRecord("t", "good")])
-    assert broker.offsets("latest", [TopicPartition("t", n) for n in range(3)]) == [
+            broker.producing.produce(
+                [ProducerRecord("t", "good"), bad, ProducerRecord("t", "good")]
+            )
+    assert broker.fetching.offsets("latest", [TopicPartition("t", n) for n in range(3)]) == [
         ("t", 0, 0),
         ("t", 1, 0),
         ("t", 2, 0),
@@ -76,46 +78,46 @@ def test_a_bad_message_anywhere_appends_nothing() -> None:
 def test_a_refused_batch_does_not_use_up_the_plan() -> None:
     broker = engine(limits=BrokerLimits(messages_per_day=2))
     with pytest.raises(BrokerError, match="2 messages per day"):
-        broker.produce([ProducerRecord("t", "x")] * 3)
-    broker.produce([ProducerRecord("t", "x")] * 2)
+        broker.producing.produce([ProducerRecord("t", "x")] * 3)
+    broker.producing.produce([ProducerRecord("t", "x")] * 2)
 
 
 def test_bytes_are_counted_in_utf_8() -> None:
     broker = engine(1, limits=BrokerLimits(max_message_bytes=4))
-    broker.produce([ProducerRecord("t", "é", "é")])
+    broker.producing.produce([ProducerRecord("t", "é", "é")])
     with pytest.raises(BrokerError, match="5 bytes"):
-        broker.produce([ProducerRecord("t", "é", "éa")])
+        broker.producing.produce([ProducerRecord("t", "é", "éa")])
 
 
 @pytest.mark.parametrize("timeout", [-1, 600_001, 10**12])
 def test_timeouts_out_of_bounds_are_refused(timeout: int) -> None:
     broker = engine()
     for call in (
-        lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], timeout),
-        lambda: broker.consume("g", "i", ["t"], timeout, {}),
-        lambda: broker.committed("g", "i", [], timeout),
-        lambda: broker.offsets("latest", [], timeout),
+        lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], timeout),
+        lambda: broker.groups.consume("g", "i", ["t"], timeout, {}),
+        lambda: broker.groups.committed("g", "i", [], timeout),
+        lambda: broker.fetching.offsets("latest", [], timeout),
     ):
         with pytest.raises(BrokerError, match=f"Invalid timeout {timeout}"):
             call()
-    assert broker.consumers() == []
+    assert broker.groups.consumers() == []
 
 
 def test_topics_and_partitions_out_of_bounds_are_misuse() -> None:
     broker = engine()
     with pytest.raises(ContractError, match=r"=0 of .* must be a whole number from 1"):
-        broker.add_partitions("t", 0)
+        broker.topics.add_partitions("t", 0)
     with pytest.raises(ContractError, match=r"=0 of .* must be a whole number from 1"):
-        broker.create_topic("u", 0)
+        broker.topics.create("u", 0)
 
 
 def test_a_failed_first_consume_leaves_nothing_behind() -> None:
     broker = engine(1)
-    broker.consume("g", "i", ["t"], 0, {})
+    broker.groups.consume("g", "i", ["t"], 0, {})
     for topics, headers in ((["t", "no"], {}), (["t"], {"auto-offset-reset": "x"}), (["t"], {})):
         with pytest.raises(BrokerError):
-            broker.consume("h", "j", topics, 0, headers)
-    assert [group.name for group in broker.consumers()] == ["g"]
+            broker.groups.consume("h", "j", topics, 0, headers)
+    assert [group.name for group in broker.groups.consumers()] == ["g"]
 
 
 def test_a_consume_refused_by_its_reset_policy_does_not_keep_the_instance_busy() -> None:
@@ -123,9 +125,9 @@ def test_a_consume_refused_by_its_reset_policy_does_not_keep_the_instance_busy()
     broker = engine(1, clock=clock)
     for _ in range(2):
         with pytest.raises(BrokerError, match="no reset policy"):
-            broker.consume("g", "i", ["t"], 1000, {"auto-offset-reset": "none"})
+            broker.groups.consume("g", "i", ["t"], 1000, {"auto-offset-reset": "none"})
     clock.advance("300s")
-    assert broker.consumers() == []
+    assert broker.groups.consumers() == []
 
 
 def test_events_are_told_without_the_lock() -> None:
@@ -134,11 +136,11 @@ def test_events_are_told_without_the_lock() -> None:
     told: list[str] = []
 
     def tell(kind: str, text: str, **data: Any) -> None:
-        broker.topics()
+        broker.topics.counts()
         told.append(kind)
 
     broker.tell_to(tell)
-    broker.consume("g", "i", ["t"], 0, EARLIEST)
+    broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
     clock.advance("1h")
     assert told == ["join", "rebalance", "close", "expire", "rebalance"]
 
@@ -146,58 +148,56 @@ def test_events_are_told_without_the_lock() -> None:
 def test_a_waiting_call_minds_timers_that_others_plan_meanwhile() -> None:
     """On a running clock, the end of a session wakes a call that began to wait earlier."""
     broker = engine(clock=Timekeeper(), session_timeout_ms=50)
-    broker.consume("g", "a", ["t"], 0, EARLIEST)
-    broker.consume("g", "b", ["t"], 0, EARLIEST)
-    poll = Parked(lambda: broker.consume("g", "a", ["t"], 30_000, EARLIEST))
+    broker.groups.consume("g", "a", ["t"], 0, EARLIEST)
+    broker.groups.consume("g", "b", ["t"], 0, EARLIEST)
+    poll = Parked(lambda: broker.groups.consume("g", "a", ["t"], 30_000, EARLIEST))
     eventually(lambda: broker.waiting)
-    with broker.locked() as now:
-        broker.groups.crash("g", "b", now)
+    broker.groups.crash("g", "b")
     assert poll.result(5) == []
 
 
 def test_interrupt_ends_calls_but_not_later_ones() -> None:
     broker = engine(clock=Timekeeper())
     polls = [
-        Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
-        Parked(lambda: broker.consume("g", "i", ["t"], 30_000, {})),
+        Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000)),
+        Parked(lambda: broker.groups.consume("g", "i", ["t"], 30_000, {})),
     ]
     eventually(lambda: len(broker.waiting) == 2)
     broker.interrupt()
     assert [poll.result() for poll in polls] == [[], []]
-    later = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
+    later = Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 30_000))
     eventually(lambda: broker.waiting)
-    broker.produce([ProducerRecord("t", "x", partition=0)])
+    broker.producing.produce([ProducerRecord("t", "x", partition=0)])
     assert len(later.result()) == 1
     broker.close()
-    assert broker.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
+    assert broker.fetching.fetch([TopicPartitionOffset("t", 1, 0)], 30_000) == []
 
 
 def test_watchers_are_taken_off_again() -> None:
     broker = engine(1)
-    broker.consume("g", "i", ["t"], 0, {})
-    broker.delete_consumer("g", "i")
+    broker.groups.consume("g", "i", ["t"], 0, {})
+    broker.groups.delete("g", "i")
     clock_cap = 0.001
     broker._clock.wait_cap = clock_cap
-    broker.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
-    with broker.locked() as now:
-        assert broker.table.partition("t", 0, now).watchers == set()
+    broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 1000)
+    assert broker.table.partition("t", 0, 0).watchers == set()
     assert broker.waiting == []
 
 
 def test_offsets_are_forgotten_when_the_group_stays_empty() -> None:
     clock = Timekeeper(START)
     broker = engine(clock=clock)
-    broker.consume("g", "i", ["t"], 0, EARLIEST)
-    broker.commit("g", "i", [TopicPartitionOffset("t", 0, 1)])
-    broker.delete_consumer("g", "i")
+    broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
+    broker.groups.commit("g", "i", [TopicPartitionOffset("t", 0, 1)])
+    broker.groups.delete("g", "i")
     clock.advance("6d")
-    broker.consume("g", "i", ["t"], 0, EARLIEST)
-    broker.delete_consumer("g", "i")
+    broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
+    broker.groups.delete("g", "i")
     clock.advance("6d")
-    assert broker.committed("g", "i", [TopicPartition("t", 0)]) == [("t", 0, 1)]
+    assert broker.groups.committed("g", "i", [TopicPartition("t", 0)]) == [("t", 0, 1)]
     clock.advance("1d")
     with pytest.raises(BrokerError, match="Consumer group 'g' does not exist"):
-        broker.committed("g", "i", [TopicPartition("t", 0)])
+        broker.groups.committed("g", "i", [TopicPartition("t", 0)])
 
 
 def test_many_threads_lose_nothing_and_keep_order() -> None:
@@ -210,25 +210,24 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
 
     def produce(number: int) -> None:
         for serial in range(total):
-            broker.produce([ProducerRecord("t", f"{number}:{serial}", f"k{serial % 7}")])
+            broker.producing.produce([ProducerRecord("t", f"{number}:{serial}", f"k{serial % 7}")])
 
     def consume(name: str) -> None:
         turns = 0
         while not stop.is_set():
             turns += 1
-            records = broker.consume("g", name, ["t"], 20, MANUAL)
+            records = broker.groups.consume("g", name, ["t"], 20, MANUAL)
             for before, after in pairwise(records):
                 assert before.partition != after.partition or before.offset + 1 == after.offset
             with lock:
                 for record in records:
                     seen[record.partition].add(record.offset)
             try:
-                broker.commit("g", name, [])
+                broker.groups.commit("g", name, [])
                 if turns % 9 == 0:
-                    with broker.locked() as now:
-                        broker.groups.crash("g", name, now)
+                    broker.groups.crash("g", name)
                 elif turns % 5 == 0:
-                    broker.delete_consumer("g", name)
+                    broker.groups.delete("g", name)
             except BrokerError as error:
                 if error.status not in (404, 409):
                     raise
@@ -238,7 +237,7 @@ def test_many_threads_lose_nothing_and_keep_order() -> None:
     for worker in workers:
         worker.result(30)
     tps = [TopicPartition("t", n) for n in range(4)]
-    ends = {tp.partition: tp.offset for tp in broker.offsets("latest", tps)}
+    ends = {tp.partition: tp.offset for tp in broker.fetching.offsets("latest", tps)}
     assert sum(ends.values()) == total * producers
     eventually(lambda: all(len(seen[n]) == end for n, end in ends.items()), 30)
     stop.set()
@@ -251,21 +250,21 @@ def test_nothing_waits_in_an_engine_that_is_closed() -> None:
     clock = Timekeeper("2026-01-01T00:00:00Z")
     clock.wait_cap = 60
     broker = MemoryEngine(clock, Ids(1))
-    broker.create_topic("t", 1)
+    broker.topics.create("t", 1)
     broker.close()
-    fetch = Parked(lambda: broker.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))
-    consume = Parked(lambda: broker.consume("g", "i", ["t"], 60_000, {}))
+    fetch = Parked(lambda: broker.fetching.fetch([TopicPartitionOffset("t", 0, 0)], 60_000))
+    consume = Parked(lambda: broker.groups.consume("g", "i", ["t"], 60_000, {}))
     assert (fetch.result(), consume.result()) == ([], [])
 
 
 def test_keys_and_headers_count_towards_the_size_of_a_message() -> None:
     broker = engine()
-    broker.create_topic("small", 1, max_message_bytes=10)
+    broker.topics.create("small", 1, max_message_bytes=10)
     fits = ProducerRecord("small", "12", "345", headers=(Header("6", "789\u00e9"),))
     with pytest.raises(BrokerError, match="The message is 11 bytes"):
-        broker.produce([fits])
-    assert broker.produce([fits._replace(headers=(Header("6", "789"),))])[0].offset == 0
+        broker.producing.produce([fits])
+    assert broker.producing.produce([fits._replace(headers=(Header("6", "789"),))])[0].offset == 0
     with pytest.raises(BrokerError, match="The message is 11 bytes") as caught:
-        broker.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
+        broker.producing.produce([fits._replace(headers=(Header("6", "7890"), Header("", "1")))])
     assert caught.value.status == 413
-    assert broker.offsets("latest", [TopicPartition("small", 0)])[0].offset == 1
+    assert broker.fetching.offsets("latest", [TopicPartition("small", 0)])[0].offset == 1

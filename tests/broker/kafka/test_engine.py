@@ -283,7 +283,7 @@ class TestGroups:
         self, broker: Broker, rest: Rest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rest.consume("g", "a", "orders", **self.EARLIEST)
-        member = broker._engine._groups.members("g")["a"]  # type: ignore[attr-defined]
+        member = broker._engine.groups.members("g")["a"]  # type: ignore[attr-defined]
 
         def refuse(what: object) -> None:
             raise Unavailable("it is busy")

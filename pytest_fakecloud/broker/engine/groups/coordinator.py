@@ -1,4 +1,4 @@
-"""Membership of consumer groups, and assignment of partitions to members.
+"""Membership of consumer groups.
 
 The engine calls these functions with its lock held, as ``table`` describes.
 """
@@ -9,32 +9,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import errors
-from ...model import EventKind, GroupAssignments, TopicPartition, consumer_config, distinct
-from .assignment import range_assignment
+from ...model import EventKind, consumer_config, distinct
 from .commits import Commits
-from .delivery import GroupDelivery
 from .members import (
     ConsumerGroup,
     GroupCopy,
     Instance,
     InstanceState,
-    by_topic,
     cancel,
     cancel_timers,
     copied,
     names,
 )
+from .rebalancing import Rebalancer
 from .table import GroupTable
 
 
 class Coordinator:
-    """Adds and removes members of groups, and assigns partitions to them."""
+    """Adds and removes the members of groups."""
 
-    def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
+    def __init__(self, table: GroupTable, commits: Commits, rebalancer: Rebalancer) -> None:
         self._table = table
         self._settings = table.settings
         self._commits = commits
-        self._delivery = delivery
+        self._rebalancer = rebalancer
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -64,10 +62,10 @@ class Coordinator:
             # this instance's former partitions may belong to another instance now.
             instance.state = "active"
             instance.topics = wanted
-            self.rebalance(group, f"{name} rejoined", now)
+            self._rebalancer.rebalance(group, f"{name} rejoined", now)
         elif wanted != instance.topics and self._settings.resubscribe == "rebalance":
             instance.topics = wanted
-            self.rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
+            self._rebalancer.rebalance(group, f"{name} subscribed to {', '.join(wanted)}", now)
         return group, instance
 
     def _create(
@@ -94,14 +92,14 @@ class Coordinator:
             # though, it starts at the committed offsets.
             instance.assignment = before.assignment
             if group.state == "Stable":
-                self._activate(group, instance, now)
+                self._rebalancer.activate(group, instance, now)
             kept = names(instance.assignment)
             text = f"{name} returned to {group.name} within its session and keeps {kept}"
             self._tell("return", text, now, group, instance)
         else:
             text = f"{name} joined {group.name}, subscribed to {', '.join(topics)}"
             self._tell("join", text, now, group, instance, topics=list(topics))
-            self.rebalance(group, f"{name} joined", now, ("join", name))
+            self._rebalancer.rebalance(group, f"{name} joined", now, ("join", name))
         return group, instance
 
     def _check_instance_limit(self, group_name: str) -> None:
@@ -142,128 +140,6 @@ class Coordinator:
         if self._settings.heartbeats == "consume" and instance.member:
             timers["session"] = instance.config.session_timeout_ms * 1000
         return timers
-
-    # -- rebalancing -----------------------------------------------------------------------------
-
-    def grew(self, topic: str, now: int) -> None:
-        """Rebalance the groups that subscribe to a topic whose partition count has increased."""
-        self._rebalance_readers(topic, f"{topic} has more partitions", now)
-
-    def created(self, topic: str, now: int) -> None:
-        """Rebalance the groups that already subscribe to a newly created topic.
-
-        A group can keep its subscription when the topic is deleted.
-        """
-        self._rebalance_readers(topic, f"{topic} was created", now)
-
-    def deleted(self, topic: str, now: int) -> None:
-        """Remove a deleted topic's offsets and deliveries, and rebalance the groups that subscribe
-        to it.
-        """
-        for group in self._table.groups.values():
-            group.forget(topic)
-        self._rebalance_readers(topic, f"{topic} was deleted", now)
-
-    def _rebalance_readers(self, topic: str, reason: str, now: int) -> None:
-        for group in list(self._table.groups.values()):
-            if any(topic in member.topics for member in group.members()):
-                self.rebalance(group, reason, now)
-
-    def rebalance(
-        self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = ("", "")
-    ) -> None:
-        """Revoke all partitions of a group and assign them again.
-
-        ``cause`` is the kind of event and the instance that caused the rebalance, and ``reason``
-        describes them. Members with auto-commit first commit the records that they received.
-        """
-        members = group.members()
-        for instance in group.instances.values():
-            self._commits.before_losing(group, instance, now)
-            self._revoke(instance)
-        group.reason, group.cause = reason, cause
-        if not members:
-            self._empty(group, now)
-        elif self._settings.join_delay_ms:
-            if group.state != "PreparingRebalance" or group.timer is None:
-                self._plan_completion(group, now + self._settings.join_delay_ms * 1000)
-            group.state = "PreparingRebalance"
-            self._table.tell(
-                "rebalance started",
-                f"{group.name} rebalances: {reason}; all partitions are revoked",
-                now,
-                group=group.name,
-                reason=reason,
-                cause=cause,
-            )
-        else:
-            self._complete(group, now)
-
-    def _complete(self, group: ConsumerGroup, at: int) -> None:
-        self._table.set_timer(group, None)
-        members = group.members()
-        group.generation += 1
-        group.state = "Stable"
-        shares = range_assignment(
-            {member.name: member.topics for member in members},
-            {name: len(topic.logs) for name, topic in self._table.topics.items()},
-        )
-        for member in members:
-            member.assignment = shares[member.name]
-            if member.live:
-                self._activate(group, member, at)
-        self._tell_rebalance(group, shares, at)
-
-    def _tell_rebalance(
-        self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
-    ) -> None:
-        text = "; ".join(f"{name}: {names(share)}" for name, share in shares.items())
-        self._table.tell(
-            "rebalance",
-            f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
-            at,
-            group=group.name,
-            generation=group.generation,
-            reason=group.reason,
-            cause=group.cause,
-            assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
-        )
-
-    def _activate(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
-        instance.state = "active"
-        for tp in instance.assignment:
-            self._table.topic(tp.topic, now)
-            position = self._delivery.start_position(group, instance, tp)
-            instance.positions[tp] = position
-            if position is not None:
-                instance.starts[tp] = position
-            self._table.log(tp).watchers.add(instance.signal)
-        self._table.woken.add(instance.signal)
-
-    def _revoke(self, instance: Instance) -> None:
-        self._release(instance)
-        if instance.state != "joining":
-            instance.epoch += 1
-        instance.assignment = []
-        self._table.woken.add(instance.signal)
-
-    def _release(self, instance: Instance) -> None:
-        for tp in instance.assignment:
-            if tp.topic in self._table.topics:
-                self._table.log(tp).watchers.discard(instance.signal)
-        instance.positions.clear()
-        instance.starts.clear()
-        instance.delivered.clear()
-        cancel(instance, "auto commit")
-
-    def _empty(self, group: ConsumerGroup, now: int) -> None:
-        group.generation += 1
-        group.state = "Empty"
-        self._tell_rebalance(group, {}, now)
-        self._commits.retain(group, now)
-
-    def _plan_completion(self, group: ConsumerGroup, due: int) -> None:
-        self._table.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")
 
     # -- leaving ---------------------------------------------------------------------------------
 
@@ -312,7 +188,7 @@ class Coordinator:
     ) -> None:
         was_member = instance.member
         cancel_timers(instance)
-        self._release(instance)
+        self._rebalancer.release(instance)
         instance.epoch += 1
         self._table.woken.add(instance.signal)
         kind: EventKind = "crash" if state == "crashed" else "close"
@@ -336,23 +212,23 @@ class Coordinator:
         if not instance.live:
             self._remove(group, instance, reason, at, "expire")
             return
-        self._revoke(instance)
+        self._rebalancer.revoke(instance)
         instance.epoch += 1
         instance.state = "expired"
         cancel(instance, "session")
-        self.rebalance(group, reason, at, ("expire", instance.name))
+        self._rebalancer.rebalance(group, reason, at, ("expire", instance.name))
 
     def _remove(
         self, group: ConsumerGroup, instance: Instance, reason: str, now: int, kind: str
     ) -> None:
         was_member = instance.member
         cancel_timers(instance)
-        self._revoke(instance)
+        self._rebalancer.revoke(instance)
         instance.epoch += 1
         instance.state = "removed"
         del group.instances[instance.name]
         if was_member:
-            self.rebalance(group, reason, now, (kind, instance.name))
+            self._rebalancer.rebalance(group, reason, now, (kind, instance.name))
 
     def _arm(self, group: ConsumerGroup, instance: Instance, kind: str, due: int) -> None:
         ended = self._close_idle if kind == "idle close" else self._session_ran_out
@@ -372,19 +248,6 @@ class Coordinator:
     def _session_ran_out(self, group: ConsumerGroup, instance: Instance, at: int) -> None:
         if not instance.consuming:
             self._session_over(group, instance, at)
-
-    # -- lookups ---------------------------------------------------------------------------------
-
-    def assignments(self) -> list[GroupAssignments]:
-        found = []
-        for name in sorted(self._table.groups):
-            instances = self._table.groups[name].instances
-            live = {
-                i: by_topic(instances[i].assignment) for i in sorted(instances) if instances[i].live
-            }
-            if live:
-                found.append(GroupAssignments(name, live))
-        return found
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -434,6 +297,6 @@ class Coordinator:
                     self._table.log(tp).watchers.add(instance.signal)
             if copy.remaining is not None:
                 if group.state == "PreparingRebalance":
-                    self._plan_completion(group, now + copy.remaining)
+                    self._rebalancer.plan_completion(group, now + copy.remaining)
                 else:
                     self._commits.plan_forgetting(group, now + copy.remaining)

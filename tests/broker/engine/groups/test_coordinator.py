@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
-from pytest_fakecloud.broker.engine.views import group_view
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     GroupView,
@@ -31,19 +30,18 @@ def clock() -> Timekeeper:
 
 def engine(clock: Timekeeper, **settings: Any) -> MemoryEngine:
     made = MemoryEngine(clock, Ids(1), BrokerConfig(**settings))
-    made.create_topic("t", 2)
-    made.create_topic("u", 2)
+    made.topics.create("t", 2)
+    made.topics.create("u", 2)
     return made
 
 
 def consume(broker: MemoryEngine, name: str, *topics: str, timeout: int = 0) -> list[str]:
-    records = broker.consume("g", name, topics or ["t"], timeout, MANUAL)
+    records = broker.groups.consume("g", name, topics or ["t"], timeout, MANUAL)
     return [record.value for record in records]
 
 
 def view(broker: MemoryEngine) -> GroupView:
-    with broker.locked():
-        return group_view("g", broker.table.groups.get("g"), broker.table.topics)
+    return broker.groups.view("g")
 
 
 def owned(broker: MemoryEngine) -> dict[str, list[str]]:
@@ -54,13 +52,11 @@ def owned(broker: MemoryEngine) -> dict[str, list[str]]:
 
 
 def crash(broker: MemoryEngine, name: str) -> None:
-    with broker.locked() as now:
-        broker.groups.crash("g", name, now)
+    broker.groups.crash("g", name)
 
 
 def expire(broker: MemoryEngine, name: str) -> None:
-    with broker.locked() as now:
-        broker.groups.expire("g", name, now)
+    broker.groups.expire("g", name)
 
 
 def test_without_idle_close_and_offset_retention_nothing_ends(clock: Timekeeper) -> None:
@@ -69,8 +65,8 @@ def test_without_idle_close_and_offset_retention_nothing_ends(clock: Timekeeper)
     clock.advance("365d")
     broker.restore(broker.snapshot())
     assert owned(broker) == {"a": ["t0", "t1"]}
-    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
-    broker.delete_consumer("g", "a")
+    broker.groups.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    broker.groups.delete("g", "a")
     clock.advance("365d")
     assert view(broker).committed == {("t", 0): 1}
 
@@ -95,10 +91,10 @@ def test_an_expired_instance_that_never_comes_back_is_closed_without_a_session(
     expire(broker, "a")
     assert view(broker).state == "Empty"
     assert [m.state for m in view(broker).members] == ["expired"]
-    assert [group.instances for group in broker.consumers()] == [{"a": {}}]
+    assert [group.instances for group in broker.groups.consumers()] == [{"a": {}}]
     clock.advance("300s")
     assert view(broker).members == []
-    assert broker.consumers() == []
+    assert broker.groups.consumers() == []
 
 
 def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Timekeeper) -> None:
@@ -108,7 +104,7 @@ def test_an_expired_instance_can_be_deleted_and_expires_only_once(clock: Timekee
     with pytest.raises(BrokerError):
         expire(broker, "a")
     generation = view(broker).generation
-    broker.delete_consumer("g", "a")
+    broker.groups.delete("g", "a")
     assert view(broker).generation == generation
 
 
@@ -119,9 +115,9 @@ def test_an_instance_that_rejoins_may_not_commit_what_it_lost(clock: Timekeeper)
     expire(broker, "a")
     consume(broker, "a")
     with pytest.raises(BrokerError, match="rebalancing"):
-        broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+        broker.groups.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
     clock.advance("3s")
-    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    broker.groups.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
 
 
 def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Timekeeper) -> None:
@@ -133,7 +129,7 @@ def test_a_long_poll_keeps_a_session_that_only_consume_keeps(clock: Timekeeper) 
     clock.advance("20s")
     assert poll.waiting
     assert owned(broker) == {"a": ["t0", "t1"]}
-    broker.produce([ProducerRecord("t", "x")])
+    broker.producing.produce([ProducerRecord("t", "x")])
     assert poll.result() == ["x"]
     clock.advance("9s")
     assert owned(broker) == {"a": ["t0", "t1"]}
@@ -153,14 +149,14 @@ def test_members_that_join_during_a_rebalance_share_it(clock: Timekeeper) -> Non
 
 def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Timekeeper) -> None:
     broker = engine(clock, join_delay_ms=3000)
-    broker.produce([ProducerRecord("t", "x", partition=0)])
+    broker.producing.produce([ProducerRecord("t", "x", partition=0)])
     consume(broker, "a")
     clock.advance("3s")
     crash(broker, "a")
     consume(broker, "b")
     assert consume(broker, "a") == []
     with pytest.raises(BrokerError, match="rebalancing"):
-        broker.commit("g", "a", [TopicPartitionOffset("t", 1, 1)])
+        broker.groups.commit("g", "a", [TopicPartitionOffset("t", 1, 1)])
     clock.advance("3s")
     assert consume(broker, "a") == ["x"]
 
@@ -168,7 +164,7 @@ def test_an_instance_that_returns_during_a_rebalance_waits_for_its_end(clock: Ti
 def test_a_rebalance_that_loses_its_last_member_ends_empty(clock: Timekeeper) -> None:
     broker = engine(clock, join_delay_ms=3000)
     consume(broker, "a")
-    broker.delete_consumer("g", "a")
+    broker.groups.delete("g", "a")
     assert view(broker).state == "Empty"
     clock.advance("3s")
     assert view(broker).state == "Empty"
@@ -180,8 +176,8 @@ def test_a_rebalance_that_loses_its_last_member_ends_empty(clock: Timekeeper) ->
 def test_offset_retention_goes_on_after_a_restore(clock: Timekeeper) -> None:
     broker = engine(clock, offset_retention_ms=10_000)
     consume(broker, "a")
-    broker.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
-    broker.delete_consumer("g", "a")
+    broker.groups.commit("g", "a", [TopicPartitionOffset("t", 0, 1)])
+    broker.groups.delete("g", "a")
     clock.advance("4s")
     saved = broker.snapshot()
     clock.advance("6s")
@@ -195,21 +191,21 @@ def test_offset_retention_goes_on_after_a_restore(clock: Timekeeper) -> None:
 
 def test_groups_do_not_disturb_each_other(clock: Timekeeper) -> None:
     broker = engine(clock)
-    broker.produce([ProducerRecord("t", "x", partition=0)])
+    broker.producing.produce([ProducerRecord("t", "x", partition=0)])
     assert consume(broker, "a") == ["x"]
-    records = broker.consume("other", "a", ["t"], 0, MANUAL)
+    records = broker.groups.consume("other", "a", ["t"], 0, MANUAL)
     assert [record.value for record in records] == ["x"]
     assert view(broker).generation == 1
-    broker.commit("other", "a", [])
+    broker.groups.commit("other", "a", [])
     with pytest.raises(BrokerError):
-        broker.committed("nobody", "a", [TopicPartition("t", 0)])
+        broker.groups.committed("nobody", "a", [TopicPartition("t", 0)])
     assert view(broker).committed == {}
 
 
 def test_new_partitions_leave_groups_of_other_topics_alone(clock: Timekeeper) -> None:
     broker = engine(clock)
     consume(broker, "a", "u")
-    broker.add_partitions("t", 1)
+    broker.topics.add_partitions("t", 1)
     assert view(broker).generation == 1
-    broker.add_partitions("u", 1)
+    broker.topics.add_partitions("u", 1)
     assert owned(broker) == {"a": ["u0", "u1", "u2"]}

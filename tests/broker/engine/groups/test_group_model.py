@@ -166,7 +166,7 @@ class Groups(RuleBasedStateMachine):
                 offset_retention_ms=None,
             ),
         )
-        self.engine.create_topic("t", partitions)
+        self.engine.topics.create("t", partitions)
         self.log: list[list[str]] = [[] for _ in range(partitions)]
         self.references = {name: Reference(self.log, auto) for name, auto in GROUPS.items()}
         self.in_work: dict[str, list[tuple[int, int, str]]] = {name: [] for name in NAMES}
@@ -182,7 +182,9 @@ class Groups(RuleBasedStateMachine):
         partition = data.draw(st.integers(0, len(self.log) - 1))
         values = [str(self.serial + index) for index in range(count)]
         self.serial += count
-        places = self.engine.produce([ProducerRecord("t", v, partition=partition) for v in values])
+        places = self.engine.producing.produce(
+            [ProducerRecord("t", v, partition=partition) for v in values]
+        )
         assert [p.offset for p in places] == [len(self.log[partition]) + i for i in range(count)]
         self.log[partition] += values
 
@@ -198,7 +200,7 @@ class Groups(RuleBasedStateMachine):
             "enable-auto-commit": str(GROUPS[group]),
             "auto-commit-interval": str(TICK),
         }
-        records = self.engine.consume(group, name, ["t"], 0, headers)
+        records = self.engine.groups.consume(group, name, ["t"], 0, headers)
         got = [(r.partition, r.offset, r.value) for r in records]
         reference.consumed(name, got, self.now)
         if group == "careful":
@@ -222,10 +224,10 @@ class Groups(RuleBasedStateMachine):
         offsets = [TopicPartitionOffset("t", n, offset) for n, offset in ends.items()]
         if member is None or member.state != "live" or not set(ends) <= set(member.owned):
             with pytest.raises(BrokerError) as refused:
-                self.engine.commit("careful", name, offsets)
+                self.engine.groups.commit("careful", name, offsets)
             assert refused.value.status in (404, 409)
         else:
-            self.engine.commit("careful", name, offsets)
+            self.engine.groups.commit("careful", name, offsets)
             reference.committed.update(ends)
 
     @rule(who=members)
@@ -236,9 +238,9 @@ class Groups(RuleBasedStateMachine):
         member = self.references[group].members.get(name)
         if member is None or member.state != "live":
             with pytest.raises(BrokerError):
-                self.engine.commit(group, name, [])
+                self.engine.groups.commit(group, name, [])
         else:
-            self.engine.commit(group, name, [])
+            self.engine.groups.commit(group, name, [])
             self.references[group].commit_delivered(member)
 
     @rule(who=members)
@@ -248,9 +250,9 @@ class Groups(RuleBasedStateMachine):
         member = reference.members.get(name)
         if member is None or member.state == "vanished":
             with pytest.raises(BrokerError):
-                self.engine.delete_consumer(group, name)
+                self.engine.groups.delete(group, name)
             return
-        self.engine.delete_consumer(group, name)
+        self.engine.groups.delete(group, name)
         if member.auto and member.state == "live":
             reference.commit_delivered(member)
         reference.leave(name)
@@ -260,8 +262,7 @@ class Groups(RuleBasedStateMachine):
         group, name = who
         member = self.references[group].members.get(name)
         if member is not None and member.state != "vanished":
-            with self.engine.locked() as now:
-                self.engine.groups.crash(group, name, now)
+            self.engine.groups.crash(group, name)
             self.references[group].vanish(name, self.now)
             if group == "careful":
                 self.in_work[name] = []
@@ -272,8 +273,7 @@ class Groups(RuleBasedStateMachine):
         member = self.references[group].members.get(name)
         if member is None or member.state == "dropped":
             return
-        with self.engine.locked() as now:
-            self.engine.groups.expire(group, name, now)
+        self.engine.groups.expire(group, name)
         if member.state == "vanished":
             self.references[group].leave(name)
         else:
@@ -288,7 +288,7 @@ class Groups(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log) < 6)
     @rule()
     def add_partitions(self) -> None:
-        self.engine.add_partitions("t", 1)
+        self.engine.topics.add_partitions("t", 1)
         self.log.append([])
         for reference in self.references.values():
             if any(m.state != "dropped" for m in reference.members.values()):
@@ -298,8 +298,7 @@ class Groups(RuleBasedStateMachine):
     def rebalance(self, group: str) -> None:
         found = self.engine.table.groups.get(group)
         if found is not None:
-            with self.engine.locked() as now:
-                self.engine.groups.rebalance(found, "the test asked for it", now)
+            self.engine.groups.rebalance(group)
             self.references[group].rebalance()
 
     @rule()
@@ -330,7 +329,9 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_one_live_owner_at_most(self) -> None:
-        listed: dict[str, Any] = {group.name: group.instances for group in self.engine.consumers()}
+        listed: dict[str, Any] = {
+            group.name: group.instances for group in self.engine.groups.consumers()
+        }
         for group, reference in self.references.items():
             owned = [n for topics in listed.get(group, {}).values() for n in topics.get("t", [])]
             assert len(owned) == len(set(owned))

@@ -608,7 +608,7 @@ def test_rule_14_a_long_poll_ends_at_delete(broker: Broker, rest: Rest) -> None:
 def test_rule_14_a_long_poll_ends_at_shutdown(broker: Broker, rest: Rest) -> None:
     rest.consume("g", "i", "orders")
     broker.clock.wait_cap = 10
-    poll = Parked(lambda: broker._engine.consume("g", "i", ["orders"], 60_000, {}))
+    poll = Parked(lambda: broker._engine.groups.consume("g", "i", ["orders"], 60_000, {}))
     until_parked(broker)
     broker.close()
     assert poll.result() == []

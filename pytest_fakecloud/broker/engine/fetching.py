@@ -1,0 +1,166 @@
+"""Reading from a broker in memory without a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
+
+from ...core.timekeeper import Timekeeper
+from ...core.timeparse import monotonic
+from .. import errors
+from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView
+from .groups.table import GroupTable
+from .guard import Guard
+from .log import PartitionLog
+from .views import topic_view
+from .waits import Waits
+
+T = TypeVar("T")
+_LONGEST_SLEEP = 3600.0
+"""Maximum duration of a single sleep, in seconds. Every platform supports this value."""
+
+
+class MemoryFetching:
+    """Reads records and offsets."""
+
+    def __init__(self, table: GroupTable, guard: Guard, clock: Timekeeper, waits: Waits) -> None:
+        self._table = table
+        self._guard = guard
+        self._clock = clock
+        self._waits = waits
+        self._settings = table.settings
+
+    def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
+        """Return the records from each position on; wait until there is at least one record.
+
+        Returns at most ``max_partition_bytes`` per position, and ``[]`` at the timeout. Raises
+        ``BrokerError`` for unknown topics and partitions, for offsets outside the log, and if one
+        partition is given with two offsets.
+        """
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
+        wanted = distinct_positions(positions)
+        signal = self._clock.signal()
+        with self._guard as now:
+            epoch = self._waits.epoch
+            found = self._read(wanted, now)
+            if found or not timeout_ms or not wanted:
+                return found
+            logs = [self._table.partition(topic, partition, now) for topic, partition, _ in wanted]
+            for log in logs:
+                log.watchers.add(signal)
+
+        def poll() -> list[Record] | None:
+            with self._guard as now:
+                if self._waits.epoch != epoch:
+                    return []
+                return self._read(wanted, now) or None
+
+        try:
+            return self._waits.wait(signal, poll, timeout_ms) or []
+        finally:
+            with self._guard:
+                for log in logs:
+                    log.watchers.discard(signal)
+
+    def _read(self, wanted: Sequence[TopicPartitionOffset], now: int) -> list[Record]:
+        parts: list[list[Record]] = []
+        for topic, partition, offset in wanted:
+            log = self._table.partition(topic, partition, now)
+            beyond = offset > log.end
+            if offset < log.start or (beyond and self._settings.fetch_beyond_end == "error"):
+                raise errors.out_of_range(topic, partition, offset, log.start, log.end)
+            if offset < log.end:
+                parts.append(log.read(offset, None, self._settings.max_partition_bytes))
+        if self._settings.fetch_single_topic and parts:
+            first = parts[0][0].topic
+            parts = [part for part in parts if part[0].topic == first]
+        return [record for part in parts for record in part]
+
+    def offsets(
+        self,
+        at: int | Literal["earliest", "latest"],
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
+    ) -> list[TopicPartitionOffset]:
+        """Return one offset for each partition, in request order.
+
+        ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
+        for the first record at or after it.
+        """
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
+        found = []
+        with self._guard as now:
+            for tp in partitions:
+                log = self._table.partition(*tp, now)
+                if at == "earliest":
+                    offset: int | None = log.start
+                elif at == "latest":
+                    offset = log.end
+                else:
+                    offset = log.offset_at(at)
+                found.append(
+                    TopicPartitionOffset(
+                        *tp, self._settings.no_such_time if offset is None else offset
+                    )
+                )
+        return found
+
+    def topic_view(self, name: str) -> TopicView:
+        """Return the current state of a topic."""
+        with self._guard as now:
+            return topic_view(self._table.topic(name, now))
+
+    def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
+        """Return a topic's records in two lists: those produced by clients and those of the test."""
+        with self._guard as now:
+            logs = self._table.topic(topic, now).logs
+            return (
+                [record for log in logs for record in log.records(by_client=True)],
+                [record for log in logs for record in log.records(by_client=False)],
+            )
+
+    def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
+        """Call ``look`` whenever a topic changes, and return its first result that is not None.
+
+        Returns None after ``seconds`` of wall-clock time.
+        """
+        signal = self._clock.signal()
+        watched: list[PartitionLog] = []
+        until = monotonic() + seconds
+        self._waits.waiting.append(signal)
+        try:
+            while True:
+                version = signal.version
+                with self._guard as now:
+                    # Watch the logs again after each change, because partitions may have been
+                    # added, and a restore replaces all logs.
+                    watched = list(self._table.topic(topic, now).logs)
+                    for log in watched:
+                        log.watchers.add(signal)
+                found = look()
+                left = until - monotonic()
+                if found is not None or left <= 0:
+                    return found
+                signal.sleep(version, min(left, _LONGEST_SLEEP))
+        finally:
+            self._waits.waiting.remove(signal)
+            with self._guard:
+                for log in watched:
+                    log.watchers.discard(signal)
+
+
+def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
+    """Return the positions without duplicates.
+
+    Raises ``BrokerError`` if a partition has two different offsets.
+    """
+    found: dict[TopicPartition, int] = {}
+    for topic, partition, offset in positions:
+        tp = TopicPartition(topic, partition)
+        if found.setdefault(tp, offset) != offset:
+            raise errors.BrokerError(
+                "conflicting_offsets",
+                f"Partition {topic}-{partition} is given twice with different offsets: "
+                f"{found[tp]} and {offset}",
+            )
+    return [TopicPartitionOffset(*tp, offset) for tp, offset in found.items()]

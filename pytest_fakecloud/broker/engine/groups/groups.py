@@ -1,0 +1,216 @@
+"""The consumer groups of a broker in memory, for requests and for actions of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ....core.errors import ContractError
+from ....core.ids import RandomStream
+from ....core.wording import unknown_name
+from ... import errors
+from ...model import GroupAssignments, GroupView, Record, TopicPartition, TopicPartitionOffset
+from ..fetching import distinct_positions
+from ..guard import Guard
+from ..views import group_view
+from ..waits import Waits
+from .commits import Commits
+from .coordinator import Coordinator
+from .delivery import GroupDelivery
+from .members import ConsumerGroup, Instance, by_topic
+from .rebalancing import Rebalancer
+from .table import GroupTable
+
+
+class MemoryGroups:
+    """Reads and commits with a group, and changes its members. Every call is atomic."""
+
+    def __init__(self, table: GroupTable, guard: Guard, waits: Waits, stream: RandomStream) -> None:
+        self._table = table
+        self._guard = guard
+        self._waits = waits
+        self._settings = table.settings
+        self.commits = Commits(table)
+        self.delivery = GroupDelivery(table, self.commits, stream)
+        self.rebalancer = Rebalancer(table, self.commits, self.delivery)
+        self.coordinator = Coordinator(table, self.commits, self.rebalancer)
+
+    def consume(
+        self,
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        timeout_ms: int,
+        headers: Mapping[str, str],
+    ) -> list[Record]:
+        """Return the next records for an instance. The first call creates it, configured by
+        ``headers``.
+
+        Waits for the first record. Returns ``[]`` at the timeout, and earlier if the group
+        rebalances, the instance is deleted, or the server closes. Concurrent calls for the same
+        instance take turns.
+        """
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
+        coordinator = self.coordinator
+        turn = object()
+        with self._guard as now:
+            at, member = coordinator.enter(group, instance, topics, headers, now)
+            if member.consuming and self._settings.concurrent_consume == "error":
+                raise errors.concurrent_consume(group, instance)
+            member.consuming += 1
+            seen = (self._waits.epoch, member.epoch)
+            try:
+                found = self._poll_member(at, member, turn, seen, now)
+            except errors.BrokerError:
+                coordinator.finish(at, member, turn, now)
+                raise
+            if found is not None or not timeout_ms:
+                coordinator.finish(at, member, turn, now)
+                return found or []
+
+        def poll() -> list[Record] | None:
+            with self._guard as now:
+                return self._poll_member(at, member, turn, seen, now)
+
+        try:
+            return self._waits.wait(member.signal, poll, timeout_ms) or []
+        finally:
+            with self._guard as now:
+                coordinator.finish(at, member, turn, now)
+
+    def _poll_member(
+        self, group: ConsumerGroup, member: Instance, turn: object, seen: tuple[int, int], now: int
+    ) -> list[Record] | None:
+        if seen != (self._waits.epoch, member.epoch):
+            return []
+        if member.holder is not None and member.holder is not turn:
+            return None
+        member.holder = turn
+        return self.delivery.take(group, member, now)
+
+    def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        """Commit the given offsets or, if there are none, those of the records last delivered to
+        the instance.
+        """
+        wanted = distinct_positions(offsets)
+        with self._guard as now:
+            self.commits.commit(group, instance, wanted, now)
+
+    def delete(self, group: str, instance: str) -> None:
+        """Stop an instance cleanly and remove it from its group."""
+        with self._guard as now:
+            self.coordinator.delete(group, instance, now)
+
+    def consumers(self) -> list[GroupAssignments]:
+        """Return the groups that have live instances, sorted by name."""
+        with self._guard:
+            found = []
+            for name in sorted(self._table.groups):
+                instances = self._table.groups[name].instances
+                live = {
+                    i: by_topic(instances[i].assignment)
+                    for i in sorted(instances)
+                    if instances[i].live
+                }
+                if live:
+                    found.append(GroupAssignments(name, live))
+            return found
+
+    def committed(
+        self,
+        group: str,
+        instance: str,
+        partitions: Sequence[TopicPartition],
+        timeout_ms: int = 0,
+    ) -> list[TopicPartitionOffset]:
+        """Return a group's committed offsets in request order. The instance need not exist."""
+        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
+        with self._guard as now:
+            return self.commits.committed(group, partitions, now)
+
+    def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
+        """Set a group's committed offset, even if an instance owns the partition.
+
+        Creates the group if necessary.
+        """
+        with self._guard as now:
+            self._table.partition(offset.topic, offset.partition, now)
+            self.commits.set_by_test(group, offset, now)
+
+    def join(
+        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
+    ) -> None:
+        """Add an instance to a group without a client's request. It is closed when idle, like any
+        other.
+        """
+        with self._guard as now:
+            headers = {"auto-offset-reset": auto_offset_reset}
+            at, member = self.coordinator.enter(group, instance, topics, headers, now)
+            member.consuming += 1
+            self.coordinator.finish(at, member, None, now)
+
+    def crash(self, group: str, instance: str) -> None:
+        """Simulate the crash of an instance, which neither commits nor leaves its group."""
+        with self._guard as now:
+            self.coordinator.crash(group, instance, now)
+
+    def expire(self, group: str, instance: str) -> None:
+        """End an instance's session immediately."""
+        with self._guard as now:
+            self.coordinator.expire(group, instance, now)
+
+    def rebalance(self, group: str) -> None:
+        """Make a group rebalance; raise ``ContractError`` for an unknown group."""
+        with self._guard as now:
+            self.rebalancer.rebalance(self._known_group(group), "the test asked for it", now)
+
+    def redeliver(
+        self, group: str, last: int, topic: str | None, partition: int | None
+    ) -> list[Record]:
+        """Deliver a group's last records again, and return them by partition.
+
+        Raises ``ContractError`` for an unknown group.
+        """
+        with self._guard as now:
+            found = self._known_group(group)
+            if topic is not None:
+                self._table.partition(topic, partition or 0, now)
+            before = {tp: after for tp, _, after in found.deliveries}
+            moved = self.commits.redeliver(
+                found,
+                last,
+                lambda tp: topic in (None, tp.topic) and partition in (None, tp.partition),
+                now,
+            )
+            records: list[Record] = []
+            for name, number, offset in moved:
+                log = self._table.partition(name, number, now)
+                end = before[TopicPartition(name, number)]
+                records += [record for record in log.read(offset) if record.offset < end]
+        return records
+
+    def _known_group(self, name: str) -> ConsumerGroup:
+        found = self._table.groups.get(name)
+        if found is None:
+            raise ContractError(unknown_name("group", name, sorted(self._table.groups)))
+        return found
+
+    @contextmanager
+    def reorder(self) -> Iterator[None]:
+        """Mix the records of different partitions in seeded random order during a ``with`` block."""
+        delivery = self.delivery
+        before, delivery.random_interleave = delivery.random_interleave, True
+        try:
+            yield
+        finally:
+            delivery.random_interleave = before
+
+    def view(self, name: str) -> GroupView:
+        """Return the current state of a group, which is ``Dead`` if the group does not exist."""
+        with self._guard:
+            return group_view(name, self._table.groups.get(name), self._table.topics)
+
+    def names(self) -> list[str]:
+        """Return the groups that have members or committed offsets, sorted."""
+        with self._guard:
+            return sorted(self._table.groups)

@@ -1,0 +1,145 @@
+"""Rebalances of consumer groups, which assign partitions to members.
+
+The engine calls these functions with its lock held, as ``table`` describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...model import TopicPartition
+from .assignment import range_assignment
+from .commits import Commits
+from .delivery import GroupDelivery
+from .members import ConsumerGroup, Instance, cancel, names
+from .table import GroupTable
+
+
+class Rebalancer:
+    """Revokes the partitions of groups, and assigns them to the current members."""
+
+    def __init__(self, table: GroupTable, commits: Commits, delivery: GroupDelivery) -> None:
+        self._table = table
+        self._settings = table.settings
+        self._commits = commits
+        self._delivery = delivery
+
+    def grew(self, topic: str, now: int) -> None:
+        """Rebalance the groups that subscribe to a topic whose partition count has increased."""
+        self._rebalance_readers(topic, f"{topic} has more partitions", now)
+
+    def created(self, topic: str, now: int) -> None:
+        """Rebalance the groups that already subscribe to a newly created topic.
+
+        A group can keep its subscription when the topic is deleted.
+        """
+        self._rebalance_readers(topic, f"{topic} was created", now)
+
+    def deleted(self, topic: str, now: int) -> None:
+        """Remove a deleted topic's offsets and deliveries, and rebalance the groups that subscribe
+        to it.
+        """
+        for group in self._table.groups.values():
+            group.forget(topic)
+        self._rebalance_readers(topic, f"{topic} was deleted", now)
+
+    def _rebalance_readers(self, topic: str, reason: str, now: int) -> None:
+        for group in list(self._table.groups.values()):
+            if any(topic in member.topics for member in group.members()):
+                self.rebalance(group, reason, now)
+
+    def rebalance(
+        self, group: ConsumerGroup, reason: str, now: int, cause: tuple[str, str] = ("", "")
+    ) -> None:
+        """Revoke all partitions of a group and assign them again.
+
+        ``cause`` is the kind of event and the instance that caused the rebalance, and ``reason``
+        describes them. Members with auto-commit first commit the records that they received.
+        """
+        members = group.members()
+        for instance in group.instances.values():
+            self._commits.before_losing(group, instance, now)
+            self.revoke(instance)
+        group.reason, group.cause = reason, cause
+        if not members:
+            self._empty(group, now)
+        elif self._settings.join_delay_ms:
+            if group.state != "PreparingRebalance" or group.timer is None:
+                self.plan_completion(group, now + self._settings.join_delay_ms * 1000)
+            group.state = "PreparingRebalance"
+            self._table.tell(
+                "rebalance started",
+                f"{group.name} rebalances: {reason}; all partitions are revoked",
+                now,
+                group=group.name,
+                reason=reason,
+                cause=cause,
+            )
+        else:
+            self._complete(group, now)
+
+    def _complete(self, group: ConsumerGroup, at: int) -> None:
+        self._table.set_timer(group, None)
+        members = group.members()
+        group.generation += 1
+        group.state = "Stable"
+        shares = range_assignment(
+            {member.name: member.topics for member in members},
+            {name: len(topic.logs) for name, topic in self._table.topics.items()},
+        )
+        for member in members:
+            member.assignment = shares[member.name]
+            if member.live:
+                self.activate(group, member, at)
+        self._tell_rebalance(group, shares, at)
+
+    def _tell_rebalance(
+        self, group: ConsumerGroup, shares: Mapping[str, Sequence[TopicPartition]], at: int
+    ) -> None:
+        text = "; ".join(f"{name}: {names(share)}" for name, share in shares.items())
+        self._table.tell(
+            "rebalance",
+            f"{group.name} generation {group.generation} ({group.reason}): {text or 'no members'}",
+            at,
+            group=group.name,
+            generation=group.generation,
+            reason=group.reason,
+            cause=group.cause,
+            assignment={name: [tuple(tp) for tp in share] for name, share in shares.items()},
+        )
+
+    def activate(self, group: ConsumerGroup, instance: Instance, now: int) -> None:
+        instance.state = "active"
+        for tp in instance.assignment:
+            self._table.topic(tp.topic, now)
+            position = self._delivery.start_position(group, instance, tp)
+            instance.positions[tp] = position
+            if position is not None:
+                instance.starts[tp] = position
+            self._table.log(tp).watchers.add(instance.signal)
+        self._table.woken.add(instance.signal)
+
+    def revoke(self, instance: Instance) -> None:
+        self.release(instance)
+        if instance.state != "joining":
+            instance.epoch += 1
+        instance.assignment = []
+        self._table.woken.add(instance.signal)
+
+    def release(self, instance: Instance) -> None:
+        for tp in instance.assignment:
+            if tp.topic in self._table.topics:
+                self._table.log(tp).watchers.discard(instance.signal)
+        instance.positions.clear()
+        instance.starts.clear()
+        instance.delivered.clear()
+        cancel(instance, "auto commit")
+
+    def _empty(self, group: ConsumerGroup, now: int) -> None:
+        group.generation += 1
+        group.state = "Empty"
+        self._tell_rebalance(group, {}, now)
+        self._commits.retain(group, now)
+
+    def plan_completion(self, group: ConsumerGroup, due: int) -> None:
+        self._table.set_timer(group, due, lambda at: self._complete(group, at), "rebalance")

@@ -1,0 +1,90 @@
+"""Production of records to a broker in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.ids import RandomStream
+from ...core.wording import counted
+from .. import errors
+from ..model import Metadata, ProducerRecord
+from .groups.table import GroupTable
+from .guard import Guard
+from .placement import Placement
+from .quota import BrokerQuota
+
+
+class MemoryProducing:
+    """Appends records. ``partial`` contains the number of messages to keep of each batch that will
+    fail.
+    """
+
+    def __init__(self, table: GroupTable, guard: Guard, stream: RandomStream) -> None:
+        self._table = table
+        self._guard = guard
+        self._settings = table.settings
+        self._placement = Placement(table.topics, table.settings, stream)
+        self.quota = BrokerQuota(table.settings.limits)
+        self.partial: list[int] = []
+
+    def produce(
+        self, messages: Sequence[ProducerRecord], *, by_client: bool = True
+    ) -> list[Metadata]:
+        """Append messages and return their positions in request order.
+
+        All messages are checked before any is appended. ``by_client`` is False for messages of the
+        test, which do not count towards the plan's limits. Raises ``BrokerError`` for unknown
+        topics and partitions, messages that are too large, negative timestamps, and a plan that is
+        used up.
+        """
+        with self._guard as now_us:
+            error: errors.BrokerError | None = None
+            if by_client and self.partial and self.partial[0] < len(messages):
+                failing = self.partial.pop(0)
+                messages = messages[:failing]
+                error = errors.BrokerError(
+                    "not_enough_replicas",
+                    "Not enough in-sync replicas after appending "
+                    f"{counted(failing, 'message')} of the batch",
+                )
+            places, problem = self.append(messages, now_us, by_client=by_client)
+            error = problem or error
+        if error is not None:
+            raise error
+        return places
+
+    def append(
+        self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool
+    ) -> tuple[list[Metadata], errors.BrokerError | None]:
+        """Append messages; return their positions, and the first error if not all were appended.
+
+        Raises the error if no message was appended. With the ``"in order"`` setting, a part of a
+        client's batch can be appended. Batches of the test are appended completely or not at all.
+        """
+        whole_batch = not by_client or self._settings.batches == "atomic"
+        places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
+        if problem is not None and (whole_batch or not places):
+            raise problem
+        if by_client:
+            self.quota.take(
+                len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
+            )
+        woken = self._table.woken
+        for log, (timestamps, keys, values, headers, sizes) in columns.items():
+            log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
+            woken |= log.watchers
+        for name in {log.topic for log in columns}:
+            topic = self._table.topics[name]
+            topic.retain(now_us // 1000)
+        return places, problem
+
+    def _stored(self) -> int:
+        return sum(log.size for topic in self._table.topics.values() for log in topic.logs)
+
+    def fail_batches(self, keep: int, times: int) -> None:
+        """Make the next ``times`` client batches of more than ``keep`` messages fail.
+
+        The first ``keep`` messages of each such batch are appended.
+        """
+        with self._guard:
+            self.partial += [keep] * times

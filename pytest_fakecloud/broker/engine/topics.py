@@ -1,0 +1,139 @@
+"""The topics of a broker in memory."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from ...core.errors import ContractError
+from ...core.settings import optional, whole
+from .. import errors
+from ..errors import string
+from ..model import INT64_MAX, TopicOptions
+from .groups.rebalancing import Rebalancer
+from .groups.table import GroupTable
+from .guard import Guard
+from .log import PartitionLog, Topic
+
+MOST_PARTITIONS = 100_000
+"""Maximum number of partitions in a topic. A larger number can only be a mistake and would exhaust
+the memory.
+"""
+
+
+class MemoryTopics:
+    """Creates, changes and deletes topics."""
+
+    def __init__(self, table: GroupTable, guard: Guard, rebalancer: Rebalancer) -> None:
+        self._table = table
+        self._guard = guard
+        self._rebalancer = rebalancer
+        self._settings = table.settings
+
+    def create(self, name: str, partitions: int = 1, **options: Unpack[TopicOptions]) -> None:
+        """Create a topic. Its retention and message size limit default to those of the plan.
+
+        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
+        """
+        topic = self.new(name, partitions, **options)
+        with self._guard as now:
+            if name in self._table.topics:
+                raise ContractError(
+                    f"topic {name!r} already exists; add_partitions() adds partitions to it"
+                )
+            self.check_limit(partitions)
+            self._table.topics[name] = topic
+            self._rebalancer.created(name, now)
+
+    def new(
+        self,
+        name: str,
+        partitions: int,
+        *,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        max_message_bytes: int | None = None,
+        first_offset: int = 0,
+    ) -> Topic:
+        """Return a new topic that is not part of the broker yet.
+
+        Raises ``ContractError`` for invalid arguments.
+        """
+        limits = self._settings.limits
+        string("a topic's name", name)
+        if not errors.can_name_a_topic(name):
+            raise ContractError(str(errors.invalid_topic(name)))
+        whole(1, MOST_PARTITIONS).read("partitions", partitions, f"topic {name!r}")
+        optional(whole(0)).read("retention_bytes", retention_bytes)
+        optional(whole(1)).read("max_message_bytes", max_message_bytes)
+        whole(0, INT64_MAX).read("first_offset", first_offset)
+        return Topic(
+            name,
+            partitions,
+            retention_ms=limits.retention_ms if retention_ms is None else retention_ms,
+            retention_bytes=limits.retention_bytes if retention_bytes is None else retention_bytes,
+            max_message_bytes=max_message_bytes or limits.max_message_bytes,
+            first_offset=first_offset,
+        )
+
+    def delete(self, name: str) -> None:
+        """Delete a topic with its records and committed offsets. Groups that consume it rebalance.
+
+        Raises ``BrokerError`` for an unknown topic.
+        """
+        with self._guard as now:
+            topic = self._table.topic(name, now)
+            self._table.woken.update(*(log.watchers for log in topic.logs))
+            del self._table.topics[name]
+            self._rebalancer.deleted(name, now)
+
+    def add_partitions(self, name: str, count: int) -> int:
+        """Add partitions to a topic and return the new partition count.
+
+        Groups that consume the topic rebalance. As in Kafka, keys may map to other partitions
+        afterwards.
+        """
+        whole(1, MOST_PARTITIONS).read("count", count, "add_partitions()")
+        with self._guard as now:
+            topic = self._table.topic(name, now)
+            self.check_limit(count)
+            have = len(topic.logs)
+            self._table.woken.update(*(log.watchers for log in topic.logs))
+            topic.logs += [PartitionLog(name, have + number) for number in range(count)]
+            self._rebalancer.grew(name, now)
+            return len(topic.logs)
+
+    def set_retention(
+        self, name: str, *, retention_ms: int | None, retention_bytes: int | None
+    ) -> None:
+        """Set a topic's retention; None means no limit."""
+        optional(whole(0)).read("retention_bytes", retention_bytes)
+        with self._guard as now:
+            topic = self._table.topic(name, now)
+            topic.retention_ms = retention_ms
+            topic.retention_bytes = retention_bytes
+            topic.retain(now // 1000)
+
+    def delete_records(self, name: str, partition: int | None, before: int) -> int:
+        """Delete the records below an offset in one partition or in all of them; return their
+        number.
+        """
+        with self._guard as now:
+            logs = (
+                self._table.topic(name, now).logs
+                if partition is None
+                else [self._table.partition(name, partition, now)]
+            )
+            return sum(log.trim(before) for log in logs)
+
+    def check_limit(self, more: int) -> None:
+        limit = self._settings.limits.max_partitions
+        have = sum(len(topic.logs) for topic in self._table.topics.values())
+        if limit is not None and have + more > limit:
+            raise ContractError(
+                f"the plan allows {limit} partitions: {have} exist, and {more} more were requested"
+            )
+
+    def counts(self) -> dict[str, int]:
+        """Return partition counts by topic name."""
+        with self._guard:
+            return {name: len(topic.logs) for name, topic in self._table.topics.items()}
