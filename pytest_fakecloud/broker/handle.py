@@ -6,9 +6,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
-from ..core.concurrency.aio import Twin
+from ..core.concurrency.aio import in_thread
 from ..core.errors import ContractError
 from ..core.found import Found
 from ..core.settings import choice, optional, whole
@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     import httpx
 
 
-class AioBroker(Protocol):
+class AioBroker:
     """The awaitable methods of a broker, for asyncio and trio."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
     async def wait_for_record(
         self,
@@ -57,7 +60,9 @@ class AioBroker(Protocol):
         **where: Unpack[ListedFields],
     ) -> Record:
         """Awaitable version of ``Broker.wait_for_record()``."""
-        ...
+        return await in_thread(
+            self._broker.wait_for_record, topic, predicate, timeout=timeout, **where
+        )
 
 
 class Broker(BrokerAssertions, Handle):
@@ -145,7 +150,7 @@ class Broker(BrokerAssertions, Handle):
     @property
     def aio(self) -> AioBroker:
         """Awaitable versions of the waiting methods, such as ``broker.aio.wait_for_record()``."""
-        return cast("AioBroker", Twin(self, ["wait_for_record"]))
+        return AioBroker(self)
 
     # -- setup -----------------------------------------------------------------------------------
 

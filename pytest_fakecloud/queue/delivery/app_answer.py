@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..model import HeaderList
@@ -68,7 +68,7 @@ def checked_status(code: int) -> int:
 
 
 _caught: ContextVar[list[BaseException] | None] = ContextVar("caught", default=None)
-_connected: dict[str, _FrameworkSignal] = {}
+_connected: dict[str, Any] = {}
 
 
 @contextlib.contextmanager
@@ -88,11 +88,7 @@ def caught_by_framework() -> Iterator[list[BaseException]]:
         _caught.reset(token)
 
 
-class _FrameworkSignal(Protocol):
-    def connect(self, receiver: Callable[..., None], *, weak: bool) -> object: ...
-
-
-def _signals() -> Iterator[tuple[str, _FrameworkSignal]]:
+def _signals() -> Iterator[tuple[str, Any]]:
     # Look among the loaded modules only, because a framework that is in use is already imported.
     for module in ("flask.signals", "django.core.signals"):
         loaded = sys.modules.get(module)

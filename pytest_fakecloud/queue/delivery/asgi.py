@@ -13,7 +13,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from ...core.problems import ends_the_test
@@ -136,22 +136,12 @@ def _wire(value: str) -> bytes:
         return value.encode()
 
 
-class AsyncEvent(Protocol):
-    """The methods that asyncio and trio events have in common."""
-
-    def set(self) -> None: ...
-
-    async def wait(self) -> object: ...
-
-
-def new_event() -> AsyncEvent:
+def new_event() -> Any:
     """Return an event of the library (asyncio or trio) whose loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        trio = sys.modules["trio"]
-        event: AsyncEvent = trio.Event()
-        return event
+        return sys.modules["trio"].Event()
     return asyncio.Event()
 
 

@@ -236,19 +236,20 @@ class WorkflowRoutes:
     def wait(self, request: Request) -> object:
         asked = json_object(request, required=True)
         with self.engine.lock:
-            waiter = self.runs.wait(segment(request, "event"), asked, list(request.headers.pairs))
+            waiter = self.runs.events.wait(
+                segment(request, "event"), asked, list(request.headers.pairs)
+            )
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
         run_id = segment(request, "run") if "run" in request.params else None
         with self.engine.lock:
-            woken = self.runs.notify(segment(request, "event"), request.body, run_id)
+            woken = self.runs.events.notify(segment(request, "event"), request.body, run_id)
         return Answer(woken, 201)
 
     def waiters(self, request: Request) -> object:
         with self.engine.lock:
-            waiting = self.runs.waiters.get(segment(request, "event"), [])
-            return [waiter.record() for waiter in waiting]
+            return [one.record() for one in self.runs.events.of(segment(request, "event"))]
 
     def webhook(self, request: Request) -> object:
         event = {
@@ -261,7 +262,7 @@ class WorkflowRoutes:
         }
         with self.engine.lock:
             run_id = segment(request, "run")
-            self.runs.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
+            self.runs.events.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
         return {}
 
 

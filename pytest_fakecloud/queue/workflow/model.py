@@ -78,6 +78,20 @@ class WorkflowRun:
         """The time at which the run was created, in Unix milliseconds."""
         return self.created_us // 1000
 
+    def position(self, message_id: str) -> int | None:
+        """Return the position of a message in the list of steps, or None."""
+        ids = [step.message_id for step in self.steps]
+        return ids.index(message_id) if message_id in ids else None
+
+    def reopen(self, failed: str, retry: str) -> None:
+        """Accept steps again, with a retry in place of the failed message."""
+        self.state, self.completed_us, self.response, self.dlq_id = "RUN_STARTED", None, None, None
+        self.failed_message_id = None
+        self.steps = [
+            replace(step, message_id=retry) if step.message_id == failed else step
+            for step in self.steps
+        ]
+
     def copy(self) -> WorkflowRun:
         return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
 

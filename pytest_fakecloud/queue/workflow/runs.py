@@ -36,20 +36,15 @@ from ..model import (
 from ..wire.headers import (
     as_text,
     as_wire,
-    check_url,
     first_setting,
     header_map,
-    json_headers,
-    read_duration,
-    read_given,
-    read_integer,
 )
+from .events import RunEvents, check_step, of_run, wire_pairs
 from .model import (
     SDK_VERSION,
     Invoker,
     RunState,
     RunStep,
-    Waiter,
     WorkflowRun,
     callback_state,
 )
@@ -70,8 +65,7 @@ class WorkflowRuns(WorkflowHooks):
 
     def __init__(self) -> None:
         self.runs: dict[str, WorkflowRun] = {}
-        self.waiters: dict[str, list[Waiter]] = {}
-        self.notified: dict[tuple[str, str], bytes] = {}
+        self.events = RunEvents(self)
         self._engine: Engine | None = None
 
     def attach(self, engine: Engine) -> None:
@@ -104,7 +98,7 @@ class WorkflowRuns(WorkflowHooks):
             return None
         retry_of = message.retry_of
         if run is not None and retry_of is not None and retry_of == run.failed_message_id:
-            self._reopen(run, retry_of, message.id)
+            run.reopen(retry_of, message.id)
         elif message.kind != MESSAGE:
             if run is None or run.state == "RUN_CANCELED":
                 return message.source_id or message.id
@@ -115,7 +109,7 @@ class WorkflowRuns(WorkflowHooks):
         if run is not None:
             run.message_ids.append(message.id)
             message.workflow = replace(message.workflow, created_ms=run.created_ms)
-            self._inherit(message, run, step=call_type not in _RAW_CALLS)
+            self._inherit(message, run.settings, step=call_type not in _RAW_CALLS)
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
@@ -135,11 +129,11 @@ class WorkflowRuns(WorkflowHooks):
         run = self._run_of(message)
         if run is None or _call_type(message) in _RAW_CALLS:
             return message.body
-        position = _position(run, message.id)
+        position = run.position(message.id)
         if position is None:
             # Stop waiting for the event: the first delivery of a timeout message makes the timeout
             # the result.
-            self._drop_waiter(message.id)
+            self.events.drop(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
         listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
@@ -178,11 +172,11 @@ class WorkflowRuns(WorkflowHooks):
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
-        if message.workflow is None and message.failure_of is None and not self.waiters:
+        if message.workflow is None and message.failure_of is None and not self.events.waiters:
             return
         run = self._run_of(message)
         call_type = _call_type(message)
-        self._drop_waiter(message.id)
+        self.events.drop(message.id)
         self._update_source(message)
         # Do not fail the run because of a failed call, which the call's callback reports to the
         # workflow.
@@ -203,20 +197,15 @@ class WorkflowRuns(WorkflowHooks):
         run = self._run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
-            self._release(run)
+            self.events.release(run.id)
 
     def snapshot(self) -> object:
-        return (
-            {name: run.copy() for name, run in self.runs.items()},
-            {name: list(waiting) for name, waiting in self.waiters.items()},
-            dict(self.notified),
-        )
+        return {name: run.copy() for name, run in self.runs.items()}, self.events.snapshot()
 
     def restore(self, saved: Any) -> None:
-        runs, waiters, notified = saved
+        runs, events = saved
         self.runs = {name: run.copy() for name, run in runs.items()}
-        self.waiters = {name: list(waiting) for name, waiting in waiters.items()}
-        self.notified = dict(notified)
+        self.events.restore(events)
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -264,7 +253,7 @@ class WorkflowRuns(WorkflowHooks):
     def resume(self, message: Message, run_id: str) -> WorkflowRun:
         """Create a run with the steps before a failed step; raise a 404 error for an unknown run."""
         old = self.run_of(message)
-        position = _position(old, message.id)
+        position = old.position(message.id)
         now = self.engine.clock.now_us()
         new = WorkflowRun(
             run_id,
@@ -321,25 +310,17 @@ class WorkflowRuns(WorkflowHooks):
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
         # Check the headers now, because no request can be rejected when the run ends.
-        _check_step(run.invoker.url, _wire_pairs(run.invoker.headers))
+        check_step(run.invoker.url, wire_pairs(run.invoker.headers))
         text = inner if isinstance(inner, str) else ""
         message.body = text.encode("utf-8", "surrogatepass")
 
-    def _reopen(self, run: WorkflowRun, old: str, new: str) -> None:
-        run.state, run.completed_us, run.response, run.dlq_id = "RUN_STARTED", None, None, None
-        run.failed_message_id = None
-        run.steps = [
-            replace(step, message_id=new) if step.message_id == old else step for step in run.steps
-        ]
-
-    def _inherit(self, message: Message, run: WorkflowRun, *, step: bool) -> None:
+    def _inherit(self, message: Message, start: PublishSettings, *, step: bool) -> None:
         own = message.settings
         if "wf_triggeronconfig" not in _features(own):
             return
-        start = run.settings
-        given = {name.lower() for name, _ in own.forward}
+        named = {name.lower() for name, _ in own.forward}
         # Omit the version header, with which a client would mistake the callback for a step.
-        skipped = given if step else given | {SDK_VERSION.lower()}
+        skipped = named if step else named | {SDK_VERSION.lower()}
         changes: dict[str, Any] = {
             "forward": own.forward
             + [pair for pair in start.forward if pair[0].lower() not in skipped],
@@ -356,7 +337,8 @@ class WorkflowRuns(WorkflowHooks):
             changes["failure_callback"], changes["failure_callback_headers"] = None, []
         if own.retries is None or self._retries_by_default(message):
             changes["retries"] = start.retries
-            message.max_retries = self._run_retries(start)
+            retries = start.retries
+            message.max_retries = self.engine.settings.retries if retries is None else retries
         message.settings = replace(own, **changes)
         message.retry_delay = message.settings.retry_delay
 
@@ -391,14 +373,9 @@ class WorkflowRuns(WorkflowHooks):
         )
         return first(nested, "Upstash-Retries") is None
 
-    def _run_retries(self, start: PublishSettings) -> int:
-        if start.retries is not None:
-            return start.retries
-        return self.engine.settings.retries
-
     def _end(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response
-        self._release(run)
+        self.events.release(run.id)
         invoker = run.invoker
         if invoker is None or invoker.run_id not in self.runs:
             return
@@ -411,7 +388,9 @@ class WorkflowRuns(WorkflowHooks):
         }
         step = {**invoker.step, "out": json.dumps(out)}
         try:
-            self._append(invoker.run_id, invoker.url, invoker.headers, step)
+            pairs = of_run(wire_pairs(invoker.headers), invoker.run_id)
+            body = json.dumps(step).encode()
+            self.engine.publisher.publish(invoker.url, pairs, body, counted=False)
         except QueueError as error:
             # Record the error in the timeline of this run, which finishes regardless.
             started = self.engine.messages.get(run.first_message_id)
@@ -424,108 +403,6 @@ class WorkflowRuns(WorkflowHooks):
                     )
                 )
 
-    def _release(self, run: WorkflowRun) -> None:
-        """Remove the run's waits for events, and the notifications that it has not waited for yet."""
-        for event_id, waiting in list(self.waiters.items()):
-            self.waiters[event_id] = [one for one in waiting if one.run_id != run.id]
-            if not self.waiters[event_id]:
-                del self.waiters[event_id]
-        for key in [key for key in self.notified if key[0] == run.id]:
-            del self.notified[key]
-
-    def _append(
-        self, run_id: str, url: str, headers: dict[str, list[str]], step: dict[str, Any]
-    ) -> None:
-        """Publish a step with a result on behalf of the queue."""
-        pairs = _of_run(_wire_pairs(headers), run_id)
-        self.engine.publisher.publish(url, pairs, json.dumps(step).encode(), counted=False)
-
-    # -- events ----------------------------------------------------------------------------------
-
-    def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
-        """Make a run wait for an event.
-
-        Raises a 400 error for a malformed request and a 404 error for an unknown run.
-        """
-        run_id = first_setting(headers, "workflow-runid") or ""
-        self.live(run_id)
-        step = request.get("step")
-        url = request.get("timeoutUrl") or request.get("url")
-        if not isinstance(step, dict) or not isinstance(url, str):
-            raise bad_request("invalid body: a wait needs a url and a step")
-        timeout_us = _timeout_us(request.get("timeout"))
-        given = request.get("timeoutHeaders")
-        pairs = _wire_pairs(given) if isinstance(given, dict) else []
-        pairs = [pair for pair in pairs if pair[0].lower() != "upstash-delay"]
-        timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
-        now = self.engine.clock.now_us()
-        pairs = _of_run(pairs, run_id)
-        pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
-        url = as_wire(url)
-        _check_step(url, pairs)
-        published = self.engine.publisher.publish(
-            url, pairs, json.dumps(timed_out).encode(), counted=False
-        )
-        waiter = Waiter(
-            event_id,
-            run_id,
-            published.accepted[0].message_id,
-            now + timeout_us,
-            request,
-            header_map(headers),
-        )
-        self.waiters.setdefault(event_id, []).append(waiter)
-        early = self.notified.pop((run_id, event_id), None)
-        if early is not None:
-            self._wake(waiter, early)
-        return waiter
-
-    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Notify the runs that wait for an event.
-
-        With a run id, only that run is notified. If it does not wait yet, its next wait for the
-        event ends immediately.
-        """
-        woken = [
-            waiter
-            for waiter in self.waiters.get(event_id, [])
-            if run_id is None or waiter.run_id == run_id
-        ]
-        for waiter in woken:
-            self._wake(waiter, data)
-        if run_id is not None and not woken:
-            self.live(run_id)
-            self.notified[run_id, event_id] = data
-        return [
-            {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
-            for waiter in woken
-        ]
-
-    def _wake(self, waiter: Waiter, data: bytes) -> None:
-        self._drop_waiter(waiter.message_id)
-        message = self.engine.pending.get(waiter.message_id)
-        if message is None:
-            return
-        now = self.engine.clock.now_us()
-        step = {
-            **waiter.request["step"],
-            "waitEventId": waiter.event_id,
-            "waitTimeout": False,
-            "out": base64.b64encode(data).decode("ascii"),
-        }
-        message.body = json.dumps(step).encode()
-        message.not_before_us = now
-        if message.due_us is not None:
-            self.engine.plan(message, now, f"notified of {waiter.event_id}")
-
-    def _drop_waiter(self, message_id: str) -> None:
-        for event_id, waiting in list(self.waiters.items()):
-            left = [one for one in waiting if one.message_id != message_id]
-            if left:
-                self.waiters[event_id] = left
-            else:
-                del self.waiters[event_id]
-
 
 def _call_type(message: Message) -> str | None:
     return None if message.workflow is None else message.workflow.call_type
@@ -535,43 +412,5 @@ def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
 
-def _position(run: WorkflowRun, message_id: str) -> int | None:
-    for index, step in enumerate(run.steps):
-        if step.message_id == message_id:
-            return index
-    return None
-
-
-def _of_run(pairs: HeaderList, run_id: str) -> HeaderList:
-    if first_setting(pairs, "workflow-runid") is None:
-        pairs.append(("Upstash-Workflow-RunId", run_id))
-    return pairs
-
-
-def _wire_pairs(headers: dict[str, Any]) -> HeaderList:
-    return json_headers(headers, first_spelling=True)
-
-
 def _features(settings: PublishSettings) -> str:
     return (first(settings.workflow, "Upstash-Feature-Set") or "").lower()
-
-
-def _check_step(url: str, pairs: HeaderList) -> None:
-    """Check that a message can be published as one step of a run.
-
-    Raises a 400 error for a URL group and for a schedule.
-    """
-    check_url(url, "workflow")
-    if "cron" in read_given(pairs):
-        raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
-
-
-def _timeout_us(value: object) -> int:
-    if value is None or value == "":
-        return 7 * 86_400 * 1_000_000
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
-    if isinstance(value, str) and not value.isdecimal():
-        return read_duration(value, "timeout")
-    seconds = value if isinstance(value, str) else f"{value:.0f}"
-    return read_integer(seconds, "timeout") * 1_000_000
