@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypedDict, Unpack
 
 from ...core.calls import Headers
@@ -21,6 +22,7 @@ from ...core.wording import check_times
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
+from .account import account, unfinished
 from .faults import ScopedFaults
 
 if TYPE_CHECKING:
@@ -212,7 +214,7 @@ class Captured(Found[Callback]):
     ) -> None:
         super().__init__()
         self._fields, self._kind = FIELDS, "failure callback" if failure else "callback"
-        self._notes = capture._unfinished
+        self._notes = partial(unfinished, capture)
         self._capture = capture
         self._path = path
         self._failure = failure
@@ -249,7 +251,7 @@ class Captured(Found[Callback]):
         """
         __tracebackhide__ = True
         condition = _Condition(self, wanted, where)
-        self._capture._drive_until(condition, timeout)
+        self._capture._waiting.until(condition, timeout)
         return condition.result()
 
     def assert_received(
@@ -286,7 +288,7 @@ class Captured(Found[Callback]):
             asked,
             times=times,
             none="none was received",
-            notes=lambda found: self._capture._account(self, asked, times is None or found < times),
+            notes=lambda found: account(self._capture, self, asked, times is None or found < times),
         )
 
     def _concerns(self, message: PublishedMessage) -> bool:
@@ -371,5 +373,5 @@ class AwaitableCaptured:
         """
         __tracebackhide__ = True
         condition = _Condition(self._captured, wanted, where)
-        await self._captured._capture._adrive_until(condition, timeout)
+        await self._captured._capture._waiting.auntil(condition, timeout)
         return condition.result()
