@@ -28,11 +28,10 @@ from ..settings import BrokerConfig
 from .fetching import MemoryFetching
 from .groups.groups import MemoryGroups
 from .groups.table import GroupTable
-from .guard import GroupListener, Guard
+from .guard import GroupListener, Guard, Waits
 from .log import Topic
 from .producing import MemoryProducing
 from .topics import MemoryTopics
-from .waits import Waits
 
 
 @dataclass(frozen=True, slots=True)

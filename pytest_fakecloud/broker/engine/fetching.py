@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
+from ...core.found import found_of
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from .. import errors
-from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView
+from ..model import Record, TopicPartition, TopicPartitionOffset, TopicView, record_fields
 from .groups.table import GroupTable
-from .guard import Guard
+from .guard import Guard, Waits
 from .log import PartitionLog
-from .views import topic_view
-from .waits import Waits
 
 T = TypeVar("T")
 _LONGEST_SLEEP = 3600.0
@@ -108,7 +107,15 @@ class MemoryFetching:
     def topic_view(self, name: str) -> TopicView:
         """Return the current state of a topic."""
         with self._guard as now:
-            return topic_view(self._table.topic(name, now))
+            topic = self._table.topic(name, now)
+            records = [record for log in topic.logs for record in log.records()]
+            return TopicView(
+                name,
+                len(topic.logs),
+                found_of(records, record_fields(len(topic.logs)), "record"),
+                [log.start for log in topic.logs],
+                [log.end for log in topic.logs],
+            )
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         """Return a topic's records in two lists: those produced by clients and those of the test."""

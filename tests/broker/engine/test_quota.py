@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.broker.engine.quota import BrokerQuota
+from pytest_fakecloud.broker.engine.producing import BrokerQuota
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.settings import BrokerLimits
 

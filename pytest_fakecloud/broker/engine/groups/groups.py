@@ -9,11 +9,18 @@ from ....core.errors import ContractError
 from ....core.ids import RandomStream
 from ....core.wording import unknown_name
 from ... import errors
-from ...model import GroupAssignments, GroupView, Record, TopicPartition, TopicPartitionOffset
+from ...model import (
+    GroupAssignments,
+    GroupView,
+    MemberView,
+    Record,
+    TopicPartition,
+    TopicPartitionOffset,
+    found_members,
+)
 from ..fetching import distinct_positions
-from ..guard import Guard
-from ..views import group_view
-from ..waits import Waits
+from ..guard import Guard, Waits
+from ..log import Topic
 from .commits import Commits
 from .coordinator import Coordinator
 from .delivery import GroupDelivery
@@ -208,9 +215,53 @@ class MemoryGroups:
     def view(self, name: str) -> GroupView:
         """Return the current state of a group, which is ``Dead`` if the group does not exist."""
         with self._guard:
-            return group_view(name, self._table.groups.get(name), self._table.topics)
+            return _view(name, self._table.groups.get(name), self._table.topics)
 
     def names(self) -> list[str]:
         """Return the groups that have members or committed offsets, sorted."""
         with self._guard:
             return sorted(self._table.groups)
+
+
+def _view(name: str, group: ConsumerGroup | None, topics: Mapping[str, Topic]) -> GroupView:
+    """Return the current state of a group, which is ``Dead`` if the group does not exist."""
+    if group is None:
+        return GroupView(name, "Dead", 0, found_members(()), {}, {}, {}, {})
+    members = found_members(_member_view(group.instances[i]) for i in sorted(group.instances))
+    starts: dict[TopicPartition, int] = {}
+    read = set(group.committed)
+    for member in group.members():
+        starts.update(member.starts)
+        read |= {
+            TopicPartition(name, number)
+            for name in member.topics
+            if name in topics
+            for number in range(len(topics[name].logs))
+        }
+    lag = {}
+    for tp in sorted(read):
+        log = topics[tp.topic].logs[tp.partition]
+        behind = group.committed.get(tp, starts.get(tp, log.start))
+        lag[tp] = max(0, log.end - max(behind, log.start))
+    return GroupView(
+        name,
+        group.state,
+        group.generation,
+        members,
+        {member.name: list(member.assignment) for member in group.members()},
+        dict(sorted(group.committed.items())),
+        {tp: at for member in members for tp, at in member.position.items()},
+        lag,
+    )
+
+
+def _member_view(instance: Instance) -> MemberView:
+    return MemberView(
+        instance.name,
+        instance.state,
+        instance.topics,
+        list(instance.assignment),
+        dict(instance.positions),
+        dict(instance.delivered),
+        instance.config,
+    )
