@@ -16,7 +16,6 @@ from ..core.calls import Call
 from ..core.errors import ContractError
 from ..core.ids import BASE62
 from ..core.journal import recorder_of
-from ..core.problems import raised_by_test
 from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed
 from ..handle import Context, Handle, Snapshot, action
@@ -27,6 +26,7 @@ from .arguments import (
 )
 from .assertions import QueueAssertions
 from .attempt_details import AttemptDetails
+from .attempt_reports import AttemptReports
 from .delivery.destinations import Destinations
 from .delivery.drivers import (
     Attempts,
@@ -41,20 +41,14 @@ from .loading import load
 from .model import (
     DAY,
     MESSAGE,
-    Attempt,
-    Delivery,
-    Message,
-    Outcome,
-    RejectedStep,
     SigningKeys,
 )
 from .rest.routes import QueueApp
 from .rest.workflow import WorkflowRoutes
 from .rest.workflow_history import WorkflowHistoryRoutes
 from .settings import QueueConfig, QueueSettings
-from .timeline import attempt_note, handler_traceback
 from .wire.headers import as_text
-from .wire.signing import Signer, explain, published_text
+from .wire.signing import Signer, explain
 from .workflow.runs import WorkflowRuns
 
 if TYPE_CHECKING:
@@ -102,6 +96,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         name = config.name or self.fixture
         dev = config.dev_credentials
         keys = SigningKeys(*DEV_KEYS) if dev else SigningKeys(_new_key(), _new_key())
+        self._reports = AttemptReports(self, context.problems)
         self.destinations = Destinations(
             raise_exceptions=config.raise_exceptions, recorder=recorder_of(context.journal)
         )
@@ -110,8 +105,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._sender = Sender(
             self.destinations,
             unstubbed=config.unstubbed,
-            report=self._report_unstubbed,
-            report_raised=self._report_raised,
+            report=self._reports.unstubbed,
+            report_raised=self._reports.raised,
             cap=float(min(config.attempt_cap, _LONGEST_CAP)),
             is_fake=self._is_fake,
             time_passes=self._time_passes,
@@ -139,10 +134,10 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self.delivery,
             workflow=workflow,
         )
-        self._engine.on_outcome = self._report_background_error
-        self._engine.on_attempt = self._record_attempt
-        self._engine.on_loop = self._report_loop
-        self._engine.on_rejected_step = self._report_rejected_step
+        self._engine.on_outcome = self._reports.background_error
+        self._engine.on_attempt = self._reports.record_attempt
+        self._engine.on_loop = self._reports.loop
+        self._engine.on_rejected_step = self._reports.rejected_step
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self._engine.delivery_hooks = table
@@ -348,100 +343,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
             "they are meant to stay undelivered"
         )
 
-    def _record_attempt(
-        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
-    ) -> None:
-        answer: object = outcome.status
-        if answer is None:
-            answer = type(outcome.exception).__name__ if outcome.exception else "no answer"
-        raised = outcome.exception is not None
-        self._recorder.add_event(
-            "attempt",
-            f"attempt {attempt.number} {delivery.method} {attempt.url} -> {answer}",
-            at_us=attempt.at_us,
-            message_id=message.public_id,
-            url=attempt.url,
-            number=attempt.number,
-            status=outcome.status,
-            message_kind=message.kind,
-            about=self._about(message),
-            method=delivery.method,
-            error=None if outcome.exception is None else type(outcome.exception).__name__,
-            fault=", ".join(attempt.faults) or None,
-            faults=attempt.faults or None,
-            note=attempt_note(outcome) if raised else None,
-            exception=outcome.exception,
-            traceback=handler_traceback(outcome) if raised else None,
-            **self._details.of(delivery, outcome),
-        )
-        error = self._sender.to_raise(delivery, outcome) if raised else None
-        if error is not None and self.delivery == "driven":
-            raise error
-
-    def _report_background_error(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Report an exception of a delivery in the background, where no call of the test can raise
-        it.
-        """
-        error = outcome.exception
-        if self.delivery == "driven" or not _must_report(error, driving=self._time.driving):
-            return
-        url, of_test = published_text(delivery.url), raised_by_test(error)
-        if of_test is not None:
-            self._report_raised(of_test, url)
-            return
-        self._context.problems.report(
-            "unmet",
-            f"{self.name}: a background delivery to {url}: {attempt_note(outcome)}",
-            exception=error,
-            handle=self.name,
-        )
-
-    def _report_raised(self, error: BaseException, url: str) -> None:
-        self._context.problems.report_raised(error, f"{self.name}: {url}", handle=self.name)
-
-    def _about(self, message: Message) -> str | None:
-        source = self._engine.messages.get(message.source_id or "")
-        return None if source is None else source.public_id
-
     def _time_passes(self) -> bool:
         return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
         return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles)
 
-    def _report_unstubbed(self, text: str, delivery: Delivery) -> None:
-        self._context.problems.report(
-            "unstubbed",
-            text,
-            url=published_text(delivery.url),
-            message_id=delivery.message_id,
-            handle=self.name,
-        )
-
-    def _report_loop(self, text: str) -> None:
-        self._context.problems.report("unmet", f"{self.name}: {text}", handle=self.name)
-
-    def _report_rejected_step(self, step: RejectedStep) -> None:
-        what = "the result of a run that it invoked"
-        if step.item is not None:
-            what = f"item {step.item} of a batch"
-        self._context.problems.report(
-            "rejected_step",
-            f"{self.name}: rejected {what}, a step of workflow run {step.run_id} at {step.url}:"
-            f" {step.status} {step.error}. Workflow clients ignore this error, so the run never"
-            f' continues. To allow it: fakecloud.allow("rejected_step", run_id="{step.run_id}")',
-            run_id=step.run_id,
-            url=step.url,
-            handle=self.name,
-        )
-
 
 def _is_inspection(call: Call) -> bool:
     return call.method == "GET" or call.fault is not None
-
-
-def _must_report(error: BaseException | None, *, driving: bool) -> bool:
-    """Return whether an exception must be reported because no call of the test will raise it."""
-    if isinstance(error, Exception):
-        return isinstance(error, ContractError)
-    return error is not None and not driving
