@@ -48,7 +48,7 @@ class PendingChanges(Found[Item]):
         self._held_before: list[bool] = []
 
     def __enter__(self) -> Self:
-        self._held_before.append(self._index._engine.holding)
+        self._held_before.append(self._index._engine.readiness.held)
         self._index.hold_pending()
         return self
 
@@ -114,7 +114,7 @@ class VectorIndex(Handle):
         for namespace in namespaces:
             _check_namespace(namespace)
             try:
-                self._engine.create_namespace(namespace)
+                self._engine.namespaces.create(namespace)
             except VectorError as error:
                 raise ContractError(
                     f"the namespace {namespace!r} cannot be created: {error.message}"
@@ -208,7 +208,7 @@ class VectorIndex(Handle):
 
     def namespaces(self) -> list[str]:
         """Return the names of all namespaces, with the default namespace ("") first."""
-        return self._engine.namespaces()
+        return self._engine.namespaces.names()
 
     def pending(self) -> PendingChanges:
         """Return the changes that queries do not see yet, each with its ``namespace``.
@@ -227,12 +227,12 @@ class VectorIndex(Handle):
         """Hide new changes from queries and counts until ``release_pending()``; fetch and range
         still return them.
         """
-        self._engine.hold_pending()
+        self._engine.readiness.hold()
 
     @action
     def release_pending(self) -> None:
         """Make all pending changes ready, and stop holding new changes."""
-        self._engine.release_pending()
+        self._engine.readiness.release_all()
 
     def matches(self, filter: str, metadata: Mapping[str, Any] | None) -> bool:
         """Return whether a record with this metadata matches a filter.

@@ -232,10 +232,8 @@ class VectorApp(App):
         include = self.reader.include(fields)
         namespace = _namespace(request)
         if prefix is not None:
-            return [
-                record_json(record, include)
-                for record in self.engine.fetch_prefix(namespace, prefix)
-            ]
+            page = self.engine.range(namespace, 0, self.engine.limits.prefix_fetch, prefix)
+            return [record_json(record, include) for record in page.records]
         return [
             None if record is None else record_json(record, include)
             for record in self.engine.fetch(namespace, self.reader.ids(ids))
@@ -288,11 +286,11 @@ class VectorApp(App):
         if fields.get("additionalK") is None:
             raise missing("additionalK", "a whole number")
         count = self.reader.top_k(fields, "additionalK", 0)
-        hits, include = self.engine.next_hits(uuid, count)
+        hits, include = self.engine.resumable.next(uuid, count)
         return _hits_json(hits, include if isinstance(include, Include) else Include())
 
     def resumable_query_end(self, request: Request) -> object:
-        self.engine.end_query(self.reader.required_text(self._fields(request), "uuid"))
+        self.engine.resumable.end(self.reader.required_text(self._fields(request), "uuid"))
         return SUCCESS
 
     def _queries(
@@ -311,7 +309,7 @@ class VectorApp(App):
         body = self.reader.json(request.body)
         query, include = read(body)
         max_idle_us = self.reader.max_idle_us(body)
-        uuid, hits = self.engine.start_query(_namespace(request), query, max_idle_us, include)
+        uuid, hits = self.engine.resumable.start(_namespace(request), query, max_idle_us, include)
         return {"uuid": uuid, "scores": _hits_json(hits, include)}
 
     def _vector_query(self, item: dict[str, Any]) -> tuple[VectorQuery, Include]:
@@ -343,15 +341,15 @@ class VectorApp(App):
         return info_json(self.engine.info())
 
     def list_namespaces(self, request: Request) -> object:
-        return self.engine.namespaces()
+        return self.engine.namespaces.names()
 
     def delete_namespace(self, request: Request) -> object:
-        self.engine.delete_namespace(_namespace(request))
+        self.engine.namespaces.delete(_namespace(request))
         return SUCCESS
 
     def rename_namespace(self, request: Request) -> object:
         fields = self._fields(request)
-        renamed = self.engine.rename_namespace(
+        renamed = self.engine.namespaces.rename(
             self.reader.required_text(fields, "namespace"),
             self.reader.required_text(fields, "newNamespace"),
             delete_existing=self.reader.flag(fields, "deleteExisting"),

@@ -253,6 +253,12 @@ def test_fetch_by_prefix(filled: Api) -> None:
     assert filled.error("/fetch", {}) == (400, message)
 
 
+def test_fetch_by_prefix_stops_at_its_limit(make: Callable[..., Api]) -> None:
+    api = make(limits={"prefix_fetch": 2})
+    api("/upsert", [{"id": f"id-{n}", "vector": [1, n]} for n in range(3)])
+    assert api("/fetch", {"prefix": "id-"}) == [{"id": "id-0"}, {"id": "id-1"}]
+
+
 def test_range_pages(filled: Api) -> None:
     assert filled("/range", {"cursor": "", "limit": 2, "includeMetadata": True}) == {
         "nextCursor": "2",

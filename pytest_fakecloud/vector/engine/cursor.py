@@ -1,11 +1,20 @@
-"""Cursors of resumable queries, which record the ids that a query has already returned."""
+"""Resumable queries, and their cursors, which record the ids that a query has returned."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from ..model import VectorQuery
+from ...core.ids import RandomStream
+from ...core.timekeeper import Timekeeper
+from .. import errors
+from ..model import Hit, VectorQuery
+from .ranking import Question
+
+if TYPE_CHECKING:
+    from .engine import VectorEngine
 
 
 @dataclass(slots=True)
@@ -74,3 +83,81 @@ class Cursors:
             for uuid, cursor in self._cursors.items()
         }
         return twin
+
+
+class ResumableQueries:
+    """The resumable queries of an index. Every call is atomic."""
+
+    def __init__(
+        self, engine: VectorEngine, clock: Timekeeper, lock: threading.RLock, stream: RandomStream
+    ) -> None:
+        self.cursors = Cursors()
+        self._engine = engine
+        self._clock = clock
+        self._lock = lock
+        self._stream = stream
+
+    def start(
+        self, namespace: str, query: VectorQuery, max_idle_us: int, context: object = None
+    ) -> tuple[str, list[Hit]]:
+        """Open a resumable query; return its uuid and its first hits. If the namespace does not
+        exist, both are empty.
+
+        ``context`` is kept with the query, and ``next()`` returns it.
+        """
+        with self._lock:
+            self._engine.checks.query(query, self._engine.dimension)
+            now_us = self._clock.now_us()
+            self.cursors.expire(now_us)
+            if namespace not in self._engine.namespaces.homes:
+                return "", []
+            limit = self._engine.limits.resumable_queries
+            if limit is not None and len(self.cursors) >= limit:
+                raise errors.limit_exceeded("Live resumable query", len(self.cursors) + 1, limit)
+            uuid = self._new_uuid()
+            cursor = Cursor(uuid, namespace, query, max_idle_us, now_us, context)
+            hits = self._next_batch(cursor, query.top_k)
+            self.cursors.open(cursor)
+            return uuid, hits
+
+    def next(self, uuid: str, count: int) -> tuple[list[Hit], object]:
+        """Return the next hits of a resumable query and its context. An empty uuid returns no hits.
+
+        Raises ``VectorError`` 404 if there is no open query with this uuid.
+        """
+        with self._lock:
+            if not uuid:
+                return [], None
+            cursor = self.cursors.use(uuid, self._clock.now_us())
+            if cursor is None:
+                raise errors.cursor_missing(uuid)
+            return self._next_batch(cursor, count), cursor.context
+
+    def end(self, uuid: str) -> None:
+        """Close a resumable query; an empty uuid is accepted.
+
+        Raises ``VectorError`` 404 if there is no open query with this uuid.
+        """
+        with self._lock:
+            if uuid and not self.cursors.end(uuid, self._clock.now_us()):
+                raise errors.cursor_missing(uuid)
+
+    def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
+        query = replace(cursor.query, top_k=count)
+        self._engine.quota.spend("query", 1, self._clock.now_us())
+        question = Question(
+            query,
+            self._engine.checks.query(query, self._engine.dimension),
+            count,
+            cursor.handed_out,
+        )
+        hits = self._engine.answer(cursor.namespace, [question])[0]
+        cursor.handed_out.update(hit.record.id for hit in hits)
+        return hits
+
+    def _new_uuid(self) -> str:
+        digits = self._stream.hex(32)
+        variant = "89ab"[int(digits[16], 16) % 4]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )

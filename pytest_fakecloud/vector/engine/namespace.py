@@ -11,13 +11,17 @@ queries return the record that was ready before, if any.
 
 from __future__ import annotations
 
+import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import errors
 from ..model import (
+    DEFAULT_NAMESPACE,
     Floats,
     Metadata,
     NamespaceInfo,
@@ -27,6 +31,9 @@ from ..model import (
 )
 from .matrix import Matrix
 from .sparse import SparseIndex
+
+if TYPE_CHECKING:
+    from .engine import VectorEngine
 
 MINIMUM_HOLES = 64
 ROW_BYTES = 16
@@ -252,3 +259,80 @@ class Namespace:
         twin._hidden = set(self._hidden)
         twin._hidden_rows = None
         return twin
+
+
+class Namespaces:
+    """The namespaces of an index by name, in the order of creation. Every call is atomic.
+
+    ``homes`` and ``home()`` are for callers that hold the lock.
+    """
+
+    def __init__(self, engine: VectorEngine, lock: threading.RLock) -> None:
+        self.homes = {DEFAULT_NAMESPACE: Namespace(engine.dimension)}
+        self._engine = engine
+        self._lock = lock
+
+    def create(self, namespace: str) -> None:
+        """Create a namespace unless it exists."""
+        with self._lock:
+            self.homes.setdefault(namespace, self.home(namespace))
+
+    def names(self) -> list[str]:
+        """Return the names in order of creation, with the default namespace ("") first."""
+        with self._lock:
+            return list(self.homes)
+
+    def delete(self, namespace: str) -> None:
+        """Remove a namespace and its records.
+
+        Raises ``VectorError`` 404 if it does not exist, 400 for the default one.
+        """
+        with self._lock:
+            self._check_named(namespace, "deleted")
+            del self.homes[namespace]
+            self._engine.resumable.cursors.leave(namespace)
+
+    def rename(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
+        """Rename a namespace. Return False if the new name is taken and ``delete_existing`` is
+        False.
+
+        Raises ``VectorError`` 404 if the namespace does not exist, 400 if the old or new name is
+        that of the default namespace.
+        """
+        with self._lock:
+            self._check_named(namespace, "renamed")
+            if new == DEFAULT_NAMESPACE:
+                raise errors.bad_request("A namespace cannot be renamed to the default one.")
+            if new == namespace:
+                return True
+            if new in self.homes and not delete_existing:
+                return False
+            if self.homes.pop(new, None) is not None:
+                self._engine.resumable.cursors.leave(new)
+            self.homes = {
+                new if name == namespace else name: home for name, home in self.homes.items()
+            }
+            for follower in (*self._engine.resumable.cursors, *self._engine.readiness.batches):
+                if follower.namespace == namespace:
+                    follower.namespace = new
+            return True
+
+    def home(self, namespace: str) -> Namespace:
+        """Return the namespace with this name. If it does not exist, return a new namespace without
+        adding it to the index.
+
+        Raises ``VectorError`` 400 if a new namespace would exceed the limit.
+        """
+        home = self.homes.get(namespace)
+        if home is not None:
+            return home
+        limit = self._engine.limits.namespaces
+        if limit is not None and len(self.homes) >= limit:
+            raise errors.limit_exceeded("Namespace count", len(self.homes) + 1, limit)
+        return Namespace(self._engine.dimension)
+
+    def _check_named(self, namespace: str, verb: str) -> None:
+        if namespace == DEFAULT_NAMESPACE:
+            raise errors.bad_request(f"The default namespace cannot be {verb}.")
+        if namespace not in self.homes:
+            raise errors.namespace_missing(namespace, self._engine.name)

@@ -32,7 +32,8 @@ class Readiness:
 
     ``delay_us`` and ``reads`` are the settings ``ready_after`` and ``ready_after_reads``, None if
     unset; if both are set, the condition that is met first applies. While ``held`` is True, nothing
-    becomes ready. ``lock`` is the engine's lock; the engine holds it when it calls these methods.
+    becomes ready. ``lock`` is the engine's lock, which the caller holds, except for ``hold()`` and
+    ``release_all()``.
     """
 
     def __init__(
@@ -76,11 +77,17 @@ class Readiness:
                 else:
                     batch.reads -= 1
 
+    def hold(self) -> None:
+        """Hide all new and pending changes from queries and counts until ``release_all()``."""
+        with self._lock:
+            self.held = True
+
     def release_all(self) -> None:
-        """Release all batches and stop holding changes."""
-        self.held = False
-        for batch in list(self.batches):
-            self._finish(batch)
+        """Make all pending changes ready. New changes become ready according to the settings again."""
+        with self._lock:
+            self.held = False
+            for batch in list(self.batches):
+                self._finish(batch)
 
     def cancel(self) -> None:
         """Cancel all timers; the batches stay pending."""

@@ -88,7 +88,7 @@ def test_a_bad_record_leaves_the_whole_batch_out(bad: VectorRecord, status: int,
     with pytest.raises(VectorError) as caught:
         index.upsert("new", [VectorRecord("a", floats(1, 2)), bad])
     assert (caught.value.status, caught.value.message) == (status, text)
-    assert index.namespaces() == [""]
+    assert index.namespaces.names() == [""]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_records_need_the_vectors_of_the_kind(kind: Kind, record: VectorRecord, 
 
 def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
     index = engine(dimension=None)
-    index.create_namespace("early")
+    index.namespaces.create("early")
     assert index.describe().dimension == 0
     assert ask(index, 1, 2, 3) == []
     with pytest.raises(VectorError, match="dimension: 2, expected: 3"):
@@ -141,7 +141,7 @@ def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
 def test_an_empty_batch_changes_nothing() -> None:
     index = engine()
     index.upsert("new", [])
-    assert index.namespaces() == [""]
+    assert index.namespaces.names() == [""]
 
 
 # -- update --------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_update_of_a_missing_record_is_false() -> None:
     index = engine()
     assert not index.update("", Change("a", data="x"))
     assert not index.update("missing", Change("a", data="x"))
-    assert index.namespaces() == [""]
+    assert index.namespaces.names() == [""]
 
 
 def test_a_hybrid_update_carries_both_vectors_or_neither() -> None:
@@ -280,12 +280,12 @@ def test_delete_by_ids_prefix_and_filter() -> None:
     assert index.delete_prefix("missing", "") == 0
     assert index.delete_matching("missing", "n = 1") == 0
     assert index.delete_prefix("ns", "") == 6
-    assert index.namespaces() == ["", "ns"]
+    assert index.namespaces.names() == ["", "ns"]
 
 
 def test_delete_by_filter_sees_pending_metadata() -> None:
     index = filled()
-    index.hold_pending()
+    index.readiness.hold()
     index.update("", Change("even-0", metadata={"n": 99}))
     assert index.delete_matching("", "n = 99") == 1
     assert "even-0" not in all_ids(index)
@@ -306,7 +306,7 @@ def test_reset_empties_and_keeps_the_namespace() -> None:
     assert (all_ids(index), len(all_ids(index, "ns"))) == ([], 6)
     index.reset("missing")
     index.reset_all()
-    assert index.namespaces() == ["", "ns"]
+    assert index.namespaces.names() == ["", "ns"]
     assert all_ids(index, "ns") == []
 
 
@@ -317,48 +317,47 @@ def test_namespaces_are_apart() -> None:
     index = engine()
     put(index, "b", x=(1, 0))
     put(index, "a", x=(0, 1))
-    assert index.namespaces() == ["", "b", "a"]
+    assert index.namespaces.names() == ["", "b", "a"]
     assert scored(ask(index, 1, 0, namespace="b")) == [("x", "1.0")]
     assert scored(ask(index, 1, 0, namespace="a")) == [("x", "0.5")]
     assert ask(index, 1, 0) == []
     assert ask(index, 1, 0, namespace="missing") == []
     assert index.fetch("missing", ["x"]) == [None]
-    assert index.fetch_prefix("missing", "") == []
     assert index.range("missing", 0, 5).next_cursor == ""
     assert index.random("missing") is None
 
 
 def test_delete_namespace() -> None:
     index = filled()
-    index.delete_namespace("ns")
-    assert index.namespaces() == [""]
+    index.namespaces.delete("ns")
+    assert index.namespaces.names() == [""]
     with pytest.raises(VectorError) as caught:
-        index.delete_namespace("ns")
+        index.namespaces.delete("ns")
     assert (caught.value.status, caught.value.message) == (
         404,
         "Namespace ns for the index vector_index does not exist",
     )
     with pytest.raises(VectorError, match="default namespace cannot be deleted"):
-        index.delete_namespace("")
+        index.namespaces.delete("")
 
 
 def test_rename_namespace() -> None:
     index = filled()
     put(index, "other", z=(1, 1))
-    assert index.rename_namespace("ns", "new")
-    assert index.namespaces() == ["", "new", "other"]
+    assert index.namespaces.rename("ns", "new")
+    assert index.namespaces.names() == ["", "new", "other"]
     assert len(all_ids(index, "new")) == 6
-    assert not index.rename_namespace("new", "other")
+    assert not index.namespaces.rename("new", "other")
     assert all_ids(index, "other") == ["z"]
-    assert index.rename_namespace("new", "new")
-    assert index.rename_namespace("new", "other", delete_existing=True)
-    assert index.namespaces() == ["", "other"]
+    assert index.namespaces.rename("new", "new")
+    assert index.namespaces.rename("new", "other", delete_existing=True)
+    assert index.namespaces.names() == ["", "other"]
     assert len(all_ids(index, "other")) == 6
     with pytest.raises(VectorError, match="Namespace new for the index"):
-        index.rename_namespace("new", "x")
+        index.namespaces.rename("new", "x")
     for old, new in (("", "x"), ("other", "")):
         with pytest.raises(VectorError) as caught:
-            index.rename_namespace(old, new)
+            index.namespaces.rename(old, new)
         assert caught.value.status == 400
 
 
@@ -369,12 +368,6 @@ def test_fetch_keeps_order_and_length() -> None:
     index = filled()
     found = index.fetch("", ["odd-1", "missing", "odd-1", "even-0"])
     assert [record and record.id for record in found] == ["odd-1", None, "odd-1", "even-0"]
-
-
-def test_fetch_by_prefix_stops_at_its_limit() -> None:
-    index = engine(limits=VectorLimits(prefix_fetch=3))
-    index.upsert("", [VectorRecord(f"id-{n}", floats(1, n)) for n in range(5)])
-    assert [r.id for r in index.fetch_prefix("", "id-")] == ["id-0", "id-1", "id-2"]
 
 
 def test_range_pages_by_position() -> None:
@@ -485,7 +478,7 @@ def test_a_batch_of_queries_answers_each() -> None:
 )
 def test_queries_need_vectors_of_the_kind(kind: Kind, query: VectorQuery, text: str) -> None:
     index = engine(kind=kind)
-    for run in (lambda: index.query("", [query]), lambda: index.start_query("", query, 1)):
+    for run in (lambda: index.query("", [query]), lambda: index.resumable.start("", query, 1)):
         with pytest.raises(VectorError, match=text) as caught:
             run()
         assert caught.value.status == 422
@@ -540,7 +533,7 @@ def test_limits_on_namespaces_dimension_and_filters() -> None:
 
 def test_info() -> None:
     index = filled()
-    index.hold_pending()
+    index.readiness.hold()
     put(index, "ns", new=(1, 1))
     info = index.info()
     assert info.namespaces == {"": NamespaceInfo(6, 0), "ns": NamespaceInfo(6, 1)}
@@ -564,7 +557,7 @@ def test_a_snapshot_is_independent_of_what_comes_after() -> None:
         assert scored(ask(index, 1, 0, 0, namespace="ns")) == [("a", "1.0")]
         put(index, "ns", d=(0, 1, 0))
     index.restore(empty)
-    assert index.namespaces() == [""]
+    assert index.namespaces.names() == [""]
     assert index.describe().dimension == 0
     index.upsert("", [VectorRecord(str(n), floats(1, 0)) for n in range(10)])
     with pytest.raises(VectorError, match="daily update"):
@@ -651,14 +644,14 @@ def test_an_upsert_over_the_quota_leaves_no_namespace_behind() -> None:
     index = engine(limits=VectorLimits(daily_updates=1))
     with pytest.raises(VectorError, match="Exceeded daily update limit"):
         put(index, "new", a=(1, 0), b=(0, 1))
-    assert index.namespaces() == [""]
+    assert index.namespaces.names() == [""]
 
 
 def test_a_count_is_that_of_a_whole_range() -> None:
     index = engine()
     put(index, a=(0, 1), b=(1, 0), c=(1, 1))
     index.delete("", ["b"])
-    index.hold_pending()
+    index.readiness.hold()
     put(index, a=(1, 0), d=(0, 1))
     assert index.count("") == len(all_ids(index)) == 3
     assert index.count("nowhere") == 0

@@ -78,10 +78,10 @@ def test_published_numbers_of_a_resumable_query(published: VectorEngine) -> None
     query = VectorQuery(
         floats(0.1, 0.1), sparse({0: 0.1}), 2, weighting=Weighting.IDF, fusion=Fusion.DBSF
     )
-    uuid, first = published.start_query("", query, 3_600_000_000)
+    uuid, first = published.resumable.start("", query, 3_600_000_000)
     assert scored(first) == [("id2", "0.617851"), ("id0", "0.5")]
-    assert scored(published.next_hits(uuid, 1)[0]) == [("id1", "0.5")]
-    assert published.next_hits(uuid, 1)[0] == []
+    assert scored(published.resumable.next(uuid, 1)[0]) == [("id1", "0.5")]
+    assert published.resumable.next(uuid, 1)[0] == []
 
 
 def test_one_component_of_a_hybrid_index_gives_its_raw_scores(published: VectorEngine) -> None:

@@ -37,7 +37,7 @@ def test_by_default_everything_is_ready_at_once() -> None:
 def test_held_changes_are_fetched_and_scanned_but_not_queried() -> None:
     index = engine()
     put(index, a=(1, 0))
-    index.hold_pending()
+    index.readiness.hold()
     put(index, b=(1, 1), a=(0, 1))
     assert seen(index) == ["a"]
     assert ask(index, 1, 0)[0].score == 1
@@ -50,7 +50,7 @@ def test_held_changes_are_fetched_and_scanned_but_not_queried() -> None:
     assert [r.id for r in index.range("", 0, None).records] == ["a", "b"]
     assert counts(index) == (1, 2)
     assert sorted((ns, r.id) for ns, r in index.pending()) == [("", "a"), ("", "b")]
-    index.release_pending()
+    index.readiness.release_all()
     assert seen(index) == ["b", "a"]
     assert counts(index) == (2, 0)
     put(index, c=(1, 1))
@@ -59,11 +59,11 @@ def test_held_changes_are_fetched_and_scanned_but_not_queried() -> None:
 
 def test_updates_of_pending_records_build_on_them() -> None:
     index = engine()
-    index.hold_pending()
+    index.readiness.hold()
     put(index, a=(1, 1))
     assert index.update("", Change("a", data="text"))
     assert index.fetch("", ["a"])[0].data == "text"  # type: ignore[union-attr]
-    index.release_pending()
+    index.readiness.release_all()
     hit = ask(index, 1, 1)[0]
     assert (hit.score, hit.record.data) == (1, "text")
 
@@ -71,7 +71,7 @@ def test_updates_of_pending_records_build_on_them() -> None:
 def test_deletions_and_resets_are_seen_at_once() -> None:
     index = engine()
     put(index, a=(1, 1), b=(1, 1))
-    index.hold_pending()
+    index.readiness.hold()
     put(index, c=(1, 1))
     assert index.delete("", ["a", "c"]) == 2
     assert seen(index) == ["b"]
@@ -79,7 +79,7 @@ def test_deletions_and_resets_are_seen_at_once() -> None:
     put(index, d=(1, 1))
     index.reset("")
     assert counts(index) == (0, 0)
-    index.release_pending()
+    index.readiness.release_all()
     assert seen(index) == []
 
 
@@ -114,11 +114,11 @@ def test_a_replaced_pending_change_waits_for_its_own_time() -> None:
 def test_holding_outlasts_a_delay() -> None:
     clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=1_000_000)
-    index.hold_pending()
+    index.readiness.hold()
     put(index, a=(1, 1))
     clock.advance(60)
     assert seen(index) == []
-    index.release_pending()
+    index.readiness.release_all()
     assert seen(index) == ["a"]
 
 
@@ -135,9 +135,9 @@ def test_reads_make_changes_ready() -> None:
 def test_reads_count_nothing_while_held() -> None:
     index = engine(ready_after_reads=1)
     put(index, a=(1, 1))
-    index.hold_pending()
+    index.readiness.hold()
     assert [seen(index) for _ in range(3)] == [[], [], []]
-    index.release_pending()
+    index.readiness.release_all()
     assert seen(index) == ["a"]
 
 
@@ -145,7 +145,7 @@ def test_pending_changes_follow_a_renamed_namespace() -> None:
     clock = Timekeeper(NOW)
     index = engine(clock, ready_after_us=1_000_000)
     put(index, "old", a=(1, 1))
-    index.rename_namespace("old", "new")
+    index.namespaces.rename("old", "new")
     clock.advance(1)
     assert seen(index, "new") == ["a"]
 
