@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ContractError
-from ..core.wording import never_awaited, unknown_name
+from ..core.wording import nearest, never_awaited, unknown_name
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
@@ -279,18 +279,13 @@ def _check_function(function: Callable[..., object]) -> None:
 
 
 def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
-    import difflib
-
     def look_up(text: str) -> object:
         try:
             return texts[text]
         except KeyError:
-            near = difflib.get_close_matches(
-                text[:200], [str(key) for key in texts], n=1, cutoff=0.5
-            )
-            hint = f"; the most similar text is {near[0]!r}" if near else ""
+            near = nearest(text, map(str, texts))
             raise unprocessable(
-                f"The embedding mapping has no vector for the text {text[:80]!r}{hint}"
+                f"The embedding mapping has no vector for the text {text[:80]!r}{near}"
             ) from None
 
     return look_up

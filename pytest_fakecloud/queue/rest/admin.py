@@ -23,7 +23,7 @@ SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 
 
 class AdministrationRoutes:
-    """Endpoints for schedules (except their creation), queues, URL groups and flow control."""
+    """Endpoints for schedules (except their creation), queues and URL groups."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -47,15 +47,6 @@ class AdministrationRoutes:
             Route(
                 "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", self.remove_endpoints
             ),
-            Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
-            Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
-            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.pause_flow),
-            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.resume_flow),
-            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
-            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
-            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
-            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
-            Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
         ]
 
     def _of_schedules(self, base: str) -> list[Route]:
@@ -206,7 +197,25 @@ class AdministrationRoutes:
             self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
         return empty()
 
-    # -- flow control ----------------------------------------------------------------------------
+
+class FlowRoutes:
+    """Endpoints for flow control."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
+            Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
+            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.pause_flow),
+            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.resume_flow),
+            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
+            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
+            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
+            Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
+        ]
 
     def list_flow_controls(self, request: Request) -> object:
         with self.engine.lock:

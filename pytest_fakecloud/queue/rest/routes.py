@@ -42,7 +42,7 @@ from ..wire.headers import (
     labels_of,
 )
 from ..wire.named import LLM_URL
-from .admin import SCHEDULES, AdministrationRoutes
+from .admin import SCHEDULES, AdministrationRoutes, FlowRoutes
 from .history import HistoryRoutes
 from .payloads import (
     accepted_record,
@@ -88,8 +88,8 @@ class QueueApp(App):
     ) -> None:
         self.engine = engine
         self._tokens = tokens
-        parts = (V1Routes(engine), AdministrationRoutes(engine), HistoryRoutes(engine))
-        self._more = [*(part.routes for part in parts), *more]
+        parts = (V1Routes, AdministrationRoutes, FlowRoutes, HistoryRoutes)
+        self._more = [*(part(engine).routes for part in parts), *more]
 
     def routes(self) -> list[Route]:
         return [

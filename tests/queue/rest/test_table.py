@@ -18,7 +18,7 @@ import pytest
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.rest.admin import AdministrationRoutes
+from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes
 from pytest_fakecloud.queue.rest.history import HistoryRoutes
 from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import filters, headers
@@ -1538,7 +1538,7 @@ def test_an_endpoint_does_its_work(scene: Scene, name: str) -> None:
     ENDPOINTS[name](scene)
 
 
-OWN = (V1Routes, AdministrationRoutes, HistoryRoutes)
+OWN = (V1Routes, AdministrationRoutes, FlowRoutes, HistoryRoutes)
 
 
 def own_routes(queue: Queue) -> list[Any]:
