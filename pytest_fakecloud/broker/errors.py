@@ -64,7 +64,6 @@ def as_misuse() -> Iterator[None]:
 
 
 def illegal_argument(message: str) -> BrokerError:
-    """Return the error for a request with an invalid argument."""
     return BrokerError("illegal_argument", message)
 
 
@@ -75,7 +74,6 @@ def check_timeout(timeout_ms: int, most_ms: int) -> None:
 
 
 def can_name_a_topic(name: str) -> bool:
-    """Return whether a topic can have this name."""
     return TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -93,7 +91,6 @@ def missing_topic(topic: str, known: list[str]) -> BrokerError:
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
-    """Return the error for a partition that the topic does not have."""
     return BrokerError(
         "unknown_partition",
         f"Invalid partition {partition} for topic {topic!r}: it has the partitions 0 "
@@ -102,7 +99,6 @@ def unknown_partition(topic: str, partition: int, count: int) -> BrokerError:
 
 
 def invalid_topic(topic: str) -> BrokerError:
-    """Return the error for an invalid topic name."""
     if len(topic) > 249:
         return BrokerError(
             "invalid_topic", f"Topic name is {len(topic)} characters long; the maximum is 249"
@@ -123,7 +119,6 @@ def record_too_large(size: int, limit: int) -> BrokerError:
 
 
 def out_of_range(topic: str, partition: int, offset: int, start: int, end: int) -> BrokerError:
-    """Return the error for an offset outside the log of its partition."""
     return BrokerError(
         "offset_out_of_range",
         f"Offset out of range: {offset} is outside {start} to {end} of {topic}-{partition}",
@@ -208,7 +203,6 @@ def string(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def strings(name: str, value: object) -> tuple[str, ...]:
-    """Return a list of strings as a tuple; raise ``ContractError`` for any other value."""
     if isinstance(value, str):
         raise ContractError(f"{name}={value!r} is a single string: pass a list of strings")
     if isinstance(value, Iterable) and not isinstance(value, Mapping):

@@ -411,11 +411,9 @@ class BrokerApp(App):
         return Answer({"error": text, "status": status}, status, error.headers)
 
     def unknown_path(self, request: Request) -> Answer:
-        """Raise the error for a path that the API does not have."""
         raise BrokerError("unknown_path", f"Invalid API call: {request.method} {request.path}")
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
-        """Raise the error for a method that the path does not accept."""
         methods = ", ".join(sorted(allowed))
         raise BrokerError(
             "wrong_method",

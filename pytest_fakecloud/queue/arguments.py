@@ -56,7 +56,6 @@ def whole_seconds(name: str, value: Duration) -> int:
 
 
 def body_of(body: object, json: object) -> bytes:
-    """Return ``json`` encoded as bytes if it is given, else ``body`` as bytes."""
     if json is not ANY:
         if body != b"":
             raise ContractError("pass json= or body=, not both")
@@ -69,7 +68,6 @@ def body_of(body: object, json: object) -> bytes:
 
 
 def bytes_of(name: str, value: object) -> bytes:
-    """Return bytes, or a string encoded as UTF-8."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
@@ -107,12 +105,10 @@ def setting_pairs(settings: object) -> HeaderList:
 
 
 def forwarded_pairs(headers: object) -> HeaderList:
-    """Return headers for the destination as ``Upstash-Forward-*`` pairs."""
     return [(f"Upstash-Forward-{name}", value) for name, value in _pairs("headers", headers)]
 
 
 def labels_of(label: object) -> str:
-    """Return the value of the label header for one label or several."""
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
     return ",".join(text("label", one) for one in labels)
 

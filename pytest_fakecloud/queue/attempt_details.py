@@ -308,7 +308,6 @@ def _text(body: bytes) -> str:
 
 
 def _decisive(headers: HeaderList) -> list[list[str]]:
-    """Return the headers that the publisher set."""
     ours = ("upstash-", "user-agent", "content-type", "host", "content-length")
     return [
         [name, value]

@@ -22,7 +22,6 @@ FETCH_WHAT = "Only one of ids or prefix must be provided."
 
 
 def bad_request(message: str) -> VectorError:
-    """The error for a malformed request."""
     return VectorError(400, message)
 
 
@@ -32,12 +31,10 @@ def unprocessable(message: str) -> VectorError:
 
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
-    """The error for a dense vector of the wrong dimension."""
     return VectorError(422, f"Invalid vector dimension: {given}, expected: {expected}")
 
 
 def no_embedding_model() -> VectorError:
-    """The error for text sent to an index without an embedding model."""
     return VectorError(
         422,
         "Embedding data for this index is not allowed. "
@@ -67,11 +64,9 @@ def cursor_missing(uuid: str) -> VectorError:
 
 
 def limit_exceeded(what: str, given: int, limit: int, unit: str = "") -> VectorError:
-    """The error for a value above a limit of the index."""
     unit = unit and f" {unit}"
     return VectorError(400, f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:
-    """The error for exceeding a daily quota."""
     return VectorError(429, f"Exceeded daily {what} limit: {limit}")

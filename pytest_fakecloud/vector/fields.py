@@ -102,7 +102,6 @@ def shown(value: Any) -> str:
 
 
 def wrong(field: str, expected: str, value: Any) -> errors.VectorError:
-    """Return the error for a field whose value has the wrong type."""
     return errors.unprocessable(f"Invalid field {field}: expected {expected}, got {shown(value)}")
 
 
@@ -112,7 +111,6 @@ def meaningless(field: str, expected: str, value: Any) -> errors.VectorError:
 
 
 def missing(field: str, expected: str) -> errors.VectorError:
-    """Return the error for a missing field."""
     return errors.unprocessable(f"Missing field {field}: expected {expected}")
 
 
@@ -194,7 +192,6 @@ class FieldReader:
             raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
 
     def fields(self, value: Any, what: str = "The request body") -> Mapping[str, Any]:
-        """Return the value if it is a JSON object and all its field names are known."""
         if not isinstance(value, dict):
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
@@ -377,7 +374,6 @@ class FieldReader:
         return change
 
     def query(self, fields: Mapping[str, Any]) -> VectorQuery:
-        """Return a query. A text query has no vectors until its text is embedded."""
         return VectorQuery(
             self.vector(fields),
             self.sparse(fields),

@@ -168,7 +168,6 @@ class VectorApp(App):
     # -- writing ---------------------------------------------------------------------------------
 
     def upsert(self, request: Request) -> object:
-        """Upsert a record or an array of records."""
         records = [self.reader.record(item) for item in self._items(request)]
         self._check_known_model(records)
         self.engine.upsert(_namespace(request), records)
@@ -380,7 +379,6 @@ class VectorApp(App):
         return self.embedder
 
     def _check_known_model(self, records: Sequence[VectorRecord]) -> None:
-        """Reject records that have text but no vector if the index has no model."""
         if self.embedder is None and any(
             record.data is not None and not _has_vectors(record) for record in records
         ):

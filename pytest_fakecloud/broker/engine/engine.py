@@ -131,7 +131,6 @@ class MemoryEngine:
             self.groups.coordinator.restore_groups(snapshot.groups, now)
 
     def tell_to(self, tell: GroupListener) -> None:
-        """Set the callback for events of groups."""
         self._guard.tell = tell
 
     def _call_at(self, due_us: int, callback: Callable[[int], None], label: str) -> Timer:

@@ -105,7 +105,6 @@ class MemoryFetching:
         return found
 
     def topic_view(self, name: str) -> TopicView:
-        """Return the current state of a topic."""
         with self._guard as now:
             topic = self._table.topic(name, now)
             records = [record for log in topic.logs for record in log.records()]

@@ -134,6 +134,5 @@ class MemoryTopics:
             )
 
     def counts(self) -> dict[str, int]:
-        """Return partition counts by topic name."""
         with self._guard:
             return {name: len(topic.logs) for name, topic in self._table.topics.items()}

@@ -67,7 +67,6 @@ def translated(error: Any) -> BrokerError:
 
 
 def real_only(what: str) -> ContractError:
-    """Return the error for an operation that is not possible with a real cluster."""
     return ContractError(
         f"{what} is not possible with a real cluster: use the in-memory engine (leave out engine=)"
     )
@@ -224,7 +223,6 @@ class Cluster:
             raise translated(error) from None
 
     def answers(self, seconds: float) -> bool:
-        """Return whether the cluster responds within the given number of seconds."""
         try:
             self._admin.list_topics(timeout=min(seconds, self._timeout))
         except KafkaException:
@@ -252,7 +250,6 @@ class Cluster:
     def group_offsets(
         self, group: str, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
-        """Return the offsets that a group has committed in the given partitions."""
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*tp) for tp in places])
         asked = self._admin.list_consumer_group_offsets([wanted], request_timeout=self._timeout)
         found = self._result(next(iter(asked.values())))

@@ -137,7 +137,6 @@ class KafkaEngine:
 
     @property
     def waiting(self) -> list[Signal]:
-        """The signals of the waiting calls."""
         return self._waits.waiting
 
     def tell_to(self, tell: Any) -> None:

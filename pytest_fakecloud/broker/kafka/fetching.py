@@ -175,7 +175,6 @@ class KafkaFetching:
         return [record for part in parts.values() for record in part]
 
     def record(self, message: Any) -> Record:
-        """Convert a message of librdkafka to a record."""
         key = message.key()
         return Record(
             self._topics.shown(message.topic()),

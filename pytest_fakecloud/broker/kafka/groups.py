@@ -289,7 +289,6 @@ class KafkaGroups:
         return [TopicPartitionOffset(*tp, held.get(tp, never)) for tp in partitions]
 
     def all_committed(self, group: str) -> dict[TopicPartition, int]:
-        """Return all offsets that a group has committed in topics of this fake."""
         own = [
             (self._topics.real(name), number)
             for name, count in self._topics.counts().items()
@@ -363,7 +362,6 @@ class KafkaGroups:
         return lag
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
-        """Return the instances of a group in this process, by name."""
         with self._lock:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
@@ -413,7 +411,6 @@ class KafkaGroups:
         return join
 
     def forget(self) -> list[str]:
-        """Forget all groups, and return the names that they have on the cluster."""
         with self._lock:
             groups, self._groups = [self._topics.real(name) for name in self._groups], set()
         return groups

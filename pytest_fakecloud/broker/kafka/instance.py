@@ -94,7 +94,6 @@ class KafkaInstance:
     # -- called by requests ----------------------------------------------------------------------
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Subscribe to these topics instead of the current ones."""
         self._used = monotonic()
         if tuple(topics) == self.topics:
             return
@@ -216,7 +215,6 @@ class KafkaInstance:
 
     @property
     def assigned(self) -> set[tuple[str, int]]:
-        """The partitions that are currently assigned."""
         with self._lock:
             return set(self._assigned)
 

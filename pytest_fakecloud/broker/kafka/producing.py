@@ -146,8 +146,6 @@ class _Batch:
         self._changed = threading.Condition()
 
     def delivered(self, index: int) -> Any:
-        """Return the delivery callback for the message with this index."""
-
         def note(error: Any, message: Any) -> None:
             with self._changed:
                 self._found[index] = message

@@ -105,7 +105,6 @@ class KafkaTopics:
 
     @public_names
     def counts(self) -> dict[str, int]:
-        """Return the current partition counts by topic name."""
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:

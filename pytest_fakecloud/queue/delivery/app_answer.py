@@ -27,7 +27,6 @@ class AppAnswer:
 
 
 def failed(exception: BaseException) -> AppAnswer:
-    """Return the 500 response for a handler that raised an exception."""
     headers = [("Content-Type", "text/plain; charset=utf-8")]
     return AppAnswer(500, headers, b"Internal Server Error", exception)
 

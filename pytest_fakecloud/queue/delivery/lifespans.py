@@ -86,7 +86,6 @@ class AsyncioHost:
         self._loop = loop
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in this loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property
@@ -183,7 +182,6 @@ class RunningLifespan:
 
     @property
     def runs(self) -> bool:
-        """Whether the lifespan is still running."""
         return self.coroutine.cr_frame is not None
 
 

@@ -26,7 +26,6 @@ IDLE_SECONDS = 0.05
 
 
 def sendable(delivery: Delivery) -> HeaderList:
-    """Return the headers of a delivery without hop-by-hop headers."""
     return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
 
 

@@ -36,7 +36,6 @@ class DeadLetters:
         self._count = 0
 
     def add(self, message: Message, at_us: int) -> str:
-        """Add a message and return the id of its dead letter."""
         row = DeadLetter(f"{at_us // 1000}-{self._count}", self._count, message.id, at_us)
         self._count += 1
         self.rows[row.id] = row

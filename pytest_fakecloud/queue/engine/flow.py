@@ -126,7 +126,6 @@ class FlowControl:
         return [found for key, found in self.keys.items() if not text or text in key]
 
     def configure(self, key: str, now_us: int) -> FlowKey:
-        """Return the key with the given name, creating it if necessary."""
         return self.keys.setdefault(key, FlowKey(key, now_us))
 
     def pin(

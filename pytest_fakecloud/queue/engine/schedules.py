@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def as_scheduled(settings: PublishSettings) -> PublishSettings:
-    """Return the settings of the messages that a schedule with the given settings creates."""
     return replace(
         settings,
         cron=None,

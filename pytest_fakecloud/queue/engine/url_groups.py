@@ -200,7 +200,6 @@ class UrlGroups:
     def remove_endpoints(
         self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
     ) -> None:
-        """Remove endpoints by URL or name. A group without endpoints is removed, too."""
         for item in wanted:
             for endpoint in group.endpoints.all_with(url=item.get("url"), name=item.get("name")):
                 group.endpoints.remove(endpoint)

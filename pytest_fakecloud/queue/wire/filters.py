@@ -239,7 +239,6 @@ def page(
 
 
 def make_cursor(number: int) -> str:
-    """Return the cursor for a row number."""
     return base64.urlsafe_b64encode(f"row-{number}".encode()).decode("ascii").rstrip("=")
 
 

@@ -300,7 +300,6 @@ class _Reading:
             self.flow_value = defaults.flow_value
 
     def forward_plain(self) -> None:
-        """Forward the headers without a prefix if ``Upstash-Header-Forward`` is true."""
         if self.forward_all:
             taken = {name.lower() for name, _ in self.forward} | {"authorization", "user-agent"}
             self.forward += [pair for pair in self.plain if pair[0].lower() not in taken]

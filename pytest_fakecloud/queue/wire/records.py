@@ -137,7 +137,6 @@ def message_record(message: Message) -> Record:
 
 
 def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> Record:
-    """Return the record of a dead letter, with its message and the last response."""
     outcome = message.last_outcome or Outcome()
     record = message_record(message)
     record["dlqId"] = dlq_id
@@ -151,7 +150,6 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
 
 
 def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Record:
-    """Return the record of a log entry, as in ``/v2/events``."""
     settings = message.settings
     redaction = settings.redaction
     hide = redaction is not None and redaction.body
@@ -239,7 +237,6 @@ def queue_record(queue: OrderedQueue, lag: int) -> Record:
 
 
 def group_record(group: UrlGroup) -> Record:
-    """Return the record of a URL group in ``/v2``."""
     return {
         "name": group.name,
         "createdAt": ms(group.created_us),
@@ -258,7 +255,6 @@ def endpoint_record(group: UrlGroup, endpoint: Endpoint) -> Record:
 
 
 def topic_record(group: UrlGroup) -> Record:
-    """Return the record of a URL group in ``/v1``."""
     return {
         "topicId": group.id,
         "name": group.name,

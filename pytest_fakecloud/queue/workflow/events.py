@@ -36,7 +36,6 @@ class RunEvents:
         self._notified: dict[tuple[str, str], bytes] = {}
 
     def of(self, event_id: str) -> list[Waiter]:
-        """Return the waits for an event."""
         return [waiter for waiter in self.waiters if waiter.event_id == event_id]
 
     def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:

@@ -69,12 +69,10 @@ class WorkflowRuns(WorkflowHooks):
         self._engine: Engine | None = None
 
     def attach(self, engine: Engine) -> None:
-        """Set the engine that stores the messages of the runs."""
         self._engine = engine
 
     @property
     def engine(self) -> Engine:
-        """The engine that stores the messages of the runs."""
         assert self._engine is not None, "attach() comes first"
         return self._engine
 
@@ -141,7 +139,6 @@ class WorkflowRuns(WorkflowHooks):
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return the extra fields of callbacks about a message of a run."""
         run = self._run_of(message)
         if run is None:
             return {}
@@ -270,7 +267,6 @@ class WorkflowRuns(WorkflowHooks):
         return new
 
     def first_body(self, run: WorkflowRun) -> bytes:
-        """Return the body with which a run was started."""
         return run.steps[0].body if run.steps else self.first_message(run).body
 
     def first_message(self, run: WorkflowRun) -> Message:

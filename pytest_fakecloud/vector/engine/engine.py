@@ -404,7 +404,6 @@ class VectorEngine:
             self.readiness.cancel()
 
     def _open(self, dimension: int | None) -> None:
-        """Set the dimension of an index that has none yet."""
         if self.dimension is None and dimension is not None:
             self.dimension = dimension
             for home in self.namespaces.homes.values():

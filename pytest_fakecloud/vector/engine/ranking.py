@@ -63,7 +63,6 @@ class Question(NamedTuple):
 
     @property
     def rows_wanted(self) -> int:
-        """The number of rows that each component ranks."""
         return self.depth if self.fused else self.query.top_k
 
 

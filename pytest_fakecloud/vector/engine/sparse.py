@@ -83,7 +83,6 @@ class SparseIndex:
         self.entries = 0
 
     def add(self, row: int, vector: SparseVector) -> None:
-        """Add a row, which must not be in the index yet."""
         self.count += 1
         for dimension, value in merged(vector).items():
             posting = self.postings.get(dimension)
@@ -93,7 +92,6 @@ class SparseIndex:
             self.entries += 1
 
     def remove(self, row: int, vector: SparseVector) -> None:
-        """Remove a row; ``vector`` must be the vector that the row was added with."""
         self.count -= 1
         for dimension in merged(vector):
             posting = self.postings[dimension]
