@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.allowed import Allowances, ProblemFields
-from .core.clock import timekeeper_of
 from .core.errors import check_function
 from .explore.cloud_promises import CloudPromises
 
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 
     from .broker.handle import Broker
     from .broker.settings import BrokerSettings
-    from .core.clock import Clock
+    from .cloud import Cloud
+    from .core.clock import Clock, Mode
     from .core.found import Found
     from .core.journal import Journal
     from .core.problems import Problem
-    from .core.timekeeper import Mode
     from .core.timeparse import Instant
     from .explore.explore import Checks, Exploration, ExploreOptions, Runs
     from .failures import FailureOptions, Failures
@@ -209,12 +208,12 @@ class AnyCloud(CloudPromises, ABC):
 
     # -- running code ----------------------------------------------------------------------------
 
-    def _require_local(self, method: str) -> Self:
+    @abstractmethod
+    def _require_local(self, method: str) -> Cloud:
         """Return this cloud, for a method that needs fakes in the test's own process.
 
         Raises ``ContractError``, which names the method, for a stand-alone server.
         """
-        return self
 
     def autojump(self) -> AbstractContextManager[None]:
         """Return a context manager in which sleeping moves the clock instead of taking real time.
@@ -232,8 +231,7 @@ class AnyCloud(CloudPromises, ABC):
         """
         from .process_time import AUTOJUMP, ProcessTime
 
-        clock = self._require_local("autojump").clock
-        return ProcessTime(timekeeper_of(clock), AUTOJUMP)
+        return ProcessTime(self._require_local("autojump")._time, AUTOJUMP)
 
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]

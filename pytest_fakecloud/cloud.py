@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud
 from .core.allowed import ProblemFields, found_problems
-from .core.clock import Clock
+from .core.clock import STANDS, Clock, Mode
 from .core.concurrency.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
@@ -24,7 +24,7 @@ from .core.ids import Ids
 from .core.journal import Journal, Recorder
 from .core.problems import Problem, Problems
 from .core.settings import SWITCH, reject_unknown
-from .core.timekeeper import STANDS, Mode, Timekeeper
+from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
 from .marker import DELIVERY, TRANSPORT
@@ -334,6 +334,9 @@ class Cloud(AnyCloud):
             handle.end_connections()
         self._time.rewind(now, clock)
         self.reset()
+
+    def _require_local(self, method: str) -> Cloud:
+        return self
 
     # -- closing ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack,
 
 from .core.auth import new_token
 from .core.calls import Call, CallFields
-from .core.clock import Clock
+from .core.clock import Clock, Mode
 from .core.errors import ContractError, check_function, shown
 from .core.field_types import FLAG, TEXT, URL, one_of
 from .core.found import Found, found_of
@@ -26,7 +26,7 @@ from .core.journal import Journal, Recorder, is_own, recorder_of
 from .core.matching import Field
 from .core.problems import Problem, Problems, ends_the_test
 from .core.settings import HandleConfig, read_some
-from .core.timekeeper import Mode, Timekeeper
+from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
 from .core.wording import brief
 from .faults.plan import FaultPlan, table_of

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import closing
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from .concurrency.turns import Turns
+from .errors import ContractError, shown
+from .timeparse import (
+    LAST_US,
+    Duration,
+    Instant,
+    check_seconds,
+    duration_us,
+    instant_us,
+    to_datetime,
+)
+from .timers import LANES, Fired, Lane, Signal, Timer, Timers
 
 if TYPE_CHECKING:
     from .concurrency.aio import AioClock
-    from .timekeeper import Mode, Timekeeper
-    from .timeparse import Duration, Instant
-    from .timers import Fired
+
+Mode = Literal["running", "frozen"]
+Target: TypeAlias = Callable[[], int]
+"""A function that returns the time to move to, in microseconds, when the move begins."""
+Reads: TypeAlias = deque[tuple[int, int]]
+"""A log of clock readings: pairs of a thread's ID and the time that it read. In a pair with a
+negative number, the second item is the negated number of a journal entry, to which the thread's
+later readings belong.
+"""
+STANDS = (
+    "with process_time=True the process's time follows it, and both are frozen until the test "
+    "moves them. Use advance() or move_to(), or leave out process_time"
+)
 
 
-class Clock(ABC):
+class Clock:
     """The time that all fakes of a cloud share.
 
     A *running* clock is the process's ``time.time()`` plus an offset, so it follows tools that
@@ -25,82 +53,306 @@ class Clock(ABC):
     a move beyond it raises an error, and later events never happen.
     """
 
+    _wait_cap = 1.0
+    _reads: Reads | None = None
+    """A log of the running clock's readings, for reports that replay the journal; None if not
+    recorded.
+    """
+    _was_driven = False
+    """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
+
+    def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
+        self._lock = threading.Lock()
+        self._timers = Timers()
+        self._turns = Turns()
+        self._frozen_us: int | None
+        self._held_us: int | None = None
+        self._offset_us: int
+        self._live_us: int | None
+        self._anchored = False
+        self._signals: weakref.WeakSet[Signal] | None = None
+        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._ties: tuple[str, ...] = ()
+        self._start_us, self._starts_frozen = start_of(now, mode)
+        self._begin_at(self._start_us, self._starts_frozen)
+
+    # -- reading ---------------------------------------------------------------------------------
+
     @property
-    @abstractmethod
     def mode(self) -> Mode:
         """``"running"`` or ``"frozen"``."""
+        return "running" if self._frozen_us is None else "frozen"
 
-    @abstractmethod
     def now(self) -> datetime:
         """Return the current time as an aware UTC datetime."""
+        return to_datetime(self.now_us())
 
-    @abstractmethod
     def now_ms(self) -> int:
         """Return the current time in milliseconds since the Unix epoch."""
+        return self.now_us() // 1000
 
-    @abstractmethod
     def now_us(self) -> int:
         """Return the current time in microseconds since the Unix epoch."""
+        # Read without the lock, because every request does. A running clock's value is used only if
+        # the clock still runs afterwards; otherwise it could be later than the time at which
+        # another thread stopped the clock.
+        offset = self._live_us
+        if offset is not None:
+            running = int(time.time() * 1_000_000) + offset
+            if self._live_us is offset:
+                if self._reads is not None:
+                    self._reads.append((threading.get_ident(), running))
+                return running if running < LAST_US else LAST_US
+        held = self._held_us
+        if held is not None:
+            return held
+        frozen = self._frozen_us
+        if frozen is not None:
+            return frozen
+        with self._lock:
+            return self._current_us()
 
-    @abstractmethod
     def next_due(self) -> datetime | None:
         """Return the time at which the next event is due, or None if nothing is planned."""
+        due = self._timers.next_due_us()
+        return None if due is None else to_datetime(due)
 
-    @abstractmethod
+    @property
+    def wait_cap(self) -> float:
+        """Maximum real seconds that a client's blocking call waits while the clock is frozen. Can
+        be set.
+        """
+        return self._wait_cap
+
+    @wait_cap.setter
+    def wait_cap(self, seconds: float) -> None:
+        check_seconds("wait_cap", seconds)
+        self._wait_cap = seconds
+
+    # -- moving ----------------------------------------------------------------------------------
+
     def freeze(self) -> None:
         """Stop the clock at its current time."""
+        self._check_free()
+        with self._lock:
+            if self._frozen_us is None:
+                self._frozen_us = self._stop_us()
+        self._moved()
 
-    @abstractmethod
     def resume(self) -> None:
         """Let the clock run from its current time.
 
         Raises ``ContractError`` if the process's time follows the clock (``process_time=True``).
         """
+        self._check_can_run()
+        with self._lock:
+            if self._frozen_us is not None:
+                self._offset_us = self._frozen_us - process_us()
+                self._frozen_us = None
+                if self._held_us is None:
+                    self._go_live()
+        self._moved()
 
-    @abstractmethod
     def advance(self, duration: Duration) -> list[Fired]:
         """Move the clock forward by a duration; return what happened on the way.
 
         If another move is in progress (this call comes from a handler or a second thread), both
         calls raise ``ContractError``.
         """
+        return self._fire(self._after(duration))
 
-    @abstractmethod
     def move_to(self, instant: Instant) -> list[Fired]:
         """Move the clock forward to a time; return what happened on the way.
 
         Raises ``ContractError`` for a time earlier than the clock's.
         """
+        return self._fire(self._until(instant))
 
-    @abstractmethod
     def advance_to_next(self) -> list[Fired]:
         """Move the clock to the time of the next event and return what happened; ``[]`` if nothing
         is planned.
         """
+        target = self._onward()
+        return [] if target is None else self._fire(target)
 
-    @abstractmethod
     def run_due(self) -> list[Fired]:
         """Trigger every event that is due now, without moving the clock."""
-
-    @property
-    @abstractmethod
-    def wait_cap(self) -> float:
-        """Maximum real seconds that a client's blocking call waits while the clock is frozen. Can
-        be set.
-        """
-
-    @wait_cap.setter
-    @abstractmethod
-    def wait_cap(self, seconds: float) -> None: ...
+        return self._fire(self.now_us)
 
     @property
     def aio(self) -> AioClock:
         """Awaitable versions of the methods that move the clock, for asyncio and trio."""
         from .concurrency.aio import AioClock
 
-        return AioClock(timekeeper_of(self))
+        return AioClock(self)
+
+    def _after(self, duration: Duration) -> Target:
+        """Return a function that computes the target of an advance by a duration when the advance
+        begins.
+        """
+        self._check_free()
+        span = duration_us(duration)
+        return lambda: self.now_us() + span
+
+    def _until(self, instant: Instant) -> Target:
+        """Return a function that returns a time as the target of a move; it raises
+        ``ContractError`` if that time is then in the past.
+        """
+        self._check_free()
+        target_us = instant_us(instant)
+
+        def target() -> int:
+            now_us = self.now_us()
+            if target_us < now_us:
+                raise ContractError(
+                    f"time cannot go back: it is {to_datetime(now_us).isoformat()} on this clock, "
+                    f"and {to_datetime(target_us).isoformat()} is earlier"
+                )
+            return target_us
+
+        return target
+
+    def _onward(self) -> Target | None:
+        """Return a function that returns the next due time as a move's target; None if nothing is
+        planned.
+        """
+        self._check_free()
+        due = self._timers.next_due_us()
+        return None if due is None else lambda: max(due, self.now_us())
+
+    def _steps(
+        self, target: Target, lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
+    ) -> Generator[Timer, None, None]:
+        """Yield the timers due up to a target time, holding the clock at each timer's due time.
+
+        The caller fires each timer before it takes the next, so the synchronous and the
+        asynchronous API share this loop. If another advance is in progress, raises
+        ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
+        Also raises ``ContractError`` for a later time if the clock cannot be moved.
+        """
+        with self._turns.move(yielding) as turn:
+            self._was_driven = True
+            try:
+                with self._lock:
+                    self._held_us = now = self._stop_us()
+                target_us = target()
+                self._check_reach(target_us)
+                moved = target_us > now
+                if moved:
+                    self._check_free()
+                while (timer := self._timers.pop(lanes, target_us)) is not None:
+                    if timer.due_us > self._held_us:
+                        self._hold(timer.due_us)
+                    yield timer
+                    if turn.breach is not None:
+                        break
+                else:
+                    if moved and target_us > self._held_us:
+                        self._hold(target_us)
+            finally:
+                self._release()
+            if turn.breach is not None:
+                raise turn.breach
+
+    def _fire(
+        self,
+        target: Target,
+        lanes: tuple[Lane, ...] = LANES,
+        *,
+        yielding: bool = False,
+        done: Callable[[], bool] = lambda: False,
+    ) -> list[Fired]:
+        """Fire the timers due up to a target time in this thread; return those that fired.
+
+        Stops after the first timer that makes ``done()`` true.
+        """
+        __tracebackhide__ = True
+        fired = []
+        # Close the iterator immediately, because an exception with a traceback would keep it alive.
+        with closing(self._steps(target, lanes, yielding=yielding)) as steps:
+            for timer in steps:
+                at_us = self.now_us()
+                fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
+                if done():
+                    break
+        return fired
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _begin_at(self, start_us: int | None, frozen: bool) -> None:
+        """Start at a time (None: the process's time), running or frozen."""
+        self._live_us = None
+        real_us = process_us()
+        first_us = real_us if start_us is None else start_us
+        self._offset_us = 0 if frozen else first_us - real_us
+        self._frozen_us = first_us if frozen else None
+        self._go_live()
+
+    def _current_us(self) -> int:
+        """Return the current time; the caller holds the lock."""
+        if self._held_us is not None:
+            return self._held_us
+        if self._frozen_us is not None:
+            return self._frozen_us
+        return min(process_us() + self._offset_us, LAST_US)
+
+    def _stop_us(self) -> int:
+        """Return the time at which the clock is about to stop. No thread has read a later time."""
+        self._live_us = None
+        return self._current_us()
+
+    def _go_live(self) -> None:
+        self._live_us = self._offset_us if self._frozen_us is None else None
+
+    def _check_free(self) -> None:
+        if self._ties:
+            raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0]}")
+
+    def _check_can_run(self) -> None:
+        if self._anchored:
+            raise ContractError(f"this clock cannot run: {STANDS}")
+
+    def _check_reach(self, target_us: int) -> None:
+        if target_us > LAST_US:
+            raise ContractError(
+                f"it is {self.now().isoformat()} on this clock, which ends with the year "
+                "9999: start earlier (now=), or advance by less"
+            )
+
+    def _hold(self, instant: int) -> None:
+        self._held_us = instant
+        self._moved()
+
+    def _release(self) -> None:
+        with self._lock:
+            held = self._held_us
+            if held is not None:
+                if self._frozen_us is not None:
+                    self._frozen_us = max(held, self._frozen_us)
+                else:
+                    self._offset_us += max(0, held - (process_us() + self._offset_us))
+            self._go_live()
+            # Set this last, because now_us() reads without the lock and must never go back.
+            self._held_us = None
+        self._moved()
+
+    def _moved(self) -> None:
+        with self._lock:
+            signals = list(self._signals or ())
+        for signal in signals:
+            signal.notify()
+        for listener in self._listeners:
+            listener()
 
 
-def timekeeper_of(clock: Clock) -> Timekeeper:
-    """Return a cloud's clock with the methods that only the fakes use."""
-    return cast("Timekeeper", clock)
+def start_of(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
+    """Return the time at which a clock starts (None: the process's time), and whether it is frozen."""
+    if mode not in (None, "running", "frozen"):
+        raise ContractError(f"clock={shown(mode)} is not a mode: pass 'running' or 'frozen'")
+    frozen = mode == "frozen" or (mode is None and now is not None)
+    return (None if now is None else instant_us(now)), frozen
+
+
+def process_us() -> int:
+    """Return the process's own time in microseconds since the Unix epoch."""
+    return int(time.time() * 1_000_000)

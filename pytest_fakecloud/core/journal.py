@@ -38,7 +38,7 @@ from .matching import Field, Query
 if TYPE_CHECKING:
     from ..http.app import App
     from ..http.messages import Request
-    from .timekeeper import Reads
+    from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000

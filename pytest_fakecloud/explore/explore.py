@@ -30,7 +30,7 @@ from .story import story
 from .world import World
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
 
 F = TypeVar("F", bound=Callable[..., Any])
 RUNS = 1_000
@@ -155,7 +155,7 @@ class BrokenSchedule(AssertionError):
 
 
 def explore(
-    cloud: AnyCloud,
+    cloud: Cloud,
     run: Runs,
     check: Checks = None,
     *,
@@ -239,7 +239,7 @@ def explore(
 def _explored(
     explorer: Explorer,
     promises: Promises,
-    cloud: AnyCloud,
+    cloud: Cloud,
     budget: Budget,
     seed: int | str | None,
     wanted: Schedule | None,
@@ -317,7 +317,7 @@ def _check_budget(tally: Tally, budget: Budget) -> None:
     )
 
 
-def _check_covered(explorer: Explorer, cloud: AnyCloud, asked: Sequence[str]) -> None:
+def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored."""
     tally = explorer.tally
     if not tally.tried:

@@ -11,7 +11,6 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from ..core.clock import timekeeper_of
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us, to_datetime
 from .simulation.state import simulation
@@ -240,10 +239,10 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        clock = timekeeper_of(history.cloud.clock)
+        clock = history.cloud.clock
         end = clock.now_us() + span
         while not (predicate(history) if takes else predicate()):
-            due = clock.next_due_us()
+            due = clock._timers.next_due_us()
             now = clock.now_us()
             if now >= end:
                 raise AssertionError(f"eventually: {name} did not hold within {within}")

@@ -17,7 +17,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.clock import timekeeper_of
 from ..core.concurrency.aio import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.journal import recorder_of
@@ -34,7 +33,7 @@ from .runtime.loops import OwnLoop, await_in_own_loop, loops_follow, sleeps_foll
 from .runtime.wires import Wires
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
     from ..core.timers import Signal, Timer
     from ..handle import Handle
     from ..http.app import App
@@ -71,9 +70,9 @@ class World:
     delivers in the background.
     """
 
-    def __init__(self, cloud: AnyCloud, *, process_time: bool | None = None) -> None:
+    def __init__(self, cloud: Cloud, *, process_time: bool | None = None) -> None:
         self.cloud = cloud
-        self.clock = timekeeper_of(cloud.clock)
+        self.clock = cloud._time
         self.stage: Simulation | None = None
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
@@ -363,7 +362,7 @@ class World:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         fired = False
         target = max(instant_us, self.clock.now_us())
-        steps = self.clock.steps(lambda: target, ("state",))
+        steps = self.clock._steps(lambda: target, ("state",))
         try:
             for timer in steps:
                 timer.callback(timer.due_us)
@@ -375,7 +374,7 @@ class World:
     def known_instants(self, most: int) -> list[int]:
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
         now = self.clock.now_us()
-        _, timers = self.clock.timers.planned(most + 8)
+        _, timers = self.clock._timers.planned(most + 8)
         found = {timer.due_us for timer in timers}
         for handle in self.handles:
             for keyspace in getattr(handle._engine, "databases", ()):
@@ -405,7 +404,7 @@ class World:
 
     def fires_until(self, until_us: int) -> bool:
         """Return whether an engine has a timer that is due by a given time."""
-        _, timers = self.clock.timers.planned(MOST_TIMERS)
+        _, timers = self.clock._timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
 
     def has_messages(self) -> bool:

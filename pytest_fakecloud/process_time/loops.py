@@ -168,7 +168,7 @@ async def _go_on(
         return
     sleeper.moving = True
     try:
-        await drive(sleepers.yielding, lambda: max(target_us, clock.now_us()))
+        await drive(clock, lambda: max(target_us, clock.now_us()), yielding=True)
     except Occupied:
         clock.spend_until(target_us)
     finally:

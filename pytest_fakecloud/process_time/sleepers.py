@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ..core.concurrency.turns import Occupied
 from ..core.timekeeper import Timekeeper
@@ -44,26 +43,11 @@ class Sleeper:
         self.wake: Callable[[], None] = lambda: None
 
 
-class Yielding:
-    """A clock that waits, instead of failing, while something else advances it."""
-
-    def __init__(self, clock: Timekeeper) -> None:
-        self._clock = clock
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._clock, name)
-
-    def steps(self, target: Callable[[], int]) -> Any:
-        """Call ``Timekeeper.steps()`` with ``yielding=True``."""
-        return self._clock.steps(target, yielding=True)
-
-
 class Sleepers:
     """All sleeps of a process that move one clock."""
 
     def __init__(self, clock: Timekeeper) -> None:
         self.clock = clock
-        self.yielding: Any = Yielding(clock)
         self.over = False
         self.ahead_us = 0
         """Microseconds that the clock has moved since the start, by which monotonic time runs ahead
@@ -201,12 +185,7 @@ class Sleepers:
         target_us = self.next_us(sleeper)
         sleeper.moving = True
         try:
-            steps = self.yielding.steps(lambda: max(target_us, self.clock.now_us()))
-            try:
-                for timer in steps:
-                    timer.callback(timer.due_us)
-            finally:
-                steps.close()
+            self.clock._fire(lambda: max(target_us, self.clock.now_us()), yielding=True)
         except Occupied:
             self.clock.spend_until(target_us)
         finally:

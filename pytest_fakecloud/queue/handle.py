@@ -300,12 +300,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
         Raises ``ContractError`` if the clock is already being advanced, for example in a handler.
         """
         __tracebackhide__ = True
-        return self._driver.run(self._driver.deliver_until(self._time.after(duration)))
+        return self._driver.run(self._driver.deliver_until(self._time._after(duration)))
 
     def move_to(self, instant: Instant) -> Attempts:
         """Move the clock forward to a given time, and deliver messages as ``advance()`` does."""
         __tracebackhide__ = True
-        return self._driver.run(self._driver.deliver_until(self._time.until(instant)))
+        return self._driver.run(self._driver.deliver_until(self._time._until(instant)))
 
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.
@@ -327,7 +327,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
         request also count as inspecting.
         """
         engine, recorder = self._engine, self._recorder
-        if self.delivery == "background" or self._time.was_driven:
+        if self.delivery == "background" or self._time._was_driven:
             return None
         if engine.inspected or engine.attempts or recorder.is_known:
             return None

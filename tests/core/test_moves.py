@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import time_machine
 
+from pytest_fakecloud.core.clock import STANDS
 from pytest_fakecloud.core.concurrency import turns
 from pytest_fakecloud.core.concurrency.turns import Occupied
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import STANDS, Timekeeper
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
 from pytest_fakecloud.core.timers import Fired, Signal
 
@@ -236,15 +237,15 @@ def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> 
 
 
 def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeeper) -> None:
-    assert clock.timers.planned(5) == (0, [])
+    assert clock._timers.planned(5) == (0, [])
     late = clock.call_at(NOON_US + 3, print, lane="driven")
     soon = clock.call_at(NOON_US + 1, print, lane="background")
     gone = clock.call_at(NOON_US + 2, print)
     next_one = clock.call_at(NOON_US + 3, print)
     gone.cancel()
-    assert clock.timers.planned(5) == (3, [soon, late, next_one])
-    assert clock.timers.planned(2) == (3, [soon, late])
-    assert clock.timers.planned(0) == (3, [])
+    assert clock._timers.planned(5) == (3, [soon, late, next_one])
+    assert clock._timers.planned(2) == (3, [soon, late])
+    assert clock._timers.planned(0) == (3, [])
 
 
 def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
@@ -254,13 +255,6 @@ def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
     assert clock.next_due_us() == NOON_US + 2 * SECOND
     assert clock.next_due_us(("state",)) == NOON_US + 3 * SECOND
     assert clock.next_due_us(("driven",)) is None
-
-
-def test_run_due_fires_the_lanes_it_is_told(clock: Timekeeper) -> None:
-    clock.call_at(NOON_US, lambda at: "state", label="one")
-    clock.call_at(NOON_US, lambda at: "driven", label="two", lane="driven")
-    assert clock.run_due(("driven",)) == [Fired(NOON_US, "two", "driven")]
-    assert clock.run_due() == [Fired(NOON_US, "one", "state")]
 
 
 def test_settling_does_what_is_due_by_now_and_changes_no_time(clock: Timekeeper) -> None:
@@ -370,12 +364,12 @@ def test_an_advance_that_waits_in_vain_says_for_what(
 def test_who_yields_to_others_does_no_harm_to_their_advance(clock: Timekeeper) -> None:
     def sleep(at_us: int) -> None:
         with pytest.raises(Occupied):
-            list(clock.steps(clock.now_us, yielding=True))
+            list(clock._steps(clock.now_us, yielding=True))
 
     clock.call_at(NOON_US + SECOND, sleep)
     assert len(clock.advance(2)) == 1
     assert clock.now_us() == NOON_US + 2 * SECOND
-    assert list(clock.steps(lambda: NOON_US + 3 * SECOND, yielding=True)) == []
+    assert list(clock._steps(lambda: NOON_US + 3 * SECOND, yielding=True)) == []
     assert clock.now_us() == NOON_US + 3 * SECOND
 
 
@@ -384,9 +378,9 @@ def test_who_yields_does_not_wait_for_a_delivery_that_does_not_end(clock: Timeke
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
     clock.dispatch(hand_over=kept.append)
     with pytest.raises(Occupied):
-        list(clock.steps(clock.now_us, yielding=True))
+        list(clock._steps(clock.now_us, yielding=True))
     kept[0]()
-    assert list(clock.steps(clock.now_us, yielding=True)) == []
+    assert list(clock._steps(clock.now_us, yielding=True)) == []
 
 
 def test_a_delivery_that_fails_is_over(clock: Timekeeper) -> None:
@@ -416,7 +410,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
     later = clock.call_at(NOON_US + 2 * SECOND, print)
     assert refused(lambda: clock.advance(3)) == UNDER_WAY
     assert told == [UNDER_WAY]
-    assert clock.timers.planned(1) == (1, [later])
+    assert clock._timers.planned(1) == (1, [later])
     assert len(clock.advance(3)) == 1
 
 

@@ -8,28 +8,19 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..timeparse import Duration, Instant
-from ..timers import Fired, Timer
+from ..timers import Fired
 from ..wording import unknown_name
 
 if TYPE_CHECKING:
-    from ..timekeeper import Timekeeper
+    from ..clock import Clock, Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Steps(Protocol):
-    """The part of a timekeeper that moves the clock towards a target time, one timer at a time."""
-
-    def now_us(self) -> int:
-        """Return the current time in microseconds since the epoch."""
-
-    def steps(self, target: Callable[[], int]) -> Generator[Timer, None, None]:
-        """Yield the timers due on the way to a target time, each at its due time."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -64,9 +55,10 @@ def _in_trio(trio: Any) -> bool:
 
 
 async def drive(
-    clock: Steps,
-    target: Callable[[], int],
+    clock: Clock,
+    target: Target,
     *,
+    yielding: bool = False,
     done: Callable[[], bool] = lambda: False,
 ) -> list[Fired]:
     """Fire the timers due up to a target time; await deliveries in the running event loop.
@@ -77,8 +69,7 @@ async def drive(
     # call in a loop.
     await checkpoint()
     fired = []
-    steps = clock.steps(target)
-    try:
+    with closing(clock._steps(target, yielding=yielding)) as steps:
         for timer in steps:
             at_us = clock.now_us()
             if timer.async_callback is not None:
@@ -88,8 +79,6 @@ async def drive(
             fired.append(Fired(at_us, timer.label, result))
             if done():
                 break
-    finally:
-        steps.close()
     return fired
 
 
@@ -98,25 +87,25 @@ class AioClock:
     event loop.
     """
 
-    def __init__(self, time: Timekeeper) -> None:
-        self._time = time
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
 
     async def advance(self, duration: Duration) -> list[Fired]:
         """Awaitable ``Clock.advance()``."""
-        return await drive(self._time, self._time.after(duration))
+        return await drive(self._clock, self._clock._after(duration))
 
     async def move_to(self, instant: Instant) -> list[Fired]:
         """Awaitable ``Clock.move_to()``."""
-        return await drive(self._time, self._time.until(instant))
+        return await drive(self._clock, self._clock._until(instant))
 
     async def advance_to_next(self) -> list[Fired]:
         """Awaitable ``Clock.advance_to_next()``."""
-        target = self._time.onward()
-        return [] if target is None else await drive(self._time, target)
+        target = self._clock._onward()
+        return [] if target is None else await drive(self._clock, target)
 
     async def run_due(self) -> list[Fired]:
         """Awaitable ``Clock.run_due()``."""
-        return await drive(self._time, self._time.now_us)
+        return await drive(self._clock, self._clock.now_us)
 
 
 class Twin:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -37,13 +36,7 @@ class Waiting:
         __tracebackhide__ = True
         give_up = give_up_at(timeout)
         for target in self._targets(done, give_up):
-            # Close the iterator immediately, because an exception with a traceback would keep it
-            # alive.
-            with closing(self._time.steps(target)) as steps:
-                for timer in steps:
-                    timer.callback(timer.due_us)
-                    if done():
-                        break
+            self._time._fire(target, done=done)
         return self._wait(done, give_up) if self.may_arrive() else done()
 
     async def auntil(self, done: Callable[[], bool], timeout: float) -> bool:
@@ -116,11 +109,7 @@ class Waiting:
         """
         try:
             # Fire internal timers only, because deliveries are made by their own threads.
-            with closing(
-                self._time.steps(partial(self._at_least, due_us), ("state",), yielding=True)
-            ) as steps:
-                for timer in steps:
-                    timer.callback(timer.due_us)
+            self._time._fire(partial(self._at_least, due_us), ("state",), yielding=True)
         except Occupied:
             return False
         except ContractError:

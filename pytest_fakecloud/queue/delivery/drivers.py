@@ -119,7 +119,7 @@ class Driver:
         try:
             target = next(plan)
             while True:
-                target = plan.send(self.clock.fire(target))
+                target = plan.send(self.clock._fire(target))
         except StopIteration as end:
             result: Attempts = end.value
             return result
@@ -159,12 +159,14 @@ class QueueAio:
     async def advance(self, duration: Duration) -> Attempts:
         """Awaitable version of ``Queue.advance``."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.deliver_until(self._clock.after(duration)))
+        return await self._driver.run_async(
+            self._driver.deliver_until(self._clock._after(duration))
+        )
 
     async def move_to(self, instant: Instant) -> Attempts:
         """Awaitable version of ``Queue.move_to``."""
         __tracebackhide__ = True
-        return await self._driver.run_async(self._driver.deliver_until(self._clock.until(instant)))
+        return await self._driver.run_async(self._driver.deliver_until(self._clock._until(instant)))
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Awaitable version of ``Queue.run_until_idle``."""

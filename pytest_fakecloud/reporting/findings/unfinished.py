@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...core.clock import timekeeper_of
 from ...core.errors import report_failure
 from ...queue.unfinished import given_up, pending, schedules
 from ..model import SEVERITIES, Finding, Subject
@@ -33,7 +32,7 @@ def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
 
 
 def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
-    timekeeper_of(queue.clock).settle()
+    queue._time.settle()
     for kind, lines in (
         ("message_waits", pending(queue._engine, scene.short)),
         ("dead_letter", given_up(queue._engine, scene.short)),

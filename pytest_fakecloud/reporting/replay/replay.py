@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Call, Entry, Event, faults_ended
-from ...core.clock import timekeeper_of
 from ...core.errors import report_failure
 from ...core.ids import Ids
 from ...core.journal import Journal, Recorder, recorder_of
@@ -60,7 +59,7 @@ def record_times(cloud: AnyCloud) -> None:
     fractions of a millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    timekeeper_of(cloud.clock).reads = recorder_of(cloud.journal).reads = reads
+    cloud.clock._reads = recorder_of(cloud.journal).reads = reads
 
 
 class Inexact(Exception):
@@ -284,7 +283,7 @@ class _Replay:
 
         The changes belong to the rows of the broker's events at this time, and others to no row.
         """
-        self.time.fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
+        self.time._fire(lambda: max(at_us, self.time.now_us()), lanes=("state",))
         for event in self.events.get(number, ())[:1]:
             if event.number == number:
                 yield from self._step(number, [event.handle], self.events[number])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ...core.clock import timekeeper_of
 from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.routing import Route
@@ -31,7 +30,7 @@ _MOST_DUE = 200
 def clock_view(cloud: Cloud) -> Clock:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
     clock = cloud.clock
-    due = timekeeper_of(clock).next_due_us()
+    due = clock._timers.next_due_us()
     return {
         "now": told(clock.now_us()),
         "mode": clock.mode,
@@ -83,7 +82,7 @@ class ClockRoutes:
 
     def get_due(self, request: Request) -> Due:
         """Return the number of planned events, and the next 200 of them."""
-        count, soonest = timekeeper_of(self._cloud.clock).timers.planned(_MOST_DUE)
+        count, soonest = self._cloud.clock._timers.planned(_MOST_DUE)
         return {
             "now": told(self._cloud.clock.now_us()),
             "count": count,

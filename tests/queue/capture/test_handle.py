@@ -20,7 +20,6 @@ import trio
 from werkzeug import Request
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.clock import timekeeper_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
@@ -482,7 +481,7 @@ def test_a_wait_that_cannot_move_the_clock_says_so_at_once() -> None:
     with Cloud() as cloud:
         queue, capture = cloud.queue(), cloud.callback_capture()
         queue.destinations.accept()
-        untie = timekeeper_of(cloud.clock).tie_to_real_time("a real server lives in real time")
+        untie = cloud._time.tie_to_real_time("a real server lives in real time")
         queue.publish("https://app.test/", delay="1h", callback=capture.callback_url)
         with pytest.raises(ContractError, match="cannot be stopped or moved: a real server"):
             capture.wait_for_callback(timeout=30)
