@@ -23,11 +23,10 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
 from .core.problems import Problem, Problems
-from .core.settings import SWITCH, reject_unknown
+from .core.settings import SWITCH, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
 from .handle import ClosedFakes, Context, Delivery, Handle, Snapshot, found_handles
-from .marker import DELIVERY, TRANSPORT
 from .services import find, handle_class
 from .transport.patches import changes
 
@@ -79,8 +78,8 @@ class Cloud(AnyCloud):
         share_tls_context: bool = True,
     ) -> None:
         for name, kind, value in (
-            ("transport", TRANSPORT, transport),
-            ("delivery", DELIVERY, delivery),
+            ("transport", choice("socket", "inprocess"), transport),
+            ("delivery", choice("background", "driven"), delivery),
             ("tls", SWITCH, tls),
             ("share_tls_context", SWITCH, share_tls_context),
         ):

@@ -10,8 +10,6 @@ from .core.ids import check_seed
 from .core.settings import SWITCH, Kind, choice, either, optional, setting
 from .core.timeparse import Instant, instant_us
 
-DELIVERY: Kind[Literal["background", "driven"]] = choice("background", "driven")
-TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
 _INSTANT = Kind(
     Instant,
     "an aware datetime, or an ISO string with an offset such as '2026-01-01T00:00:00Z'",
@@ -51,7 +49,9 @@ class MarkerConfig:
     """The kinds of strict-mode violations that fail a passing test."""
     env: bool | None = setting(None, optional(SWITCH))
     """Whether to set the environment variables that official clients read."""
-    transport: Literal["socket", "inprocess"] | None = setting(None, optional(TRANSPORT))
+    transport: Literal["socket", "inprocess"] | None = setting(
+        None, optional(choice("socket", "inprocess"))
+    )
     """How requests, httpx and urllib3 in this process reach the fakes; ``"inprocess"`` skips the
     socket.
     """

@@ -27,10 +27,9 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .errors import CannotTell, ContractError
 from .field_types import (
@@ -55,8 +54,7 @@ Condition: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
 """The type of a condition on a field: a value, a pattern, a function, or None for any value."""
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A field that tests can filter by.
 
     ``type`` compares its values. ``read`` takes an item and returns the value or ``ABSENT``;
@@ -67,7 +65,7 @@ class Field:
     ``optional``.
     """
 
-    type: FieldType = field(default_factory=lambda: ANYTHING)
+    type: FieldType = ANYTHING
     read: Callable[[Any], Any] | None = None
     several: bool = False
     bare: bool = False

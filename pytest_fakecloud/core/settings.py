@@ -37,8 +37,7 @@ MOST_PORT = 65_535
 # -- kinds of values -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Kind(Generic[A_co]):
+class Kind(NamedTuple, Generic[A_co]):
     """A kind of setting: the values it accepts, and their conversion.
 
     ``accepts`` is the type annotation of its values, ``expected`` completes the sentence "must be

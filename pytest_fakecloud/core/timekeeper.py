@@ -14,7 +14,8 @@ from .timeparse import LAST_US, Instant, monotonic
 from .timers import LANES, Begin, Lane, Signal, Timer
 
 T = TypeVar("T")
-_STALLED = 0.02  # real seconds in which a running clock must move; otherwise it is treated as frozen
+_STALLED = 0.02
+"""Real seconds in which a running clock must move; otherwise it is treated as frozen."""
 
 
 class Timekeeper(Clock):
