@@ -275,6 +275,7 @@ def test_a_subject_names_every_row_that_it_is_about(cloud: Cloud) -> None:
         pipeline.hset("prices", "tea", "3").publish("news", "tea").execute()
         with client.pubsub() as listener:
             listener.subscribe("news")
+            assert listener.get_message(timeout=30)
     rows: dict[str, list[str]] = {}
     for row in report_of(cloud).rows:
         for one in row.subjects:
