@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.calls import Call
 from ..core.errors import report_failure
 from ..handle import closed_fakes_of
-from .findings import find
+from .findings import Look, find
 from .findings.unfinished import unfinished
 from .masking import Mask
 from .model import WEIGHT, Fake, Finding, Report, Row
@@ -57,7 +57,7 @@ def report_of(
     with report_failure("the lookups failed", failures.append):
         scene = scene_of(cloud, list(cloud.journal.entries))
     with report_failure("the findings failed", failures.append):
-        found = find(cloud, scene, idle_s, raised, served)
+        found = find(Look(cloud, scene, idle_s, raised, served))
     with report_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, scene=scene)
     with report_failure("what is unfinished cannot be shown", failures.append):

@@ -19,7 +19,7 @@ from qstash import Receiver
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.reporting.findings import find
+from pytest_fakecloud.reporting.findings import Look, find
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
@@ -270,7 +270,7 @@ def test_what_the_receiver_was_given_is_a_finding(
 ) -> None:
     before = Receiver.verify
     remarks = verifying(cloud, **changed)
-    (one,) = find(cloud, scene_of(cloud, []))
+    (one,) = find(Look(cloud, scene_of(cloud, [])))
     assert one.kind == "wrong_signature"
     assert said.items() <= one.values.items()
     assert not [line for line in remarks if "was not seen" in line or "json.dumps" in line]
@@ -304,7 +304,7 @@ def test_a_check_of_the_applications_own_is_explained(
     queue.publish(URL, json={"n": 1}, retries=0)
     queue.run_until_idle()
     scene = scene_of(cloud, [])
-    (one,) = find(cloud, scene)
+    (one,) = find(Look(cloud, scene))
     assert (one.kind, said.items() <= one.values.items()) == (kind, True)
     assert "msg_" in sentence(one, scene)
 
@@ -318,7 +318,7 @@ def test_a_key_from_before_a_rotation_is_recognised(
     for _ in range(rotations):
         queue.rotate_keys()
     verifying(cloud, queue=queue, keys=keys)
-    (one,) = find(cloud, scene_of(cloud, []))
+    (one,) = find(Look(cloud, scene_of(cloud, [])))
     assert one.values["reason"] == reason
 
 

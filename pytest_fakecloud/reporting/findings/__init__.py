@@ -6,20 +6,15 @@ detector raises an exception, the report has a line with the error instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import report_failure
 from ..model import SEVERITIES, WEIGHT, Finding
 from . import broker, common, kv, kv_series, queue, vector
 from .look import Look
-
-if TYPE_CHECKING:
-    from ...any_cloud import AnyCloud
-    from ..applications import Served
-    from ..scene import Scene
 
 __all__ = ["MOST", "Finding", "Look", "find"]
 
@@ -34,19 +29,8 @@ _BY_SERVICE: Mapping[str, tuple[Callable[[Look, Any], Iterator[Finding]], ...]] 
 _OF_ALL: tuple[Callable[[Look], Iterator[Finding]], ...] = (*queue.FINDINGS, *common.FINDINGS)
 
 
-def find(
-    cloud: AnyCloud,
-    scene: Scene,
-    idle_s: float | None = None,
-    raised: BaseException | None = None,
-    served: Sequence[Served] = (),
-) -> list[Finding]:
-    """Return the findings about a cloud: the most important first, then the newest.
-
-    ``idle_s`` is how many wall-clock seconds the test waited, ``raised`` its exception, ``served``
-    are the requests to the application.
-    """
-    look = Look(cloud, scene, idle_s, raised, served)
+def find(look: Look) -> list[Finding]:
+    """Return the findings about a cloud: the most important first, then the newest."""
     found: list[Finding] = []
     calls: list[partial[Iterator[Finding]]] = []
     for service, detectors in _BY_SERVICE.items():
@@ -63,16 +47,10 @@ def find(
         # If a cause is known, a fake without calls is not worth reporting.
         found = [one for one in found if one.kind != "never_called"]
     found.sort(key=lambda one: (WEIGHT[one.severity], -max(one.rows, default=0)))
-    merged: list[Finding] = []
+    rows: dict[str, list[int]] = {}
+    merged: dict[str, Finding] = {}
     for one in found:
-        same = next((each for each in merged if _alike(each, one)), None)
-        if same is None:
-            merged.append(one)
-        else:
-            rows = tuple(dict.fromkeys((*same.rows, *one.rows)))
-            merged[merged.index(same)] = replace(same, rows=rows)
-    return merged[:MOST]
-
-
-def _alike(one: Finding, other: Finding) -> bool:
-    return replace(one, rows=()) == replace(other, rows=())
+        same = repr(replace(one, rows=()))
+        rows.setdefault(same, []).extend(one.rows)
+        merged[same] = replace(one, rows=tuple(dict.fromkeys(rows[same])))
+    return list(merged.values())[:MOST]

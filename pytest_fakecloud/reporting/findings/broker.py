@@ -9,30 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 from ...broker.model import CONSUMER_HEADERS
 from ..bodies import parsed
-from ..model import Finding, Subject
+from ..model import Finding
 from .kv import ADDING, commands
-from .look import Look, items_of
+from .look import Look, about, about_group, executed, items_of
 
 if TYPE_CHECKING:
     from ...core.calls import Call
 
-Place = tuple[str, str, int, int]
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 
 
-def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, list[Place]]]:
-    """Yield each successful consume call with the records that its group received."""
+def _group(call: Call) -> str:
+    return str(call.facts.get("group"))
+
+
+def _instance(call: Call) -> str:
+    return str(call.facts.get("instance"))
+
+
+def _received(call: Call) -> list[dict[str, Any]]:
+    """Return the records that a consume call returned."""
+    return parsed(call.answer) if call.route == "consume" and executed(call) else []
+
+
+def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, str, list[Place]]]:
+    """Yield each successful consume call with its group and the records that it returned."""
     for call in look.calls_of(handle):
-        if call.route == "consume" and call.status == 200 and call.reached:
-            group = str(call.facts.get("group"))
+        if call.route == "consume" and executed(call):
             yield (
                 call,
-                [(group, r["topic"], r["partition"], r["offset"]) for r in parsed(call.answer)],
+                _group(call),
+                [(one["topic"], one["partition"], one["offset"]) for one in _received(call)],
             )
-
-
-def _about(kind: str, handle: Any, call: Call, group: str, **values: Any) -> Finding:
-    subject = Subject("group", group, handle.name)
-    return Finding(kind, handle.name, (call.number,), (subject,), {"group": group, **values})
 
 
 def _committed(call: Call) -> list[dict[str, Any]]:
@@ -44,11 +53,10 @@ def commits(look: Look, handle: Any) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received."""
     got: dict[tuple[Any, ...], int] = {}
     for call in look.calls_of(handle):
-        group = str(call.facts.get("group"))
-        if call.route == "consume" and call.status == 200 and call.reached:
-            for record in parsed(call.answer):
-                place = group, record["topic"], record["partition"]
-                got[place] = max(record["offset"], got.get(place, -1))
+        group = _group(call)
+        for record in _received(call):
+            place = group, record["topic"], record["partition"]
+            got[place] = max(record["offset"], got.get(place, -1))
         for item in _committed(call):
             topic, partition, offset = item["topic"], item["partition"], item["offset"]
             ends = look.scene.ends.get((handle.name, topic), ())
@@ -58,9 +66,9 @@ def commits(look: Look, handle: Any) -> Iterator[Finding]:
             values = {"partition": f"{topic}-{partition}", "offset": offset, "last": last}
             if offset > ends[partition]:
                 end = ends[partition]
-                yield _about("commit_beyond_end", handle, call, group, end=end, **values)
+                yield about_group("commit_beyond_end", call, group, end=end, **values)
             elif last is not None and offset > last + 1:
-                yield _about("commit_beyond_received", handle, call, group, **values)
+                yield about_group("commit_beyond_received", call, group, **values)
 
 
 def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
@@ -73,30 +81,20 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
             if prefix != "kafka" or setting in CONSUMER_HEADERS or name in told:
                 continue
             near = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
-            if near:
-                told.add(name)
-                known = f"{name[:6]}{near[0].title()}"
-                values = {
-                    "header": name,
-                    "known": known,
-                    "value": call.headers[name],
-                    "committed": [],
-                }
-                rows = [call.number]
-                if near[0] == "enable-auto-commit" and call.headers[name].lower() == "false":
-                    group, instance = call.facts.get("group"), call.facts.get("instance")
-                    own = [
-                        one
-                        for one in commits
-                        if one.number > call.number
-                        and (one.data["group"], one.data["instance"]) == (group, instance)
-                    ]
-                    offsets = [one for event in own for one in event.data["offsets"]]
-                    values["committed"] = [
-                        f"{topic}-{at}={offset}" for topic, at, offset in offsets
-                    ]
-                    rows += [one.number for one in own]
-                yield Finding("unknown_header", handle.name, tuple(rows), (), values)
+            if not near:
+                continue
+            told.add(name)
+            value, known = call.headers[name], f"{name[:6]}{near[0].title()}"
+            own = []
+            if near[0] == "enable-auto-commit" and value.lower() == "false":
+                whose = call.facts.get("group"), call.facts.get("instance")
+                own = [one for one in commits if one.number > call.number
+                       and (one.data["group"], one.data["instance"]) == whose]  # fmt: skip
+            committed = [f"{topic}-{at}={offset}"
+                         for event in own for topic, at, offset in event.data["offsets"]]  # fmt: skip
+            values = {"header": name, "known": known, "value": value, "committed": committed}
+            rows = call.number, *(one.number for one in own)
+            yield Finding("unknown_header", handle.name, rows, (), values)
 
 
 def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
@@ -130,44 +128,41 @@ def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
     committed: dict[str, tuple[Call, int]] = {}
     received: dict[str, int] = {}
     for call in look.calls:
-        group = str(call.facts.get("group"))
+        group = _group(call)
         if call.handle == handle.name and call.route == "consume":
             committed.pop(group, None)
-            ok = call.status == 200 and call.reached
-            received[group] = len(parsed(call.answer)) if ok else 0
+            received[group] = len(_received(call))
         elif call.handle == handle.name and call.route == "commit" and call.status == 200:
             if received.get(group):
                 committed[group] = call, received.pop(group)
         elif call.handle != handle.name and (call.status is None or call.status >= 500):
             for name, (commit, count) in committed.items():
-                yield _about("committed_before_failure", handle, commit, name, records=count)
+                yield about_group("committed_before_failure", commit, name, records=count)
             committed.clear()
 
 
 def twice(look: Look, handle: Any) -> Iterator[Finding]:
     """Find records that a group received more than once."""
-    got: dict[Place, list[Call]] = {}
-    for call, places in _consumed(look, handle):
+    got: dict[tuple[str, Place], list[Call]] = {}
+    for call, group, places in _consumed(look, handle):
         for place in places:
-            got.setdefault(place, []).append(call)
+            got.setdefault((group, place), []).append(call)
     alike: dict[tuple[str, tuple[str, ...], Call, Call], list[str]] = {}
-    for (group, topic, partition, offset), calls in got.items():
+    for (group, (topic, partition, offset)), calls in got.items():
         if len(calls) > 1:
-            by = tuple(str(call.facts.get("instance")) for call in calls)
+            by = tuple(map(_instance, calls))
             record = f"{topic}-{partition}@{offset}"
             alike.setdefault((group, by, calls[0], calls[-1]), []).append(record)
     for (group, by, first, call), records in alike.items():
         repeated = _repeated(look, first, call)
         if repeated is not None:
             name, times = repeated
-            yield _about(
-                "redelivered_and_repeated", handle, call, group,
-                records=len(records), command=name, times=times,
-            )  # fmt: skip
+            values: dict[str, Any] = {"records": len(records), "command": name, "times": times}
+            yield about_group("redelivered_and_repeated", call, group, **values)
         elif group not in _uncommitting(handle):
             values = {"records": records, "by": list(by)}
             values["last"] = _committed_last(look, handle, group, records, again=call)
-            yield _about("received_again", handle, call, group, **values)
+            yield about_group("received_again", call, group, **values)
 
 
 def _committed_last(
@@ -176,7 +171,7 @@ def _committed_last(
     """Return the commits of a redelivered record's own offset; the next offset would be correct."""
     found = []
     for call in look.calls_of(handle):
-        if call.number > again.number or str(call.facts.get("group")) != group:
+        if call.number > again.number or _group(call) != group:
             continue
         for item in _committed(call):
             found.append(f"{item['topic']}-{item['partition']}@{item['offset']}")
@@ -188,13 +183,13 @@ def skipped(look: Look, handle: Any) -> Iterator[Finding]:
     committed: dict[tuple[Any, ...], int] = {}
     seen: dict[tuple[Any, ...], set[int]] = {}
     for call in look.calls_of(handle):
-        group = str(call.facts.get("group"))
-        if call.status != 200 or not call.reached:
+        if not executed(call):
             continue
+        group = _group(call)
         for item in _committed(call):
             if type(item.get("offset")) is int:
                 committed[group, item["topic"], item["partition"]] = item["offset"]
-        for record in parsed(call.answer) if call.route == "consume" else ():
+        for record in _received(call):
             place = group, record["topic"], record["partition"]
             before, offset = committed.get(place), record["offset"]
             known = seen.setdefault(place, set())
@@ -206,9 +201,9 @@ def skipped(look: Look, handle: Any) -> Iterator[Finding]:
                     "partition": f"{record['topic']}-{record['partition']}", "committed": before,
                     "received": offset, "skipped": len(missed), "start": start,
                     "deleted": max(0, min(start, offset) - before),
-                    "latest": _resets_to_latest(handle, group, str(call.facts.get("instance"))),
+                    "latest": _resets_to_latest(handle, group, _instance(call)),
                 }  # fmt: skip
-                yield _about("records_skipped", handle, call, group, **values)
+                yield about_group("records_skipped", call, group, **values)
             known.add(offset)
 
 
@@ -243,9 +238,8 @@ def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
     """
     got: dict[str, dict[str, set[Place]]] = {}
     last: dict[str, Call] = {}
-    for call, places in _consumed(look, handle):
-        group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
-        got.setdefault(group, {}).setdefault(instance, set()).update(places)
+    for call, group, places in _consumed(look, handle):
+        got.setdefault(group, {}).setdefault(_instance(call), set()).update(places)
         last[group] = call
     together = [(event.data["group"], event.data["assignment"].keys())
                 for event in look.events("rebalance") if event.handle == handle.name]  # fmt: skip
@@ -256,8 +250,7 @@ def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
         received = list(instances.values())
         unlike = len(stems) == len(instances) > 1 and all(len(stem) > 2 for stem in stems)
         if unlike and any(received) and not set.intersection(*received):
-            values = {"instances": list(instances)}
-            yield _about("shared_group", handle, last[group], group, **values)
+            yield about_group("shared_group", last[group], group, instances=list(instances))
 
 
 def used_once(look: Look, handle: Any) -> Iterator[Finding]:
@@ -265,9 +258,8 @@ def used_once(look: Look, handle: Any) -> Iterator[Finding]:
     earlier instances have unread records.
     """
     calls: dict[str, dict[str, list[Call]]] = {}
-    for call, _ in _consumed(look, handle):
-        group, instance = str(call.facts.get("group")), str(call.facts.get("instance"))
-        calls.setdefault(group, {}).setdefault(instance, []).append(call)
+    for call, group, _ in _consumed(look, handle):
+        calls.setdefault(group, {}).setdefault(_instance(call), []).append(call)
     for group, by in calls.items():
         once = list(by)[:-1]
         stems = {re.sub(r"\d+", "", name) for name in by}
@@ -284,7 +276,7 @@ def used_once(look: Look, handle: Any) -> Iterator[Finding]:
         if waiting:
             last = by[list(by)[-1]][0]
             values = {"instances": len(by), "partitions": waiting}
-            yield _about("instances_used_once", handle, last, group, **values)
+            yield about_group("instances_used_once", last, group, **values)
 
 
 def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
@@ -293,9 +285,9 @@ def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
     """
     got: dict[tuple[str, str, int], set[int]] = {}
     first: dict[str, Call] = {}
-    for call, places in _consumed(look, handle):
-        first.setdefault(str(call.facts.get("group")), call)
-        for group, topic, partition, offset in places:
+    for call, group, places in _consumed(look, handle):
+        first.setdefault(group, call)
+        for topic, partition, offset in places:
             got.setdefault((group, topic, partition), set()).add(offset)
     for name, call in first.items():
         view = handle.group(name)
@@ -308,17 +300,15 @@ def began_at_the_end(look: Look, handle: Any) -> Iterator[Finding]:
                 reached = min(seen, default=position)
                 if tp in view.committed or reached is None or reached <= start:
                     continue
-                values = {"partition": f"{tp.topic}-{tp.partition}"}
-                skipped = reached - start
-                yield _about("started_at_end", handle, call, name, skipped=skipped, **values)
+                values = {"skipped": reached - start, "partition": f"{tp.topic}-{tp.partition}"}
+                yield about_group("started_at_end", call, name, **values)
 
 
 def _uncommitting(handle: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
-    views = {name: handle.group(name) for name in handle.groups()}
     return {
         name
-        for name, view in views.items()
+        for name, view in ((name, handle.group(name)) for name in handle.groups())
         if view.members
         and not view.committed
         and not any(member.config.auto_commit for member in view.members)
@@ -329,29 +319,27 @@ def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find groups with automatic commits off that received records and committed nothing."""
     got: dict[str, list[Place]] = {}
     last: dict[str, Call] = {}
-    for call, places in _consumed(look, handle):
-        for place in places:
-            got.setdefault(place[0], []).append(place)
-            last[place[0]] = call
+    for call, group, places in _consumed(look, handle):
+        if places:
+            got.setdefault(group, []).extend(places)
+            last[group] = call
     for name, places in got.items():
         if name in _uncommitting(handle):
             values = {"records": len(set(places)), "deliveries": len(places)}
-            yield _about("never_committed", handle, last[name], name, **values)
+            yield about_group("never_committed", last[name], name, **values)
 
 
 def without_order(look: Look, handle: Any) -> Iterator[Finding]:
     """Find records without keys that one call received from several partitions."""
-    for call, places in _consumed(look, handle):
+    for call in look.calls_of(handle):
+        records = _received(call)
         unkeyed: dict[str, set[int]] = {}
-        for record in parsed(call.answer):
+        for record in records:
             if not record.get("key"):
                 unkeyed.setdefault(record["topic"], set()).add(record["partition"])
         for topic, partitions in unkeyed.items():
-            if len(partitions) > 1 and len(places) > len(partitions):
-                subject = Subject("topic", topic, handle.name)
-                values = {"topic": topic, "partitions": len(partitions)}
-                number = (call.number,)
-                yield Finding("no_order", handle.name, number, (subject,), values)
+            if len(partitions) > 1 and len(records) > len(partitions):
+                yield about("topic", "no_order", call, topic, partitions=len(partitions))
 
 
 FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (

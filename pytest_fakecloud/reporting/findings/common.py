@@ -97,7 +97,7 @@ def swallowed(look: Look) -> Iterator[Finding]:
         if not asserted:
             return
         error = error.__cause__ or error.__context__
-    tokens = {f"Bearer {getattr(one, 'read_only_token', '')}" for one in look.cloud.handles}
+    tokens = _read_only_tokens(look).values()
     for call in look.calls if asserted else ():
         refused = call.status in (400, 422) and call.fault is None and call.problem is None
         # The detector `read_only` reports these.
@@ -124,16 +124,22 @@ def _sent_anew(call: Call, look: Look) -> bool:
 
 def read_only(look: Look) -> Iterator[Finding]:
     """Find writes that were sent with the read-only token."""
-    for service in ("kv", "vector", "queue"):
-        for handle in look.handles(service):
-            for call in look.calls_of(handle):
-                refused = call.status in (400, 401, 403) and call.fault is None
-                token = f"Bearer {handle.read_only_token}"
-                if refused and call.headers.get("Authorization") == token:
-                    names = call.facts.get("command") or call.route
-                    what = names[0] if isinstance(names, list) and names else names
-                    values = {"command": what}
-                    yield Finding("read_only_token", handle.name, (call.number,), values=values)
+    tokens = _read_only_tokens(look)
+    for call in look.calls:
+        refused = call.status in (400, 401, 403) and call.fault is None
+        given = call.headers.get("Authorization")
+        if refused and given is not None and given == tokens.get(call.handle):
+            names = call.facts.get("command") or call.route
+            values = {"command": names[0] if isinstance(names, list) and names else names}
+            yield Finding("read_only_token", call.handle, (call.number,), values=values)
+
+
+def _read_only_tokens(look: Look) -> dict[str, str]:
+    return {
+        handle.name: f"Bearer {handle.read_only_token}"
+        for handle in look.cloud.handles
+        if hasattr(handle, "read_only_token")
+    }
 
 
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (

@@ -14,7 +14,7 @@ from ...core.timeparse import to_datetime
 from ..bodies import as_plain, parsed
 from ..connections import is_error, on_connection, reply
 from ..model import Finding
-from .look import NONE, Look, about_key
+from .look import NONE, Look, about_key, executed
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -46,7 +46,7 @@ def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
     """Yield each executed command with its call and its result."""
     for call in look.calls_of(handle):
         lines = call.facts.get("words")
-        if not isinstance(lines, list) or not call.reached or call.status != 200:
+        if not isinstance(lines, list) or not executed(call):
             continue
         if on_connection(call):
             lines, answers = _replied(look, call)
@@ -99,7 +99,7 @@ def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
             and handle.ttl(line[1]) == -1
             and not _deleted_after(look, handle, call, line[1])
         ):
-            yield about_key("lock_without_ttl", handle, call, line[1])
+            yield about_key("lock_without_ttl", call, line[1])
 
 
 def other_name(look: Look, handle: Any) -> Iterator[Finding]:
@@ -123,7 +123,7 @@ def other_name(look: Look, handle: Any) -> Iterator[Finding]:
         if near and re.sub(r"\d", "", key) != re.sub(r"\d", "", near[0]):
             run = _same_run(look, call, written[near[0]])
             write = written[near[0]].number
-            yield about_key("key_mismatch", handle, call, key, [write], other=near[0], run=run)
+            yield about_key("key_mismatch", call, key, [write], other=near[0], run=run)
 
 
 def _same_run(look: Look, *calls: Call) -> str:
@@ -132,10 +132,9 @@ def _same_run(look: Look, *calls: Call) -> str:
     """
     runs = set()
     for call in calls:
-        around = [event.data["began"] for event in look.events("attempt") if event.data.get("alone")
-                  and event.data.get("began", event.number) < call.number < event.number]  # fmt: skip
-        sent = [look.scene.attempts[one][0] for one in around if one in look.scene.attempts]
-        headers = {name.lower(): value for one in sent for name, value in one.headers}
+        around = look.attempt_around(call)
+        sent = look.scene.attempts.get(around.data["began"]) if around is not None else None
+        headers = {name.lower(): value for name, value in sent[0].headers} if sent else {}
         runs.add(headers.get("upstash-workflow-runid", ""))
     return runs.pop() if len(runs) == 1 else ""
 
@@ -160,7 +159,7 @@ def held_by_other(look: Look, handle: Any) -> Iterator[Finding]:
                 holders = taken.get(key, [])
                 if len(set(holders)) > 1 and result:
                     held = {"holder": holders[-1], "earlier": holders[0]}
-                    yield about_key("lock_of_another", handle, call, key, **held)
+                    yield about_key("lock_of_another", call, key, **held)
 
 
 def not_streamed(look: Look, handle: Any) -> Iterator[Finding]:
@@ -206,7 +205,7 @@ def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
         elif "KEEPTTL" in map(str.upper, line[3:]):
             continue
         elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
-            yield about_key("ttl_removed", handle, call, key)
+            yield about_key("ttl_removed", call, key)
 
 
 def renewed(look: Look, handle: Any) -> Iterator[Finding]:
@@ -230,7 +229,7 @@ def renewed(look: Look, handle: Any) -> Iterator[Finding]:
         if len(several) > 2 and at >= first_end:
             span = f"{(first_end - began) / 1e6:g}"
             times = len(several) - 1
-            yield about_key("ttl_renewed", handle, last[key], key, seconds=span, times=times)
+            yield about_key("ttl_renewed", last[key], key, seconds=span, times=times)
 
 
 def python_in_key(look: Look, handle: Any) -> Iterator[Finding]:
@@ -241,9 +240,9 @@ def python_in_key(look: Look, handle: Any) -> Iterator[Finding]:
             last[line[1]] = call
     for key, call in last.items():
         if NONE.search(key):
-            yield about_key("none_in_key", handle, call, key)
+            yield about_key("none_in_key", call, key)
         elif found := _BYTES.search(key):
-            yield about_key("bytes_in_key", handle, call, key, text=found[0])
+            yield about_key("bytes_in_key", call, key, text=found[0])
 
 
 def other_counter(look: Look, handle: Any) -> Iterator[Finding]:
@@ -267,7 +266,7 @@ def other_counter(look: Look, handle: Any) -> Iterator[Finding]:
     for key, call in down.items():
         if len(unused) == 1:
             near = {"other": unused[0], "value": numbers[unused[0]]}
-            yield about_key("counter_mismatch", handle, call, key, **near)
+            yield about_key("counter_mismatch", call, key, **near)
 
 
 def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
@@ -293,7 +292,7 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
             if raced:
                 late = watched.get(mine, -1) > after
                 values = {"written": line[2], "overwritten": value, "read": was}
-                yield about_key("lost_update", handle, call, line[1], watch_late=late, **values)
+                yield about_key("lost_update", call, line[1], watch_late=late, **values)
             written[line[1]] = at, call.client, line[2]
 
 
@@ -328,7 +327,7 @@ def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
             steps.append((call, name))
             if len(steps) == 4 and call.at_us - steps[0][0].at_us <= 1_000_000:
                 yield about_key(
-                    "check_then_set", handle, call, line[1], [one.number for one, _ in steps],
+                    "check_then_set", call, line[1], [one.number for one, _ in steps],
                     times=2, read=steps[0][1], write=name, item=" ".join(line[1:words]),
                 )  # fmt: skip
         else:
@@ -339,14 +338,10 @@ def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
 def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
     """Find keys without a TTL whose EXPIRE was sent but not executed."""
     for call in look.calls_of(handle):
-        for line in () if _executed(call) else call.facts.get("words") or ():
+        for line in () if executed(call) else call.facts.get("words") or ():
             name = line[0].upper() if line else ""
             if name in _SPANS and len(line) > 2 and handle.ttl(line[1]) == -1:
-                yield about_key("ttl_not_set", handle, call, line[1], command=name)
-
-
-def _executed(call: Call) -> bool:
-    return call.reached and call.status == 200
+                yield about_key("ttl_not_set", call, line[1], command=name)
 
 
 def by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
@@ -362,7 +357,7 @@ def by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
             option = words[0] if words[0] in _INSTANTS else ("EXAT" if "EXAT" in words else "PXAT")
             shown = {"at": f"{to_datetime(deadline):%Y-%m-%d %H:%M:%SZ}",
                      "now": f"{call.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
-            yield about_key("expires_by_wall_clock", handle, call, line[1], command=option, **shown)
+            yield about_key("expires_by_wall_clock", call, line[1], command=option, **shown)
 
 
 FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (

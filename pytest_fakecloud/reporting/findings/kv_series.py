@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ..bodies import parsed
-from ..model import Finding, Subject
+from ..model import Finding
 from .kv import ADDING, EXPIRING, HELD, MAKING, commands, deadline_of, held_up, sets_nx
-from .look import Look, about_key
+from .look import Look, about, about_key, executed
 
 if TYPE_CHECKING:
     from ...core.calls import Call, Event
@@ -77,7 +77,7 @@ def made_anew(look: Look, handle: Any) -> Iterator[Finding]:
     for key, call in began.items():
         if handle.ttl(key) == -1:
             name = call.facts["command"][0]
-            yield about_key("counter_recreated", handle, call, key, command=name)
+            yield about_key("counter_recreated", call, key, command=name)
 
 
 _READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
@@ -100,8 +100,7 @@ def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
                     del until[key]
     for key, (call, first, end) in late.items():
         values = {"seconds": (call.at_us - end) / 1e6, "ttl": _ttl_of(first, key)}
-        found = about_key("read_after_expiry", handle, call, key, **values)
-        yield replace(found, rows=(call.number, first.number))
+        yield about_key("read_after_expiry", call, key, [first.number], **values)
 
 
 def _ttl_of(call: Call, key: str) -> str:
@@ -136,10 +135,9 @@ def without_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
     others = [one for one in subscribed if one not in heard and one not in unheard]
     for channel, (call, at) in unheard.items():
         if others and channel not in heard and channel not in subscribed:
-            values = {"channel": channel, "others": others, "line": at}
-            subject = Subject("channel", channel, handle.name)
-            rows = call.number, *dict.fromkeys(subscribed[one] for one in others)
-            yield Finding("no_subscriber", handle.name, rows, (subject,), values)
+            values = {"others": others, "line": at}
+            evidence = [subscribed[one] for one in others]
+            yield about("channel", "no_subscriber", call, channel, evidence, **values)
 
 
 def _first(line: list[str], result: Any) -> bool:
@@ -174,7 +172,7 @@ def same_scores(look: Look, handle: Any) -> Iterator[Finding]:
         if key not in unknown:
             score = next(iter(scores[key].values()))
             members = len(scores[key])
-            yield about_key("equal_scores", handle, call, key, members=members, score=score)
+            yield about_key("equal_scores", call, key, members=members, score=score)
 
 
 def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
@@ -183,7 +181,6 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
     Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
     same message set it, and a counter that NX initializes.
     """
-    attempts = [one for one in look.events("attempt") if one.data.get("alone")]
     marked: dict[str, Event | None] = {}
     found: list[tuple[Call, str, dict[str, Any]]] = []
     counted: set[str] = set()
@@ -195,7 +192,7 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
         option, members = _prevented(line, result)
         values: dict[str, Any] = {"message": "", "attempt": 0}
         if sets_nx(line):
-            during = _attempt_around(attempts, call)
+            during = look.attempt_around(call)
             if result not in (None, 0):
                 marked[line[1]] = during
             elif left := _left_by(marked.get(line[1]), during):
@@ -205,7 +202,7 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
             found.append((call, line[1], values))
     for call, key, values in found:
         if key not in counted:
-            yield about_key("changed_nothing", handle, call, key, **values)
+            yield about_key("changed_nothing", call, key, **values)
 
 
 def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
@@ -236,14 +233,6 @@ def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
     return {"message": str(about), "attempt": first.data.get("number")}
 
 
-def _attempt_around(attempts: list[Event], call: Call) -> Event | None:
-    """Return the attempt during which a call was made; None outside of attempts."""
-    for one in attempts:
-        if isinstance(began := one.data.get("began"), int) and began < call.number < one.number:
-            return one
-    return None
-
-
 def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
     """Find writes with an additional effect that a retry repeated after a failure.
 
@@ -265,7 +254,7 @@ def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
             marks = _marks(marked, before, now)
             evidence = [marked[one.began][1] for one in (before, now)] if marks else []
             yield about_key(
-                "repeated_after_failure", handle, call, line[1], [first.number, *evidence],
+                "repeated_after_failure", call, line[1], [first.number, *evidence],
                 command=line[0], message=before.message, attempt=before.attempt,
                 target=before.target, marks=marks, numbered=_numbered(marks, before, now),
             )  # fmt: skip
@@ -314,13 +303,11 @@ def _requests(look: Look) -> Iterator[_Try]:
 
 
 def _attempts(look: Look) -> Iterator[_Try]:
-    for event in look.events("attempt"):
-        began, about = event.data.get("began"), str(event.data.get("message_id"))
-        if isinstance(began, int) and event.data.get("alone"):
-            status = event.data.get("status")
-            failed = not isinstance(status, int) or status >= 400
-            number = event.data.get("number") or 0
-            yield _Try(about, began, event.number, failed, about, number)
+    for event in look.attempts:
+        message, status = str(event.data.get("message_id")), event.data.get("status")
+        failed = not isinstance(status, int) or status >= 400
+        number = event.data.get("number") or 0
+        yield _Try(message, event.data["began"], event.number, failed, message, number)
 
 
 def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
@@ -337,7 +324,7 @@ def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
                 again[line[1], line[2]] = call, ids
     for (key, group), (call, ids) in again.items():
         if (key, group) not in acknowledged:
-            yield about_key("never_acknowledged", handle, call, key, group=group, entries=ids)
+            yield about_key("never_acknowledged", call, key, group=group, entries=ids)
 
 
 def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
@@ -361,7 +348,7 @@ def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
             told.add(alike)
             values = {"command": line[0], "start": start, "first": first, "stop": stop}
             values["member"] = str(result[0])
-            yield about_key("pages_overlap", handle, call, line[1], [page], **values)
+            yield about_key("pages_overlap", call, line[1], [page], **values)
         before[alike] = start, stop, result, call.number
 
 
@@ -383,7 +370,7 @@ def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
                 own = len(known) - others.total() + 1
                 values = {"target": target, "count": result, "own": own, "others": dict(others)}
                 evidence = [number for each, _, number in known if each != target]
-                yield about_key("limit_shared", handle, call, key, evidence[-5:], **values)
+                yield about_key("limit_shared", call, key, evidence[-5:], **values)
             known.append((target, result, call.number))
 
 
@@ -419,7 +406,7 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
         elif key in known and _less_as_string(new, result):
             values = {"command": "HGET", "field": field, "known": result, "new": new}
             evidence = [came[-1][0]] if came[-1][0] in numbers else []
-            found.append(about_key("stopped_writing", handle, call, key, evidence, **values))
+            found.append(about_key("stopped_writing", call, key, evidence, **values))
     if found:
         yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
 
@@ -434,7 +421,7 @@ def _received(look: Look) -> Iterator[tuple[int, dict[str, Any]]]:
     bodies: list[tuple[int, Any]] = [(one.began, one.body) for one in look.served]
     bodies += [(number, sent.body) for number, (sent, _) in look.scene.attempts.items()]
     for call in look.calls:
-        if call.route == "consume" and call.status == 200 and call.reached:
+        if call.route == "consume" and executed(call):
             bodies += [(call.number, record["value"]) for record in parsed(call.answer)]
     for number, body in bodies:
         if isinstance(value := parsed(body), dict):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.calls import Call, Event
+from ...core.calls import Call, Entry, Event
 from ..bodies import parsed
 from ..model import Finding, Subject
 from ..scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...any_cloud import AnyCloud
     from ..applications import Served
@@ -21,13 +22,26 @@ NONE = re.compile(r"(?<![A-Za-z0-9])None(?![A-Za-z0-9])")
 """``None`` as a separate word, which Python writes for a missing value."""
 
 
-def about_key(
-    kind: str, handle: Any, call: Call, key: str, evidence: Iterable[int] = (), /, **values: Any
+def about(
+    what: str, kind: str, entry: Entry, name: object, evidence: Iterable[int] = (), /, **values: Any
 ) -> Finding:
-    """Return a finding about a key, with the call that decided it and the numbers of other calls."""
-    subject = Subject("key", key, handle.name)
-    rows = tuple(dict.fromkeys((call.number, *evidence)))
-    return Finding(kind, handle.name, rows, (subject,), {"key": key, **values})
+    """Return a finding about a subject, such as a key: ``what`` is its kind and ``name`` its name.
+
+    ``entry`` is the journal entry that decided it, ``evidence`` are the numbers of other entries.
+    """
+    subject = Subject(what, str(name), entry.handle)
+    rows = tuple(dict.fromkeys((entry.number, *evidence)))
+    return Finding(kind, entry.handle, rows, (subject,), {what: str(name), **values})
+
+
+about_group = partial(about, "group")
+about_key = partial(about, "key")
+about_message = partial(about, "message")
+about_namespace = partial(about, "namespace")
+
+
+def executed(call: Call) -> bool:
+    return call.reached and call.status == 200
 
 
 def items_of(body: bytes) -> list[dict[str, Any]]:
@@ -36,29 +50,26 @@ def items_of(body: bytes) -> list[dict[str, Any]]:
     return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
 
 
+@dataclass
 class Look:
-    """The input of the detectors: a cloud's open fakes, its journal by service, and the test's
-    exception.
+    """The input of the detectors: a cloud's open fakes and its journal.
+
+    ``idle_s`` is the wall-clock time in seconds that the test waited, ``raised`` its exception,
+    ``served`` are the requests to the application.
     """
 
-    def __init__(
-        self,
-        cloud: AnyCloud,
-        scene: Scene,
-        idle_s: float | None = None,
-        raised: BaseException | None = None,
-        served: Sequence[Served] = (),
-    ) -> None:
-        self.cloud = cloud
-        self.scene = scene
-        self.idle_s = idle_s
-        self.raised = raised
-        self.served = served
+    cloud: AnyCloud
+    scene: Scene
+    idle_s: float | None = None
+    raised: BaseException | None = None
+    served: Sequence[Served] = ()
+
+    @cached_property
+    def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {handle.name: getattr(handle, "_rewound", 0) for handle in cloud.handles}
-        self.entries = [
-            one for one in cloud.journal.entries if one.number > rewound.get(one.handle, 0)
-        ]
+        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.cloud.handles}
+        every = self.cloud.journal.entries
+        return [one for one in every if one.number > rewound.get(one.handle, 0)]
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -69,6 +80,25 @@ class Look:
 
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
+
+    def calls_to(self, service: str) -> Iterator[Call]:
+        """Yield the calls to the fakes of a service, one fake after the other."""
+        for handle in self.handles(service):
+            yield from self.calls_of(handle)
+
+    @cached_property
+    def attempts(self) -> list[Event]:
+        """The delivery attempts during which the application did nothing else."""
+        return [
+            one
+            for one in self.events("attempt")
+            if one.data.get("alone") and isinstance(one.data.get("began"), int)
+        ]
+
+    def attempt_around(self, call: Call) -> Event | None:
+        """Return the attempt during which a call was made; None outside of attempts."""
+        around = (one for one in self.attempts if one.data["began"] < call.number < one.number)
+        return next(around, None)
 
     def events(self, kind: str) -> list[Event]:
         return [e for e in self.entries if isinstance(e, Event) and e.kind == kind]

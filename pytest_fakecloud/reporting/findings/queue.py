@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..bodies import parsed
-from ..model import Finding, Subject
+from ..model import Finding
 from ..scene import worked
-from .look import Look
+from .look import Look, about_message
+
+if TYPE_CHECKING:
+    from ...core.calls import Event
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
-def _about(kind: str, fake: str, number: int, message: object, **values: Any) -> Finding:
-    subject = Subject("message", str(message), fake)
-    values["message"] = str(message)
-    return Finding(kind, fake, (number,), (subject,), values)
-
-
 def deduplicated(look: Look) -> Iterator[Finding]:
     """Find publish requests that were answered with the ID of an earlier message."""
-    for handle in look.handles("queue"):
-        bodies: dict[str, bytes] = {}
-        for call in look.calls_of(handle):
-            if call.route not in ("publish", "enqueue", "batch") or not worked(call):
+    bodies: dict[str, bytes] = {}
+    for call in look.calls_to("queue"):
+        if call.route not in ("publish", "enqueue", "batch") or not worked(call):
+            continue
+        found = parsed(call.answer)
+        answers = found if isinstance(found, list) else [found]
+        by_content = call.headers.get("Upstash-Content-Based-Deduplication") is not None
+        several = len(answers) > 1
+        for one in answers:
+            if not isinstance(one, dict) or "messageId" not in one:
                 continue
-            found = parsed(call.answer)
-            answers = found if isinstance(found, list) else [found]
-            by_content = call.headers.get("Upstash-Content-Based-Deduplication") is not None
-            several = len(answers) > 1
-            for one in answers:
-                if not isinstance(one, dict) or "messageId" not in one:
-                    continue
-                message = one["messageId"]
-                if one.get("deduplicated"):
-                    yield _about(
-                        "deduplicated", handle.name, call.number, message,
-                        several=several, by="content" if by_content else "id",
-                        body_differs=bodies.get(message, call.body) != call.body,
-                    )  # fmt: skip
-                elif not several:
-                    bodies[message] = call.body
+            message = one["messageId"]
+            if one.get("deduplicated"):
+                yield about_message(
+                    "deduplicated", call, message,
+                    several=several, by="content" if by_content else "id",
+                    body_differs=bodies.get(message, call.body) != call.body,
+                )  # fmt: skip
+            elif not several:
+                bodies[message] = call.body
 
 
 def redirected(look: Look) -> Iterator[Finding]:
@@ -50,8 +45,7 @@ def redirected(look: Look) -> Iterator[Finding]:
     for event in look.events("attempt"):
         status = event.data.get("status")
         if isinstance(status, int) and 300 <= status < 400:
-            message = event.data.get("message_id")
-            yield _about("redirected", event.handle, event.number, message, status=status)
+            yield about_message("redirected", event, event.data.get("message_id"), status=status)
 
 
 def wrong_signature(look: Look) -> Iterator[Finding]:
@@ -75,7 +69,7 @@ def wrong_signature(look: Look) -> Iterator[Finding]:
             continue
         told.add((message, *sorted(reason.items())))
         status = event.data.get("status")
-        yield _about(kind, event.handle, event.number, message, status=status, **reason)
+        yield about_message(kind, event, message, status=status, **reason)
 
 
 def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
@@ -103,53 +97,45 @@ def _reason(signature: dict[str, Any]) -> dict[str, Any] | None:
 
 def several_callbacks(look: Look) -> Iterator[Finding]:
     """Find messages that caused several callbacks. The queue sends a callback for each attempt."""
-    counts: Counter[tuple[str, str]] = Counter()
-    last: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, str], list[Event]] = {}
     for event in look.events("attempt"):
         if event.data.get("message_kind") == "callback" and event.data.get("number") == 1:
-            about = event.handle, str(event.data.get("about"))
-            counts[about] += 1
-            last[about] = event.number
-    for about, count in counts.items():
-        if count > 1:
-            yield _about("several_callbacks", about[0], last[about], about[1], count=count)
+            found.setdefault((event.handle, str(event.data.get("about"))), []).append(event)
+    for (_, message), events in found.items():
+        if len(events) > 1:
+            yield about_message("several_callbacks", events[-1], message, count=len(events))
 
 
 def published_again(look: Look) -> Iterator[Finding]:
     """Find publish requests that created a second message when they were repeated after a lost
     answer.
     """
-    for handle in look.handles("queue"):
-        lost: dict[tuple[str, bytes], str] = {}
-        for call in look.calls_of(handle):
-            names = {name.lower() for name in call.headers}
-            if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING:
-                continue
-            alike, first = (call.target, call.body), look.scene.made.get(call.number)
-            if first is not None:
-                lost[alike] = first
-            elif worked(call) and alike in lost:
-                message = lost.pop(alike)
-                yield _about("published_again", handle.name, call.number, message)
+    lost: dict[tuple[str, str, bytes], str] = {}
+    for call in look.calls_to("queue"):
+        names = {name.lower() for name in call.headers}
+        if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING:
+            continue
+        alike, first = (call.handle, call.target, call.body), look.scene.made.get(call.number)
+        if first is not None:
+            lost[alike] = first
+        elif worked(call) and alike in lost:
+            yield about_message("published_again", call, lost.pop(alike))
 
 
 def scheduled_twice(look: Look) -> Iterator[Finding]:
     """Find schedules that were created twice because the requests had no schedule ID."""
-    for handle in look.handles("queue"):
-        first: dict[tuple[str, ...], tuple[str, int]] = {}
-        for call in look.calls_of(handle):
-            cron, answer = (
-                call.headers.get("Upstash-Cron"),
-                parsed(call.answer) if worked(call) else None,
-            )
-            named = call.headers.get("Upstash-Schedule-Id") is not None
-            if cron is None or named or not isinstance(answer, dict) or "scheduleId" not in answer:
-                continue
-            alike = call.target, cron, call.body.decode("utf-8", "replace")
-            earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
-            if earlier != answer["scheduleId"]:
-                values = {"cron": cron, "first": earlier, "second": answer["scheduleId"]}
-                yield Finding("scheduled_twice", handle.name, (call.number, number), (), values)
+    first: dict[tuple[str, ...], tuple[str, int]] = {}
+    for call in look.calls_to("queue"):
+        cron = call.headers.get("Upstash-Cron")
+        answer = parsed(call.answer) if worked(call) else None
+        named = call.headers.get("Upstash-Schedule-Id") is not None
+        if cron is None or named or not isinstance(answer, dict) or "scheduleId" not in answer:
+            continue
+        alike = call.handle, call.target, cron, call.body.decode("utf-8", "replace")
+        earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
+        if earlier != answer["scheduleId"]:
+            values = {"cron": cron, "first": earlier, "second": answer["scheduleId"]}
+            yield Finding("scheduled_twice", call.handle, (call.number, number), (), values)
 
 
 def delivered_late(look: Look) -> Iterator[Finding]:
@@ -165,23 +151,20 @@ def delivered_late(look: Look) -> Iterator[Finding]:
                  and published.get(one, 0) > published.get(message, event.at_us)]  # fmt: skip
         if number > 1 and later:
             values = {"attempt": number, "later": later[-1]}
-            yield _about("delivered_late", event.handle, event.number, message, **values)
+            yield about_message("delivered_late", event, message, **values)
         done.append((url, message))
 
 
 def handled_twice(look: Look) -> Iterator[Finding]:
     """Find deliveries that a fault duplicated and whose receiver made the same calls both times."""
-    for event in look.events("attempt"):
-        faults = event.data.get("faults") or ()
-        began = event.data.get("began")
-        if "duplicate" not in faults or not isinstance(began, int) or not event.data.get("alone"):
+    for event in look.attempts:
+        if "duplicate" not in (event.data.get("faults") or ()):
             continue
-        inside = [call for call in look.calls if began < call.number < event.number]
+        inside = [one for one in look.calls if event.data["began"] < one.number < event.number]
         words = [(one.handle, one.method, one.target, one.body) for one in inside]
         half = len(words) // 2
         if half and words[:half] == words[half:]:
-            message = event.data.get("message_id")
-            yield _about("handled_twice", event.handle, event.number, message, calls=half)
+            yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)
 
 
 def accepted_with_error(look: Look) -> Iterator[Finding]:
@@ -194,9 +177,9 @@ def accepted_with_error(look: Look) -> Iterator[Finding]:
             continue
         message = event.data.get("message_id")
         if event.data.get("logged"):
-            yield _about("error_logged", event.handle, event.number, message, status=status)
+            yield about_message("error_logged", event, message, status=status)
         elif event.data.get("error"):
-            yield _about("raised_after_answer", event.handle, event.number, message, status=status)
+            yield about_message("raised_after_answer", event, message, status=status)
 
 
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (

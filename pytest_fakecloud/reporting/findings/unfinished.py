@@ -70,9 +70,7 @@ def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
     found = set()
     for member in group.members:
         for tp, position in member.position.items() if member.config.auto_commit else ():
-            if (
-                position is not None
-                and position >= broker.topic(tp.topic).end_offsets[tp.partition]
-            ):
+            end = broker.topic(tp.topic).end_offsets[tp.partition]
+            if position is not None and position >= end:
                 found.add(tp)
     return found

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ServiceError
 from ...vector.filter.explain import why_not
 from ..bodies import parsed
-from ..model import Finding, Subject
+from ..model import Finding
 from ..scene import taken
 from .kv import WRITES, commands
-from .look import NONE, Look, items_of
+from .look import NONE, Look, about_namespace, executed, items_of
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -28,7 +27,7 @@ def _namespace(call: Call) -> str:
 def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
     """Yield each executed query with its call, its hits and its namespace."""
     for call in look.calls_of(handle):
-        if call.route not in _QUERIES or not call.reached or call.status != 200:
+        if call.route not in _QUERIES or not executed(call):
             continue
         body, answer = parsed(call.body), parsed(call.answer)
         items = body if isinstance(body, list) else [body]
@@ -74,7 +73,7 @@ def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
             why = next(iter(whys.values()), None)
             if why is not None:
                 ids = [id for id, own in whys.items() if own == why]
-                yield _found("filter_rejected", handle, call, namespace, ids=ids, why=why)
+                yield about_namespace("filter_rejected", call, namespace, ids=ids, why=why)
 
 
 def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
@@ -100,15 +99,10 @@ def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
                 why = why_not(item["filter"], record.get("metadata"))
                 if why is not None and why_not(item["filter"], steps[0][1]) is None:
                     last = steps[-1][0]
-                    values = {
-                        "id": id,
-                        "why": why,
-                        "route": last.route,
-                        "mode": _mode(last, id),
-                        "writes": len(steps) - 1,
-                    }
-                    found = _found("no_longer_matches", handle, last, namespace, **values)
-                    yield replace(found, rows=(last.number, call.number))
+                    values = {"id": id, "why": why, "route": last.route,
+                              "mode": _mode(last, id), "writes": len(steps) - 1}  # fmt: skip
+                    evidence = [call.number]
+                    yield about_namespace("no_longer_matches", last, namespace, evidence, **values)
 
 
 def _mode(write: Call, id: str) -> str:
@@ -131,10 +125,9 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
         alike = [(old, number) for earlier, old, number in lost
                  if content == earlier and not {*ids} & {*old}]  # fmt: skip
         if alike:
-            namespace = _namespace(call)
-            values = {"count": len(items), "ids": ids, "earlier": alike[0][0]}
-            found = _found("upserted_again", handle, call, namespace, **values)
-            yield replace(found, rows=(call.number, alike[0][1]))
+            earlier, number = alike[0]
+            values = {"count": len(items), "ids": ids, "earlier": earlier}
+            yield about_namespace("upserted_again", call, _namespace(call), [number], **values)
 
 
 def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
@@ -161,13 +154,10 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
             separators = {one[len(prefix) :][:1] for one in meant}
             if beyond and len(separators) == 1 and "" not in separators:
                 narrower = prefix + separators.pop()
-                values = {
-                    "prefix": prefix,
-                    "ids": beyond,
-                    "narrower": narrower,
-                    "others": meant,
-                }
-                yield _found("deleted_by_prefix", handle, call, namespace, **values)
+                yield about_namespace(
+                    "deleted_by_prefix", call, namespace,
+                    prefix=prefix, ids=beyond, narrower=narrower, others=meant,
+                )  # fmt: skip
 
 
 def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
@@ -193,8 +183,8 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
                 write, key = alike[0]
                 values = {"id": ids[0], "score": hits[0]["score"], "unread": of_hit[-1],
                           "written": key}  # fmt: skip
-                found = _found("hit_not_used", handle, query, namespace, **values)
-                yield replace(found, rows=(query.number, write.number))
+                evidence = [write.number]
+                yield about_namespace("hit_not_used", query, namespace, evidence, **values)
 
 
 def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
@@ -211,17 +201,11 @@ def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
             if touched is not None and count > len(touched):
                 others[name] = count
         if others:
-            values = {"namespace": namespace, "others": others}
-            yield _found("empty_namespace", handle, call, namespace, **values)
+            yield about_namespace("empty_namespace", call, namespace, others=others)
 
 
 def _pending(spaces: Any, namespace: str) -> bool:
     return namespace in spaces and bool(spaces[namespace].pending_vector_count)
-
-
-def _found(kind: str, handle: Any, call: Call, in_namespace: str, **values: Any) -> Finding:
-    subject = Subject("namespace", in_namespace, handle.name)
-    return Finding(kind, handle.name, (call.number,), (subject,), values)
 
 
 def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
@@ -233,7 +217,7 @@ def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
         ids -= _touched_after(look, handle, call, namespace) or set()
         known = handle.vectors(namespace=namespace)
         if any(str(one["id"]) in ids and one.get("metadata") for one in known):
-            yield _found("metadata_not_included", handle, call, namespace)
+            yield about_namespace("metadata_not_included", call, namespace)
 
 
 def replaced(look: Look, handle: Any) -> Iterator[Finding]:
@@ -252,8 +236,7 @@ def replaced(look: Look, handle: Any) -> Iterator[Finding]:
                 found.append(id)
             known[namespace, id] = metadata
         if found:
-            values = {"count": len(found), "ids": found}
-            yield _found("upsert_replaced", handle, call, namespace, **values)
+            yield about_namespace("upsert_replaced", call, namespace, count=len(found), ids=found)
 
 
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
@@ -263,13 +246,13 @@ def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         for item in items_of(call.body):
             if NONE.search(str(item.get("id") or "")):
-                yield _found("none_in_id", handle, call, _namespace(call), id=str(item["id"]))
+                yield about_namespace("none_in_id", call, _namespace(call), id=str(item["id"]))
 
 
 def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
     """Find deletions without effect in one namespace, while another namespace contains the IDs."""
     for call in look.calls_of(handle):
-        if call.route != "delete" or call.status != 200 or not call.reached:
+        if call.route != "delete" or not executed(call):
             continue
         body, namespace = parsed(call.body), _namespace(call)
         given = body if isinstance(body, list) else body.get("ids") or []
@@ -280,8 +263,8 @@ def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
             there = [str(one["id"]) for one in handle.vectors(namespace=name)]
             found = [one for one in there if one in ids]
             if found and name != namespace:
-                values = {"namespace": namespace, "other": name, "ids": found}
-                yield _found("deleted_elsewhere", handle, call, namespace, **values)
+                values = {"other": name, "ids": found}
+                yield about_namespace("deleted_elsewhere", call, namespace, **values)
 
 
 FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (

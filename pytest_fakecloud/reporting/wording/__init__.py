@@ -7,7 +7,6 @@ parses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from ...core.calls import Call, Event
@@ -16,15 +15,13 @@ from ..bodies import readable, shortened, visible
 from ..connections import error_of
 from ..scene import Scene
 from . import broker, general, kv, queue, vector
-from .common import Sentences, Summary, filled
+from .common import EXCERPT, Sentences, Summary, filled
 
 if TYPE_CHECKING:
     from ..model import Finding, Row
 
 __all__ = ["Scene", "Summary", "describe", "effect", "sentence", "summarise"]
 
-EXCERPT = 400
-"""Maximum length of a body in a row, in characters."""
 _BY_SERVICE: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
     "kv": kv.summary,
     "vector": vector.summary,
@@ -133,15 +130,14 @@ def status_line(call: Call) -> str:
     """Return the status line of a response, or the outcome of a call without a response."""
     if call.status is None:
         return call.outcome
-    phrase = HTTPStatus(call.status).phrase if call.status in set(HTTPStatus) else ""
     ending = "" if call.outcome == "answered" else f" ({call.outcome})"
-    return f"{call.status} {phrase}".strip() + ending
+    return f"{call.status} {queue.phrase_of(call.status)}".strip() + ending
 
 
 def sentence(finding: Finding, scene: Scene) -> str:
     """Return the sentence of a finding, with the name of its fake."""
     says = _SENTENCES[finding.kind]
-    text = filled(says, finding.values) if isinstance(says, str) else says(finding, scene)
+    text = filled(says, finding.values, scene) if isinstance(says, str) else says(finding, scene)
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)

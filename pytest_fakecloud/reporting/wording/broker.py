@@ -30,7 +30,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         what = f"consume {', '.join(topics)} as {group}"
         return Summary(what, _records(parsed(call.answer)) if whole else "")
     if call.route == "fetch":
-        what = f"fetch {listed([_offset(item) for item in _positions(body)])}"
+        what = f"fetch {listed([_place(item) for item in _positions(body)])}"
         return Summary(what, _records(parsed(call.answer)) if whole else "")
     if call.route == "commit":
         items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
@@ -43,7 +43,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         items = body if isinstance(body, list) else [body]
         what = listed([f"{item['topic']}-{item['partition']}" for item in items])
         found = parsed(call.answer) if whole else []
-        return Summary(f"committed {what} as {group}", listed([_offset(one) for one in found]))
+        return Summary(f"committed {what} as {group}", listed([_place(one) for one in found]))
     return None
 
 
@@ -103,10 +103,6 @@ def _records(records: list[dict[str, Any]]) -> str:
 def _positions(body: Any) -> list[dict[str, Any]]:
     items = list(body.get("topicPartitionOffsets") or ())
     return [body, *items] if body.get("topic") is not None else items
-
-
-def _offset(item: dict[str, Any]) -> str:
-    return f"{item['topic']}-{item['partition']}@{item['offset']}"
 
 
 def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
@@ -239,13 +235,6 @@ def _skipped(of: Finding, scene: Scene) -> str:
     )
 
 
-def _redelivered(of: Finding, scene: Scene) -> str:
-    return (
-        f"group {of.values['group']} received {counted(of.values['records'], 'record')} again, and "
-        f"{of.values['command']} was repeated {of.values['times']} times"
-    )
-
-
 def _never_committed(of: Finding, scene: Scene) -> str:
     count, deliveries = of.values["records"], of.values["deliveries"]
     again = f" in {deliveries} deliveries" if deliveries > count else ""
@@ -283,7 +272,8 @@ SENTENCES: Sentences = {
     "produced_again": _produced_again,
     "received_again": _received_again,
     "records_skipped": _skipped,
-    "redelivered_and_repeated": _redelivered,
+    "redelivered_and_repeated": "group {group} received {records:record} again, and {command} was "
+    "repeated {times} times",
     "started_at_end": "group {group} started at the end of {partition} (auto.offset.reset is latest) "
     "and skipped {skipped:earlier record}",
     "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "

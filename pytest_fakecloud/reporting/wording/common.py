@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ..model import Finding
     from ..scene import Scene
 
+EXCERPT = 400
+"""Maximum length of a body in a row, in characters."""
 Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
 """The sentence of each kind of finding: a template filled with its values, or a function."""
 
@@ -41,25 +43,44 @@ class Summary:
 class _Template(string.Formatter):
     """Formats the sentence of a finding with its values.
 
-    ``{name}`` is a string, shortened; ``{name:json}`` is JSON; ``{name:list}`` is a list of
-    strings; ``{name:raw}`` is a string in full; ``{name:record}`` is a count with its noun (``2
+    ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
+    ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
+    one of strings in quotes, ``{name:counts}`` one of names with their counts;
+    ``{name:namespace}`` is the name of a namespace; ``{name:record}`` is a count with its noun (``2
     records``).
     """
 
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
     def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec == "json":
-            return compact(shortened(value) if isinstance(value, str) else value)
-        if format_spec == "list":
-            return listed([shortened(str(one)) for one in value], 4)
-        if format_spec == "raw":
-            return str(value)
-        if format_spec:
-            return counted(value, format_spec)
-        return shortened(str(value))
+        match format_spec:
+            case "":
+                return shortened(str(value))
+            case "raw":
+                return str(value)
+            case "json":
+                return compact(shortened(value) if isinstance(value, str) else value)
+            case "id":
+                return self._scene.short(value)
+            case "list":
+                return listed([shortened(str(one)) for one in value], 4)
+            case "quoted":
+                return listed([compact(shortened(one)) for one in value], 4)
+            case "counts":
+                return listed([f"{name} {count}" for name, count in value.items()])
+            case "namespace":
+                return namespace(value)
+            case _:
+                return counted(value, format_spec)
 
 
-def filled(template: str, values: Mapping[str, Any]) -> str:
-    return _Template().vformat(template, (), values)
+def filled(template: str, values: Mapping[str, Any], scene: Scene) -> str:
+    return _Template(scene).vformat(template, (), values)
+
+
+def namespace(name: str) -> str:
+    return f"namespace {compact(name)}" if name else "the default namespace"
 
 
 def pairs(values: Mapping[str, Any]) -> str:

@@ -254,16 +254,6 @@ def _read_after_expiry(of: Finding, scene: Scene) -> str:
     return f"{shortened(of.values['key'])} was read {late} (its TTL was set by {of.values['ttl']})"
 
 
-def _limit_shared(of: Finding, scene: Scene) -> str:
-    target, own = of.values["target"], of.values["own"]
-    others = listed([f"{name} {count}" for name, count in of.values["others"].items()])
-    return (
-        f"{target} returned 429 when {shortened(of.values['key'])} reached {of.values['count']} "
-        f"({target} {own}, {others}): limiters with the same prefix and identifier share their count, "
-        "so give each its own prefix"
-    )
-
-
 def _check_then_set(of: Finding, scene: Scene) -> str:
     read, write = of.values["read"], of.values["write"]
     instead = "HSETNX" if write == "HSET" else f"{write} with NX"
@@ -313,7 +303,9 @@ SENTENCES: Sentences = {
     "fake's clock is at {now:raw}: use EX, or clock=real",
     "commands_failed": _failed_inside,
     "pages_overlap": _pages_overlap,
-    "limit_shared": _limit_shared,
+    "limit_shared": "{target:raw} returned 429 when {key} reached {count:raw} ({target:raw} {own:raw}, "
+    "{others:counts}): limiters with the same prefix and identifier share their count, so give each its "
+    "own prefix",
     "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
     "call continued it",
     "counter_recreated": "{key} had expired, so this {command} recreated it without a TTL",

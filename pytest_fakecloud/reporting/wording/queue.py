@@ -10,14 +10,12 @@ from ...core.timeparse import to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
 from ..scene import Scene, worked
-from .common import Sentences, Summary, clock_time
+from .common import EXCERPT, Sentences, Summary, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call
     from ..model import Finding, Row
 
-EXCERPT = 400
-"""Maximum length of a body in a row, in characters."""
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
     "retry-delay": "retry delay", "timeout": "timeout", "deduplication-id": "dedup",
@@ -226,9 +224,13 @@ def _answered(data: Mapping[str, Any]) -> str:
         return f"to {data['location']}"
     told = _body(data, "answer") if "answer" in data else ""
     status = data.get("status") or 0
-    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
+    phrase = phrase_of(status)
     # Error pages of applications often repeat only the status.
     return "" if told in (phrase, f"{status} {phrase}") else told.removeprefix(f"{status} ")
+
+
+def phrase_of(status: int) -> str:
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
 
 
 def _callback(data: Mapping[str, Any]) -> str:
@@ -310,46 +312,11 @@ def _deduplicated(of: Finding, scene: Scene) -> str:
     return f"{made}it was deduplicated as {short}{differs}"
 
 
-def _redirected(of: Finding, scene: Scene) -> str:
-    return (
-        f"{scene.short(of.values['message'])} was answered {of.values['status']}; the queue does not "
-        "follow redirects and counts only 200 to 299 as delivered"
-    )
-
-
-def _callbacks(of: Finding, scene: Scene) -> str:
-    return (
-        f"{of.values['count']} callbacks were sent about {scene.short(of.values['message'])}: one "
-        "for each attempt"
-    )
-
-
-def _published_again(of: Finding, scene: Scene) -> str:
-    return (
-        "this publish was repeated without a deduplication id after the answer that named "
-        f"{scene.short(of.values['message'])} was lost: both messages are sent"
-    )
-
-
 def _handled_twice(of: Finding, scene: Scene) -> str:
     calls = of.values["calls"]
     return (
         f"{scene.short(of.values['message'])} was delivered twice (fault: duplicate), and each "
         f"delivery made the same {'call' if calls == 1 else f'{calls} calls'}"
-    )
-
-
-def _logged(of: Finding, scene: Scene) -> str:
-    return (
-        f"{scene.short(of.values['message'])} was answered {of.values['status']} although its "
-        "handler logged an exception, so it is not retried"
-    )
-
-
-def _raised_after(of: Finding, scene: Scene) -> str:
-    return (
-        f"{scene.short(of.values['message'])} was answered {of.values['status']} before its handler "
-        f"raised, so it is not retried"
     )
 
 
@@ -385,33 +352,23 @@ def _valid_signature(of: Finding, scene: Scene) -> str:
     )
 
 
-def _delivered_late(of: Finding, scene: Scene) -> str:
-    return (
-        f"attempt {of.values['attempt']} of {scene.short(of.values['message'])} was delivered after "
-        f"{scene.short(of.values['later'])}, which was published later: retries do not keep the order; "
-        "a queue with parallelism 1 does (enqueue)"
-    )
-
-
-def _scheduled_twice(of: Finding, scene: Scene) -> str:
-    first, second = scene.short(of.values["first"]), scene.short(of.values["second"])
-    return (
-        f"this request created a second schedule ({second}) with the destination, cron "
-        f"({of.values['cron']}) and body of {first}: pass a schedule id (Upstash-Schedule-Id), with "
-        "which a request replaces the schedule"
-    )
-
-
 SENTENCES: Sentences = {
     "deduplicated": _deduplicated,
-    "redirected": _redirected,
-    "several_callbacks": _callbacks,
-    "published_again": _published_again,
-    "scheduled_twice": _scheduled_twice,
-    "delivered_late": _delivered_late,
+    "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
+    "only 200 to 299 as delivered",
+    "several_callbacks": "{count:raw} callbacks were sent about {message:id}: one for each attempt",
+    "published_again": "this publish was repeated without a deduplication id after the answer that "
+    "named {message:id} was lost: both messages are sent",
+    "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
+    "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
+    "request replaces the schedule",
+    "delivered_late": "attempt {attempt} of {message:id} was delivered after {later:id}, which was "
+    "published later: retries do not keep the order; a queue with parallelism 1 does (enqueue)",
     "handled_twice": _handled_twice,
-    "error_logged": _logged,
-    "raised_after_answer": _raised_after,
+    "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "
+    "is not retried",
+    "raised_after_answer": "{message:id} was answered {status} before its handler raised, so it is not "
+    "retried",
     "wrong_signature": _wrong_signature,
     "signature_valid": _valid_signature,
     "message_waits": "{line:raw}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, worked
-from .common import Sentences, Summary, envelope, pairs
+from .common import Sentences, Summary, envelope, namespace, pairs
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -25,8 +25,8 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     body = parsed(call.body) if call.body.strip() else {}
     if body is None:
         return None
-    namespace = call.facts.get("namespace")
-    where = f" in namespace {compact(namespace)}" if namespace else ""
+    space = call.facts.get("namespace")
+    where = f" in {namespace(space)}" if space else ""
     items = body if isinstance(body, list) else [body]
     if call.route in _QUERIES:
         what = "; ".join(map(_query, items))
@@ -121,21 +121,9 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     return f"{counted(len(hits), 'hit')}: {listed(shown)}"
 
 
-def _name(namespace: str) -> str:
-    return f"namespace {compact(namespace)}" if namespace else "the default namespace"
-
-
-def _filter_rejected(of: Finding, scene: Scene) -> str:
-    ids = listed([shortened(one) for one in of.values["ids"]], 4)
-    return f"the filter rejected {ids}: {of.values['why']}"
-
-
 def _no_longer_matches(of: Finding, scene: Scene) -> str:
-    mode, route, writes = (
-        of.values["mode"],
-        of.values["route"].partition("-")[0],
-        of.values["writes"],
-    )
+    mode, writes = of.values["mode"], of.values["writes"]
+    route = of.values["route"].partition("-")[0]
     did = "changed" if mode == "PATCH" else "replaced"
     write = f"this {route}, which" if writes == 1 else f"its {writes} later writes; this {route}"
     told = f"{shortened(of.values['id'])} would match the filter of the query without {write} {did} its "
@@ -144,29 +132,15 @@ def _no_longer_matches(of: Finding, scene: Scene) -> str:
 
 
 def _empty_namespace(of: Finding, scene: Scene) -> str:
-    others = ", ".join(f"{_name(name)} has {count}" for name, count in of.values["others"].items())
-    return f"{_name(of.values['namespace'])} has no vectors; {others}"
+    spaces = of.values["others"].items()
+    others = ", ".join(f"{namespace(name)} has {count}" for name, count in spaces)
+    return f"{namespace(of.values['namespace'])} has no vectors; {others}"
 
 
 def _score(score: float) -> str:
     """Format a score with enough digits that a score close to 1 is not shown as 1."""
     texts = (f"{score:.{digits}g}" for digits in range(3, 12))
     return next((text for text in texts if text != "1" or score == 1), "1")
-
-
-def _deleted_elsewhere(of: Finding, scene: Scene) -> str:
-    ids = listed([compact(shortened(one)) for one in of.values["ids"]], 4)
-    return (
-        f"nothing was deleted from {_name(of.values['namespace'])}; "
-        f"{_name(of.values['other'])} has {ids}"
-    )
-
-
-def _pending(of: Finding, scene: Scene) -> str:
-    return (
-        f"{counted(of.values['count'], 'vector')} of {_name(of.values['namespace'])} pending: queries "
-        "return vectors only when they are indexed"
-    )
 
 
 def _hit_not_used(of: Finding, scene: Scene) -> str:
@@ -178,7 +152,7 @@ def _hit_not_used(of: Finding, scene: Scene) -> str:
 
 
 SENTENCES: Sentences = {
-    "filter_rejected": _filter_rejected,
+    "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
     "no_longer_matches": _no_longer_matches,
     "upserted_again": "this upsert repeats {count:record} under other ids ({ids:list} instead of "
     "{earlier:list}); the earlier upsert was carried out although its answer was lost: use the same ids "
@@ -191,6 +165,8 @@ SENTENCES: Sentences = {
     "none",
     "upsert_replaced": "this upsert replaced {count:record} that had other metadata: {ids:list}",
     "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
-    "deleted_elsewhere": _deleted_elsewhere,
-    "vectors_pending": _pending,
+    "deleted_elsewhere": "nothing was deleted from {namespace:namespace}; {other:namespace} has "
+    "{ids:quoted}",
+    "vectors_pending": "{count:vector} of {namespace:namespace} pending: queries return vectors only "
+    "when they are indexed",
 }

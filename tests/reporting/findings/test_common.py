@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.findings import find
+from pytest_fakecloud.reporting.findings import Look, find
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.wording import Scene as Lookups
@@ -149,7 +149,7 @@ def test_a_fake_nobody_called_is_named_where_all_went_well(
 ) -> None:
     scene(cloud)
     cloud.vector_index()
-    every = find(cloud, scene_of(cloud, []))
+    every = find(Look(cloud, scene_of(cloud, [])))
     assert any(one.fake == "vector_index" for one in every) is expected
 
 
