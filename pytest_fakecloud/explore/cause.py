@@ -25,21 +25,20 @@ _OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """An event or a conflict.
+class Conflict:
+    """Two calls whose order broke the promise, with the data that both access.
 
-    In a conflict, ``decisive`` was executed before ``after`` and, if ``before`` is not None, after
-    ``before``. If ``after`` is None, ``decisive`` is the line of an event that is not an order.
+    ``decisive`` was executed before ``after`` and, if ``before`` is not None, after ``before``.
     """
 
     decisive: Line
-    after: Line | None = None
-    before: Line | None = None
-    touch: Touch | None = None
+    after: Line
+    before: Line | None
+    touch: Touch
 
 
-def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
-    """Return the event or the conflict that broke the promise, or None if it is uncertain.
+def find_cause(run: Run, undisturbed: Run | None) -> Conflict | Line | None:
+    """Return the conflict, or the line of the event, that broke the promise; None if it is uncertain.
 
     Two calls are only a cause if the schedule delayed one of them or changed the order of their
     deliveries, and if the undisturbed run made the calls in the other order. An event is only a
@@ -48,11 +47,10 @@ def find_cause(run: Run, undisturbed: Run | None) -> Cause | None:
     found = None if undisturbed is None else _find_conflict(run, undisturbed)
     if found is not None or len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
         return found
-    line = next((line for line in run.lines if line.event), None)
-    return None if line is None else Cause(line)
+    return next((line for line in run.lines if line.event), None)
 
 
-def _find_conflict(run: Run, undisturbed: Run) -> Cause | None:
+def _find_conflict(run: Run, undisturbed: Run) -> Conflict | None:
     if not any(event.kind in _DELAYS for event in run.fired):
         return None
     end = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
@@ -78,14 +76,15 @@ def _find_conflict(run: Run, undisturbed: Run) -> Cause | None:
 
 def _delays(run: Run) -> Iterator[tuple[str, int]]:
     """Yield the strand that each event delayed, and the position of the event's line."""
-    lines = enumerate(run.lines)
+    begin = 0
     for event in run.fired:
         if event.kind in _DELAYS:
             name = event.process if event.kind not in SWITCHES else event.detail
             name = "clock" if name == CLOCK else name
-            for at, line in lines:
+            for at, line in enumerate(run.lines[begin:], begin):
                 if line.event and line.call is None and line.process == name:
                     yield event.process, at
+                    begin = at + 1
                     break
 
 
@@ -96,7 +95,7 @@ def _is_of(line: Line, strand: str) -> bool:
 
 def _between(
     earlier: Sequence[_Made], others: Sequence[_Made], later: Sequence[_Made], orders: _Orders
-) -> Cause | None:
+) -> Conflict | None:
     for _, late, late_data in later:
         for _, middle, data in reversed(others):
             after = data.conflict(late_data)
@@ -107,20 +106,20 @@ def _between(
                 if before is None or not before[0].writes:
                     continue
                 if orders.is_reversed(middle, late) or orders.is_reversed(early, middle):
-                    return Cause(middle, late, early, before[0])
+                    return Conflict(middle, late, early, before[0])
     return None
 
 
-def _before(others: Sequence[_Made], later: Sequence[_Made], orders: _Orders) -> Cause | None:
+def _before(others: Sequence[_Made], later: Sequence[_Made], orders: _Orders) -> Conflict | None:
     for _, late, late_data in later:
         for _, early, data in reversed(others):
             found = data.conflict(late_data)
             if found is not None and orders.is_reversed(early, late):
-                return Cause(early, late, None, found[0])
+                return Conflict(early, late, None, found[0])
     return None
 
 
-def _of_deliveries(calls: Sequence[_Made], orders: _Orders) -> Cause | None:
+def _of_deliveries(calls: Sequence[_Made], orders: _Orders) -> Conflict | None:
     """Return the last conflict between two deliveries that the schedule put in another order."""
     delivered = [made for made in calls if _is_delivery(made[1])]
     for index in range(len(delivered) - 1, 0, -1):
@@ -193,8 +192,8 @@ def cause_text(run: Run, undisturbed: Run | None) -> str:
     found = find_cause(run, undisturbed)
     if found is None:
         return ""
-    if found.after is None or found.touch is None:
-        return _event_text(found.decisive, run)
+    if not isinstance(found, Conflict):
+        return _event_text(found, run)
     decisive, after = _named(found.decisive, run), _named(found.after, run)
     if found.before is None:
         return f"{decisive} came before {after}{_on(found.touch)}"

@@ -10,7 +10,7 @@ from ..core.timeparse import to_datetime
 from ..reporting.as_json import as_json
 from ..reporting.masking import Mask
 from ..reporting.rows import rows
-from .cause import cause_text, find_cause
+from .cause import Conflict, cause_text, find_cause
 from .story import reason
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _mark(
     """Add the broken promise as the first finding, linked to the step that broke it."""
     cause = find_cause(run, undisturbed)
     breaking = next((line for line in run.lines if line.breaks), None)
-    decisive = breaking or (None if cause is None else cause.decisive)
+    decisive = breaking or (cause.decisive if isinstance(cause, Conflict) else cause)
     decisive = decisive or next((line for line in run.lines if line.event), None)
     index = next((i for i, line in enumerate(run.lines) if line is decisive), None)
     number = None if index is None else numbers[index]
