@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -16,10 +16,10 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.cooperation import cooperation, share_locks
-from pytest_fakecloud.explore.run import Choice, Program
-from pytest_fakecloud.explore.runtime.strands import Threads
+from pytest_fakecloud.explore.run import Choice, Program, Run
+from pytest_fakecloud.explore.runtime.strands import Place, Threads
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
-from pytest_fakecloud.explore.search.dpor import Everything, Interleavings, Redundant
+from pytest_fakecloud.explore.search.dpor import Interleavings, Redundant, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.world import World
 
@@ -28,6 +28,41 @@ from ..budget import cases
 PATIENCE_US = 3_600_000_000
 
 Clients = Mapping[str, Callable[[], object]]
+
+
+class Everything:
+    """A strategy that runs every interleaving, for comparison with the reduction."""
+
+    records = True
+
+    def __init__(self, *, late: bool, moves_time: bool = False) -> None:
+        self.moves_time = moves_time
+        self.places = decided_places(late=late)
+        self._trail: list[tuple[int, int]] = []
+        self._depth = 0
+        self._begun = False
+
+    def next(self) -> bool:
+        """Prepare the next run; return False when there is none."""
+        self._depth = 0
+        if not self._begun:
+            self._begun = True
+            return True
+        while self._trail and self._trail[-1][0] + 1 >= self._trail[-1][1]:
+            self._trail.pop()
+        if not self._trail:
+            return False
+        at, of = self._trail[-1]
+        self._trail[-1] = at + 1, of
+        return True
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """Return the name of the strand to run next."""
+        if self._depth == len(self._trail):
+            self._trail.append((0, len(options)))
+        at, _ = self._trail[self._depth]
+        self._depth += 1
+        return options[at]
 
 
 def outcomes(

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from ..run import Run, Step
 
 
+def decided_places(*, late: bool) -> frozenset[Place]:
+    """Return the places at which a strategy chooses the next strand."""
+    return frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
+
+
 class Redundant(Exception):
     """Raised to end a run that would repeat a known order."""
 
@@ -46,11 +51,10 @@ class Interleavings:
     interleaved as well.
     """
 
-    places: frozenset[Place]
     records = True
 
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
-        self.places = frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
+        self.places = decided_places(late=late)
         self.moves_time = moves_time
         self.runs = 0
         self.redundant = 0
@@ -205,40 +209,3 @@ def _reverse(
     else:
         # The strand cannot run yet, so try every option that could enable it.
         frame.todo.update(frame.options)
-
-
-class Everything:
-    """A strategy that runs every interleaving, with which tests compare the reduction."""
-
-    records = True
-
-    def __init__(self, *, late: bool, moves_time: bool = False) -> None:
-        self.moves_time = moves_time
-        self.places: frozenset[Place] = frozenset(
-            {"switch", "wake", "late"} if late else {"switch", "wake"}
-        )
-        self._trail: list[tuple[int, int]] = []
-        self._depth = 0
-        self._begun = False
-
-    def next(self) -> bool:
-        """Prepare the next run; return False when there is none."""
-        self._depth = 0
-        if not self._begun:
-            self._begun = True
-            return True
-        while self._trail and self._trail[-1][0] + 1 >= self._trail[-1][1]:
-            self._trail.pop()
-        if not self._trail:
-            return False
-        at, of = self._trail[-1]
-        self._trail[-1] = at + 1, of
-        return True
-
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
-        """Return the name of the strand to run next."""
-        if self._depth == len(self._trail):
-            self._trail.append((0, len(options)))
-        at, _ = self._trail[self._depth]
-        self._depth += 1
-        return options[at]

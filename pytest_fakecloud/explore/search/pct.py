@@ -11,10 +11,11 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..runtime.strands import Place
+from .dpor import decided_places
 
 if TYPE_CHECKING:
     from ..run import Run
+    from ..runtime.strands import Place
 
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""
@@ -29,9 +30,7 @@ class Priorities:
     moves_time = False
 
     def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
-        self.places: frozenset[Place] = frozenset(
-            {"switch", "wake", "late"} if late else {"switch", "wake"}
-        )
+        self.places = decided_places(late=late)
         self._chance = chance
         self._changes = {chance.randrange(max(1, decisions)) for _ in range(depth - 1)}
         self._priorities: dict[str, float] = {}
