@@ -82,7 +82,7 @@ class Exploration:
         self.points = {name: len(points) for name, points in tally.points.items()}
         self.kinds = dict(tally.kinds)
         missing = [kind for kind in wanted if kind not in tally.kinds]
-        left = tally.possible if tally.singles < tally.all_singles else frozenset[str]()
+        left = tally.possible - tally.attempted
         self.untried = tuple(kind for kind in missing if kind not in left)
         self.unreached = tuple(kind for kind in missing if kind in left)
         self.likely = tally.likely
@@ -260,7 +260,7 @@ def _explored(
             )
         tally.drawn, tally.is_given = 1, True
         return Exploration(tally, asked)
-    undisturbed = explorer.play(Schedule(), notes=True)
+    undisturbed = explorer.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(explorer, undisturbed)
     if not promises and not any(map(may_assert, explorer.programs)):
         raise ContractError(

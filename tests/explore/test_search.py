@@ -11,9 +11,11 @@ import time
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
+from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.runtime.loops import OwnLoop
+from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
+from pytest_fakecloud.explore.search.shrink import shrink
 
 
 def test_many_are_drawn_one_by_one_and_each_once(
@@ -174,3 +176,66 @@ def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, kv: KVSer
     assert not found.untried
     assert len(found.unreached) == 1
     assert f"not reached within the budget: {found.unreached[0]}" in str(found)
+
+
+def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, kv: KVServer) -> None:
+    redis = kv.client()
+
+    def run() -> None:
+        for number in range(30):
+            redis.incr(f"n{number} {time.time()}")
+
+    found = cloud.explore(run, lambda: None, budget=25)
+    assert found.all_singles > 400
+    assert not found.unreached
+
+
+def test_events_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    tried: list[str] = []
+
+    def run() -> None:
+        for _ in range(2):
+            redis.get("a")
+        redis.set("a", "1")
+
+    def note(history: History) -> None:
+        tried.append(history.schedule)
+
+    cloud.explore(run, note, kinds=("drop", "lose_answer", "crash"))
+    assert tried[1:10] == [
+        # A lost answer of a call that writes nothing is like a lost request, and a crash after such
+        # a call like a crash before it.
+        "run.3 lose_answer",
+        "run.1 drop",
+        "run.3 drop",
+        "run.2 drop",
+        "run.1 crash",
+        "run.1 lose_answer",
+        "run.3 crash",
+        "run.2 lose_answer",
+        "run.2 crash",
+    ]
+
+
+def test_orders_and_events_take_turns(cloud: Cloud, kv: KVServer) -> None:
+    redis = kv.client()
+
+    def run() -> None:
+        for _ in range(6):
+            redis.incr("n")
+
+    found = cloud.explore([run, run], lambda: None, budget=120)
+    assert found.orders > 40
+    assert found.singles > 40
+
+
+def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
+    def smallest(schedule: str, *kinds: Kind) -> str:
+        return str(shrink(Schedule.parse(schedule), lambda one: one, lambda: True, kinds))
+
+    assert smallest("run.3 partition 60", "partition", "drop", "answer") == "run.3 drop"
+    assert smallest("run.3 slow 30", "slow", "delay") == "run.4 delay 30"
+    assert smallest("run.3 late other", "late", "switch") == "run.4 switch other"
+    assert smallest("run.3 late other", "late", "crash") == "run.3 late other"
+    assert smallest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_answer"

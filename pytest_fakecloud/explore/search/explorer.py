@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,18 +16,18 @@ from ...core.errors import ContractError
 from ...core.journal import recorder_of
 from ...core.problems import broken_promise, ends_the_test
 from ...core.timeparse import monotonic
-from ..footprint import READS_CLOCK
 from ..promises import takes_argument
 from ..run import Choice, Program, Run, Strategy
 from ..runtime.loops import await_in_own_loop
 from ..runtime.strands import Threads
-from ..schedule import DELAY, DELAYS, SWITCHES, TRIED, Event, Schedule
+from ..schedule import DELAY, DELAYS, SWITCHES, Event, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import add_schedule
 from .dpor import Interleavings, Redundant
 from .pairs import Pairs
 from .pct import DEPTHS, Priorities
 from .shrink import shrink
+from .singles import Singles, reads_clock
 from .stored import database, forget, key_of, saved
 from .tally import MOST_EVENTS, Budget, Tally
 
@@ -40,18 +40,12 @@ MOST_REPEATED = 100
 """Number of consecutive random schedules already tried, after which the search ends."""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
-_FOR_PAIRS = 0.5
-"""Share of the remaining budget for schedules with two events, if they do not all fit."""
-_FOR_PAUSES = 0.2
-"""Share of the remaining budget for schedules with two pauses, which find code that truncates
-times.
-"""
-_FOR_DELAYS = 0.2
-"""Share of the remaining budget for schedules that delay two strands which then overlap."""
-_FOR_FIRST_ORDERS = 0.1
-"""Share of the remaining budget for interleavings that are run before single events are tried."""
-_FOR_ORDERS = 0.25
-"""Share of the remaining budget for further interleavings."""
+_HEAD_START = 20
+"""Number of interleavings to run before anything else, because they explain a failure best."""
+_FOR_FIRST_SINGLES = 0.8
+"""Maximum share of the budget that is used before schedules with two events are tried."""
+_FOR_ORDERS_ALONE = 0.25
+"""Share of the remaining budget for interleavings, if only the order of calls is explored."""
 
 
 @dataclass
@@ -167,139 +161,140 @@ class Explorer:
 
     def _search(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | None:
         tally, kinds = self.tally, self.choice.kinds
-        only_orders = kinds <= SWITCHES
-        orders = [
-            _Orders(late) for late in (False, True) if {"switch", "late"} <= kinds or not late
-        ]
-        orders = orders if "switch" in kinds else []
-        for each in orders:
-            share = _FOR_ORDERS if only_orders else _FOR_FIRST_ORDERS
-            found = self._interleavings(each, budget.part(tally.tried, share))
-            if found is not None:
-                return found
-        if only_orders and tally.is_exhaustive:
-            return None
-        singles = self._singles(undisturbed, budget, chance)
-        if isinstance(singles, Run):
-            return singles
-        if not only_orders:
-            found = self._pairs(singles, budget, chance)
-            if found is not None:
-                return found
+        tally.has_timers, tally.reads_clock = undisturbed.has_timers, reads_clock(undisturbed)
+        searches = self._orders(undisturbed)
+        for search in searches[1:]:
+            search.used = _HEAD_START
+        if kinds <= SWITCHES:
+            for search in searches:
+                found = self._take_turns([search], budget.part(tally.tried, _FOR_ORDERS_ALONE))
+                if found is not None or tally.is_exhaustive:
+                    return found
+        singles = Singles(undisturbed)
+        tally.all_singles = len(singles.first) + len(singles.others)
+        if tally.all_singles > budget.expected(tally.tried):
+            singles = Singles(undisturbed, chance)
+        runs: list[Run] = []
+        first = _Search(self._singles(singles.first, runs), 2 * max(1, len(searches)))
+        first.used = first.weight * _HEAD_START
+        part = budget.part(tally.tried, _FOR_FIRST_SINGLES)
+        found = self._take_turns([first, *searches], part, until=first)
+        if found is not None:
+            return found
         if tally.has_timers and {"switch", "jump"} <= kinds:
-            orders.append(_Orders("late" in kinds, moves_time=True))
-        tally.is_cut = False
-        for number, each in enumerate(orders, 1):
-            share = 1 / (len(orders) + 1 - number) if only_orders else _FOR_ORDERS
-            found = self._interleavings(each, budget.part(tally.tried, share))
-            if found is not None:
-                return found
-        if only_orders:
-            found = None if tally.is_exhaustive else self._pairs(singles, budget, chance)
-            if found is not None or tally.is_exhaustive:
-                return found
-        return self._drawn([undisturbed, *singles], budget, chance)
-
-    def _pairs(self, singles: list[Run], budget: Budget, chance: random.Random) -> Run | None:
-        """Run schedules with two events: all of them, or a share of the budget."""
-        tally = self.tally
-        pairs = Pairs(singles)
-        tally.all_pairs = len(pairs)
-        pauses = pairs.pauses() if tally.reads_clock else ()
-        for first, share in ((pairs.delays(), _FOR_DELAYS), (pauses, _FOR_PAUSES)):
-            part = budget.part(tally.tried, share)
-            for schedule in first:
-                if not part.left(tally.tried):
-                    break
-                tally.pairs += 1
-                run = self.play(schedule)
-                if run.broken is not None:
-                    return run
-        part = budget
-        if not (budget.runs is not None and tally.tried + len(pairs) <= budget.runs):
-            part = budget.part(tally.tried, _FOR_PAIRS)
-        for schedule in pairs.in_any_order(chance):
-            if not part.left(tally.tried):
-                break
-            if schedule in self._known:
-                continue
-            tally.pairs += 1
-            run = self.play(schedule)
-            if run.broken is not None:
-                return run
+            searches.append(self._order(late="late" in kinds, moves_time=True))
+        left = max(1.0, budget.expected(tally.tried))
+        rest = itertools.chain(
+            first.runs, self._singles(singles.others, runs), self._any_pairs(runs, chance)
+        )
+        pairs = Pairs(runs)
+        searches.append(_Search(self._pairs(pairs.delays(chance))))
+        if tally.reads_clock:
+            searches.append(_Search(self._pairs(pairs.pauses())))
+        drawn = self._drawn([undisturbed, *runs], chance)
+        if tally.all_singles**2 / 2 < left:
+            rest = itertools.chain(rest, drawn)
         else:
-            tally.all_pairs = tally.pairs
+            searches.append(_Search(drawn))
+        share = min(0.8, max(0.4, 1.25 * (tally.all_singles - tally.singles) / left))
+        weight = share / (1 - share) * len(searches)
+        for search in searches:
+            search.used = 0
+        return self._take_turns([_Search(rest, weight), *searches], budget)
+
+    def _take_turns(
+        self, searches: Sequence[_Search], budget: Budget, *, until: _Search | None = None
+    ) -> Run | None:
+        """Run schedules of several searches in turn, in proportion to their weights.
+
+        Ends when a schedule breaks the promise, when the budget is used up, or when all searches,
+        or the search ``until``, have ended.
+        """
+        tally = self.tally
+        going = list(searches)
+        while going and budget.left(tally.tried) and not (until is not None and until.is_over):
+            search = min(going, key=lambda one: one.used / one.weight)
+            run = search.next()
+            if run is None:
+                going.remove(search)
+                if tally.is_exhaustive and self.choice.kinds <= SWITCHES:
+                    return None
+            elif run.broken is not None:
+                return run
         return None
 
-    def _interleavings(self, orders: _Orders, part: Budget) -> Run | None:
-        """Run each order of conflicting calls once, until a part of the budget is used up."""
-        tally, strategy = self.tally, orders.strategy
+    def _orders(self, undisturbed: Run) -> list[_Search]:
+        """Return searches through interleavings; none if there is only one interleaving."""
         kinds = self.choice.kinds
-        while orders.has_next():
-            if not part.left(tally.tried):
-                tally.is_cut = True
-                return None
-            orders.is_ready = False
+        several = any(len(step.options) > 1 for step in undisturbed.steps)
+        if "switch" not in kinds:
+            return []
+        if not several and not (kinds <= SWITCHES and len(undisturbed.strands) > 1):
+            return []
+        return [self._order(late=late) for late in (False, True) if not late or "late" in kinds]
+
+    def _order(self, *, late: bool, moves_time: bool = False) -> _Search:
+        self.tally.unfinished_orders += 1
+        return _Search(self._interleavings(Interleavings(late=late, moves_time=moves_time)))
+
+    def _interleavings(self, strategy: Interleavings) -> Iterator[Run]:
+        """Run each order of conflicting calls once."""
+        tally, kinds = self.tally, self.choice.kinds
+        late = "late" in strategy.places
+        while strategy.next():
             try:
                 run = self.play(Schedule(), strategy=strategy)
             except _Repeated as repeated:
                 strategy.learn(repeated.run, was_redundant=True)
+                yield Run(Schedule())  # lets the budget end the search
                 continue
             strategy.learn(run, was_redundant=False)
             tally.has_timers = tally.has_timers or run.has_timers
-            tally.reads_clock = tally.reads_clock or any(
-                READS_CLOCK in step.footprint.touches for step in run.steps
-            )
-            orders.several = orders.several or any(len(step.options) > 1 for step in run.steps)
-            if not orders.several and not (kinds <= SWITCHES and len(run.strands) > 1):
-                orders.is_over = True
-                return None
+            tally.reads_clock = tally.reads_clock or reads_clock(run)
             tally.orders += 1
-            if run.broken is not None:
-                return run
-        if not orders.is_over:
-            orders.is_over = True
-            tally.all_orders = strategy.is_exact and not tally.notes
-            is_whole = strategy.moves_time or not (tally.has_timers and "jump" in kinds)
-            if tally.all_orders and is_whole and (orders.late or "late" not in kinds):
-                tally.is_exhaustive = True
-                if orders.late or strategy.moves_time:
-                    tally.orders = strategy.runs
-        return None
+            yield run
+        tally.unfinished_orders -= 1
+        tally.all_orders = strategy.is_exact and not tally.notes
+        is_whole = strategy.moves_time or not (tally.has_timers and "jump" in kinds)
+        if tally.all_orders and is_whole and (late or "late" not in kinds):
+            tally.is_exhaustive = True
+            if late or strategy.moves_time:
+                tally.orders = strategy.runs
 
-    def _singles(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | list[Run]:
-        singles = [Schedule([each]) for point in undisturbed.points for each in point.events()]
-        singles = list(dict.fromkeys(singles))
-        self.tally.all_singles = len(singles)
-        if len(singles) > budget.expected(self.tally.tried):
-            # The budget is too small for all events, so try a random selection of them.
-            chance.shuffle(singles)
-        else:
-            singles.sort(key=lambda one: TRIED.index(one[0].kind))
-        found = []
-        for schedule in singles:
-            if not budget.left(self.tally.tried):
-                break
+    def _singles(self, schedules: Iterable[Schedule], runs: list[Run]) -> Iterator[Run]:
+        """Run schedules with one event, and append their runs to a list."""
+        for schedule in schedules:
             self.tally.singles += 1
             run = self.play(schedule, notes=True)
-            if run.broken is not None:
-                return run
             run.overlaps = _overlaps(run)
             run.lines.clear()  # only the points are needed, to build schedules with two events
-            found.append(run)
-        return found
+            runs.append(run)
+            yield run
 
-    def _drawn(self, runs: Iterable[Run], budget: Budget, chance: random.Random) -> Run | None:
+    def _any_pairs(self, runs: list[Run], chance: random.Random) -> Iterator[Run]:
+        """Run all schedules with two events, in random order."""
+        tally = self.tally
+        pairs = Pairs(runs)
+        tally.all_pairs = len(pairs)
+        yield from self._pairs(pairs.in_any_order(chance))
+        tally.all_pairs = tally.pairs
+
+    def _pairs(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
+        for schedule in schedules:
+            if schedule not in self._known:
+                self.tally.pairs += 1
+                yield self.play(schedule)
+
+    def _drawn(self, runs: Iterable[Run], chance: random.Random) -> Iterator[Run]:
         """Run random schedules of several events, and runs with random priorities."""
         tally = self.tally
-        runs = list(runs)
         pool = sorted({e for run in runs for point in run.points for e in point.events()})
         others = [event for event in pool if event.kind not in SWITCHES]
         orders = self.choice.kinds & SWITCHES and any(e.kind in SWITCHES for e in pool)
         kept: list[Schedule] = []
         reached: set[object] = set()
         repeated = turn = 0
-        while pool and budget.left(tally.tried) and repeated < MOST_REPEATED:
+        while pool and repeated < MOST_REPEATED:
             turn += 1
             strategy = None
             schedule = Schedule()
@@ -307,7 +302,7 @@ class Explorer:
                 depth = DEPTHS[turn // 2 % len(DEPTHS)]
                 late = "late" in self.choice.kinds and bool(turn // 2 % 2)
                 strategy = Priorities(chance, depth, tally.decisions, late=late)
-                if others and turn % 4 == 1:
+                if others and (turn % 4 == 1 or tally.is_exhaustive):
                     schedule = Schedule(chance.sample(others, min(len(others), 1)))
                 elif not tally.is_exhaustive:
                     tally.prioritised[depth] = tally.prioritised.get(depth, 0) + 1
@@ -326,13 +321,11 @@ class Explorer:
             if strategy is not None:
                 tally.decisions = max(tally.decisions, strategy.decisions)
                 tally.strands = max(tally.strands, strategy.strands)
-            if run.broken is not None:
-                return run
             seen = _pairs_reached(run)
             if not seen <= reached:
                 reached |= seen
                 kept.append(Schedule(run.fired))
-        return None
+            yield run
 
     # -- a failure -------------------------------------------------------------------------------
 
@@ -352,7 +345,7 @@ class Explorer:
         if breaks(first) is None:
             run.schedule = first
             return run
-        smallest = shrink(first, breaks, lambda: monotonic() < until)
+        smallest = shrink(first, breaks, lambda: monotonic() < until, self.choice.kinds)
         again = self.play(smallest)
         if again.broken is None:
             again = run
@@ -397,24 +390,24 @@ class Explorer:
         return None
 
 
-class _Orders:
-    """A search through interleavings that can be interrupted and continued.
+@dataclass
+class _Search:
+    """A part of the search: an iterator that runs a schedule at each step.
 
-    With ``late``, answers may also reach a client later than they were sent; with ``moves_time``,
-    timers may fire between any two calls.
+    ``weight`` determines the share of the runs that it gets when it takes turns with others.
     """
 
-    def __init__(self, late: bool, *, moves_time: bool = False) -> None:
-        self.late = late
-        self.strategy = Interleavings(late=late, moves_time=moves_time)
-        self.several = moves_time
-        self.is_ready = False
-        self.is_over = False
+    runs: Iterator[Run]
+    weight: float = 1.0
+    used: float = 0.0
+    is_over: bool = False
 
-    def has_next(self) -> bool:
-        """Prepare the next interleaving, unless one is prepared; return False if there is none."""
-        self.is_ready = self.is_ready or (not self.is_over and self.strategy.next())
-        return self.is_ready
+    def next(self) -> Run | None:
+        """Run the next schedule and return its run; return None if there is none."""
+        self.used += 1
+        run = next(self.runs, None)
+        self.is_over = run is None
+        return run
 
 
 class _Repeated(Exception):

@@ -53,19 +53,26 @@ class Pairs:
             left -= len(point.choices)
         raise IndexError(index)
 
-    def delays(self) -> Iterator[Schedule]:
-        """Yield schedules that delay a strand past a timer, and later another strand.
+    def delays(self, chance: random.Random) -> Iterator[Schedule]:
+        """Yield schedules that delay a strand past a timer, and later another strand, in random
+        order.
 
         Without the second delay, the code that the timer starts would end before the first strand
-        goes on.
+        goes on. Schedules with two ``delay`` events come first, because a ``slow`` answer usually
+        has the same effect as a delay of the next call.
         """
-        for run, begins, _ in self._later:
-            if run.overlaps:
-                for point in run.points[begins + 1 :]:
-                    if point.process != run.fired[-1].process:
-                        for event in point.events():
-                            if event.kind in DELAYS:
-                                yield run.schedule + event
+        found = [
+            run.schedule + event
+            for run, begins, _ in self._later
+            if run.overlaps
+            for point in run.points[begins + 1 :]
+            if point.process != run.fired[-1].process
+            for event in point.events()
+            if event.kind in DELAYS
+        ]
+        chance.shuffle(found)
+        found.sort(key=lambda pair: sum(event.kind == "slow" for event in pair))
+        yield from found
 
     def pauses(self) -> Iterator[Schedule]:
         """Yield schedules that pause until just before a whole second, and later until just before

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
-from ..schedule import Event, Schedule
+from ..schedule import SWITCHES, TRIED, Event, Kind, Schedule
+
+_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_answer", "duplicate", "drop", "answer"})
+"""Kinds without a detail that are easy to explain, at a call."""
+_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_answer", "duplicate"})
+"""Kinds without a detail that are easy to explain, at the start of a delivery."""
 
 
 def shrink(
-    schedule: Schedule, breaks: Callable[[Schedule], Schedule | None], may_go_on: Callable[[], bool]
+    schedule: Schedule,
+    breaks: Callable[[Schedule], Schedule | None],
+    may_go_on: Callable[[], bool],
+    kinds: Collection[Kind],
 ) -> Schedule:
     """Return the smallest schedule found that still breaks the promise.
 
     ``breaks`` runs a schedule and returns the events that were applied, or None if the promise
-    held. Shrinking stops when ``may_go_on`` returns False.
+    held. Shrinking stops when ``may_go_on`` returns False. ``kinds`` are the kinds of events that
+    may replace others.
     """
     smallest = schedule
     found = True
     while found:
         found = False
-        for smaller in _smaller(smallest):
+        for smaller in _smaller(smallest, kinds):
             if not may_go_on():
                 return smallest
             applied = breaks(smaller)
@@ -31,7 +40,7 @@ def shrink(
     return smallest
 
 
-def _smaller(schedule: Schedule) -> Iterator[Schedule]:
+def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
     events = list(schedule)
     half = len(events) // 2
     if half > 1:
@@ -43,16 +52,23 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
                 yield schedule.without(removed)
     for index, event in enumerate(events):
         for simpler in _simpler(event):
-            yield Schedule([*events[:index], simpler, *events[index + 1 :]])
+            if simpler.kind in kinds:
+                yield Schedule([*events[:index], simpler, *events[index + 1 :]])
 
 
 def _simpler(event: Event) -> Iterator[Event]:
-    """Yield simpler events that could replace an event."""
-    if event.kind in ("past", "nearly"):
-        yield Event(event.process, event.point, "jump", event.detail)
-    if event.kind in ("jump", "past", "nearly") and event.detail:
-        yield Event(event.process, event.point, event.kind)
-    if event.kind == "fail":
-        yield Event(event.process, event.point, "crash_after_answer")
-    if event.kind in ("fail", "unreachable") and event.detail not in ("", "1"):
-        yield Event(event.process, event.point, event.kind, str(int(event.detail) - 1))
+    """Yield events that could replace an event and are easier to explain."""
+    process, point, kind, detail = event.process, event.point, event.kind, event.detail
+    if kind in ("past", "nearly"):
+        yield Event(process, point, "jump", detail)
+    if kind in ("jump", "past", "nearly") and detail:
+        yield Event(process, point, kind)
+    if kind == "slow":
+        yield Event(process, point + 1, "delay", detail)
+    if kind == "late":
+        yield Event(process, point + 1, "switch", detail)
+    if kind in ("fail", "unreachable") and detail not in ("", "1"):
+        yield Event(process, point, kind, str(int(detail) - 1))
+    for clearer in TRIED[: TRIED.index(kind)]:
+        if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS) and kind not in SWITCHES:
+            yield Event(process, point, clearer)

@@ -78,7 +78,7 @@ class Tally:
 
     orders: int = 0
     all_orders: bool = False
-    is_cut: bool = False
+    unfinished_orders: int = 0
     is_exhaustive: bool = False
     singles: int = 0
     all_singles: int = 0
@@ -97,6 +97,7 @@ class Tally:
     points: dict[str, set[int]] = field(default_factory=dict)
     kinds: dict[str, int] = field(default_factory=dict)
     possible: set[str] = field(default_factory=set)
+    attempted: set[str] = field(default_factory=set)
     handled: dict[str, list[bool]] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     is_steady: bool = True
@@ -114,6 +115,7 @@ class Tally:
             if point.choices:
                 self.points.setdefault(point.process, set()).add(point.number)
                 self.possible.update(kind for kind, _ in point.choices)
+        self.attempted.update(event.kind for event in run.schedule)
         for event in run.fired:
             self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
         for where, outcomes in run.handled.items():
@@ -147,7 +149,7 @@ class Tally:
             return f"all {self._interleavings} (exhaustive) in {self.seconds:.1f} s"
         parts = []
         if self.orders > 1:
-            of = "all " if self.all_orders and not self.is_cut else ""
+            of = "all " if self.all_orders and not self.unfinished_orders else ""
             end = " (exhaustive)" if self.is_exhaustive else ""
             parts.append(f"{of}{self._interleavings}{end}")
         if self.all_singles:

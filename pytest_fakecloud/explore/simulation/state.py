@@ -15,7 +15,7 @@ from ..history import History, Operation, begin, end
 from ..run import Choice, Line, Point, Program, Run, Strategy
 from ..runtime.deliveries import Due
 from ..runtime.frames import Source
-from ..runtime.strands import Crash, Place, Strand, Threads, Turns
+from ..runtime.strands import Crash, Strand, Threads, Turns
 from ..schedule import CLOCK, SWITCHES, Event, Kind, Schedule
 from ..world import World, put_back
 
@@ -59,8 +59,8 @@ class RunState:
             if event.kind in SWITCHES:
                 self._switches.setdefault((event.process, event.point), []).append(event)
         kinds = choice.kinds
-        places = strategy.places if strategy is not None else frozenset[Place]()
-        self._late = "late" in kinds or "late" in places or _has(schedule, "late")
+        places = strategy.places if strategy is not None else kinds
+        self._late = "late" in places or _has(schedule, "late")
         self._noted: set[tuple[str, int, Kind]] = set()
         self._mishaps: dict[str, tuple[str, ...]] = {}
         self._losses: dict[str, list[str]] = {}
