@@ -93,6 +93,7 @@ def test_a_seed_given_for_the_session_holds_for_every_test(
 
         @pytest.mark.parametrize("turn", range(3))
         def test_it(fakecloud, queue, turn):
+            queue.destinations.accept()  # the queue delivers in the background
             ids.add(queue.publish("https://app.test/hook").id)
             assert fakecloud.seed == 7
             assert len(ids) == 1
