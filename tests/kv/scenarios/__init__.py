@@ -1,40 +1,128 @@
-"""Command lines with the replies of real servers, as text: `<line> => <reply>`.
+r"""Command lines with their replies, as text: `<line> => <reply>`.
 
 A reply is JSON, or one of RESP: `+OK` (also inside JSON), `-ERR …`, `*-1` for the nil of arrays.
-JSON strings hold bytes as Latin-1. Each scenario (`== <name>`) starts with an empty database.
-`test_scenarios.py` plays them on the engine; the comparison plays the same lines on real servers.
+JSON strings hold bytes as Latin-1, JSON floats are doubles. `-WRONGTYPE` and `-ARITY` abbreviate the
+errors of a wrong type and of a wrong number of arguments. An error may end with ` ...`, and `has
+<JSON>` is a part of a reply. The first `=> $name` keeps a reply, which `$name` is from then on, in
+lines and as a reply. A line without a reply has to succeed.
+
+`{a|b}` in a line makes one line of each alternative, all with the same reply, or each with its own
+(`<reply> | <reply>`). `<line> ; <line>` sends both for each alternative; the reply is the last one.
+`{x*40}` repeats a string, `m{0..9}` is ten words, `%0A` a byte. `@ 5s` advances the clock. `port>
+<line>` is sent by another client, whose name is one of `CLIENTS`, with or without a number. A
+command that has to wait replies `waits`, and `port< <reply>` is what it finally returned; for a
+client that is not waiting, `port< <list>` are the messages it received since the last such line.
+
+Each scenario (`== <name>`) starts with an empty database, and with the lines before the first one.
+`test_scenarios.py` plays them on the engine. The replies in this folder are those of real servers,
+and the comparison sends the same lines to these. The scenarios in `vendor/` apply to the vendor's
+dialect, or to the one after their name: `[redis]`, `[redis 7.4.0]`.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
-from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.reply import NIL_ARRAY, Status, double_text
-from tests.kv.conftest import Run
+import pytest
+
+from pytest_fakecloud.kv.engine.blocking import Waiter
+from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
+from pytest_fakecloud.kv.reply import NIL_ARRAY, Blocked, Status, Verbatim, double_text
+from tests.kv.conftest import Run, argv
 
 FOLDER = Path(__file__).parent
 Scenario = list[tuple[str, Any]]
 """Command lines, split like a shell splits them, each with its reply."""
+CLIENTS: dict[str, dict[str, Any]] = {
+    "other": {},
+    "port": {"transport": "port"},
+    "rest": {"transport": "rest"},
+    "resp3": {"resp": 3},
+}
+"""Names of clients, with the settings of their sessions."""
+
+_SUCCESS = object()
+"""The reply of a line without one."""
+_ALTERNATIVES = re.compile(r"\{([^{}]*\|[^{}]*)\}")
+_REPEATED = re.compile(r"\{([^{}|]+)\*(\d+)\}")
+_COUNTED = re.compile(r"([^\s{}]*)\{(\d+)\.\.(\d+)\}([^\s{}]*)")
+_CLIENT = re.compile(rf"(({'|'.join(CLIENTS)})\d*)([<>]) (.*)")
+
+
+class _Kept(str):
+    """The name of a kept reply."""
+
+
+class _Part:
+    """The reply is a list with this item, or a string with this piece."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+    def __eq__(self, reply: object) -> bool:
+        return self.part in (reply if isinstance(reply, list) else shown(reply))
 
 
 def scenarios(file: str) -> dict[str, Scenario]:
     """Return the scenarios of a file by their names."""
     found: dict[str, Scenario] = {}
-    for line in (FOLDER / f"{file}.txt").read_text(encoding="ascii").splitlines()[1:]:
+    scenario: Scenario = []
+    shared = scenario
+    for line in (FOLDER / f"{file}.txt").read_text(encoding="utf-8").splitlines()[1:]:
         if line.startswith("== "):
-            scenario = found[line[3:]] = []
+            line = line.removeprefix("== ")
+            assert line not in found, f"{file}.txt has two scenarios {line!r}"
+            scenario = found[line] = shared[:]
         elif line:
-            command, _, reply = line.partition(" => ")
-            scenario.append((command, _reply(reply)))
+            scenario += _lines(line)
     return found
 
 
-def _reply(text: str) -> Any:
+def _lines(text: str) -> Scenario:
+    command, has_reply, reply = text.partition(" => ")
+    if found := re.fullmatch(r"(\w+<) (.*)", text):
+        return [(found[1] + " ", _reply(found[2], ""))]
+    parts = _ALTERNATIVES.split(command)
+    choices = [part.split("|") if at % 2 else [part] for at, part in enumerate(parts)]
+    commands = [_expanded("".join(chosen)) for chosen in product(*choices)]
+    replies = reply.split(" | ") if len(commands) > 1 else [reply]
+    if len(replies) == 1:
+        replies *= len(commands)
+    lines: Scenario = []
+    for block, each in zip(commands, replies, strict=True):
+        *before, line = block.split(" ; ")
+        lines += [(one, _SUCCESS) for one in before]
+        lines.append((line, _reply(each, line) if has_reply else _SUCCESS))
+    return lines
+
+
+def _expanded(line: str) -> str:
+    def counted(found: re.Match[str]) -> str:
+        numbers = range(int(found[2]), int(found[3]) + 1)
+        return " ".join(f"{found[1]}{number}{found[4]}" for number in numbers)
+
+    return _COUNTED.sub(counted, _REPEATED.sub(lambda found: found[1] * int(found[2]), line))
+
+
+def _reply(text: str, line: str) -> Any:
+    if text == "-WRONGTYPE":
+        return CommandError(WRONGTYPE)
+    if text == "-ARITY":
+        name = line.rpartition("> ")[2].split()[0].lower()
+        return CommandError(f"ERR wrong number of arguments for '{name}' command".encode())
     if text[0] == "-" and text[1].isalpha():
         return CommandError(text[1:].encode())
+    if text == "waits":
+        return Blocked
+    if text.startswith("has "):
+        return _Part(_value(json.loads(text[4:])))
+    if text[0] == "$":
+        return _Kept(text)
     return _value(text if text.startswith(("+", "*")) else json.loads(text))
 
 
@@ -45,6 +133,8 @@ def _value(value: Any) -> Any:
         return value
     if value == "*-1":
         return NIL_ARRAY
+    if re.match("-[A-Z]+ ", value):
+        return CommandError(value[1:].encode())
     return Status(value[1:].encode()) if value.startswith("+") else value.encode("latin-1")
 
 
@@ -54,13 +144,70 @@ def shown(reply: Any) -> Any:
         return double_text(reply)
     if isinstance(reply, list):
         return [shown(item) for item in reply]
-    return reply
+    return reply.text if isinstance(reply, Verbatim) else reply
+
+
+class _Play:
+    """A scenario on its way: its clients, the messages they received, and the kept replies."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._clients: dict[str, Run] = {}
+        self._received: dict[str, list[Any]] = {}
+        self._waiting: dict[str, Waiter] = {}
+        self._kept: dict[bytes, Any] = {}
+
+    def step(self, line: str, expected: Any) -> None:
+        if line.startswith("@ "):
+            self._run.engine.clock.advance(line[2:])
+            return
+        run, name, found = self._run, "", _CLIENT.fullmatch(line)
+        if found:
+            name, line = found[1], found[4]
+            run = self._client(name, found[2])
+            if found[3] == "<":
+                self._compare(self._arrived(name), expected)
+                return
+        words = [self._kept.get(word, unquote_to_bytes(word)) for word in argv((line,))]
+        if isinstance(expected, CommandError):
+            self._compare(run.error(*words), str(expected))
+            return
+        reply = run(*words)
+        if isinstance(reply, Blocked):
+            assert expected is Blocked
+            self._waiting[name] = run.engine.block(run.session, reply)
+        else:
+            self._compare(reply, expected)
+
+    def _client(self, name: str, kind: str) -> Run:
+        if name not in self._clients:
+            client = self._clients[name] = self._run.other(**CLIENTS[kind])
+            client.session.deliver = self._received.setdefault(name, []).append
+        return self._clients[name]
+
+    def _arrived(self, name: str) -> Any:
+        if name in self._waiting:
+            return self._run.engine.unblock(self._waiting.pop(name))
+        messages = self._received[name][:]
+        self._received[name].clear()
+        return messages
+
+    def _compare(self, reply: Any, expected: Any) -> None:
+        if isinstance(expected, _Kept):
+            expected = self._kept.setdefault(expected.encode(), reply)
+        if isinstance(expected, str) and expected.endswith(" ..."):
+            is_expected = reply.startswith(expected[:-4])
+        else:
+            is_expected = expected is _SUCCESS or expected in (reply, shown(reply))
+        assert is_expected, f"the reply is {shown(reply)!r}, not {expected!r}"
 
 
 def play(run: Run, scenario: Scenario) -> None:
     """Run the lines in order; fail at the first unexpected reply."""
+    played = _Play(run)
     for line, expected in scenario:
-        if isinstance(expected, CommandError):
-            assert run.error(line) == str(expected), line
-        else:
-            assert shown(run(line)) == expected, line
+        try:
+            played.step(line, expected)
+        except (AssertionError, CommandError, pytest.fail.Exception) as error:
+            error.add_note(f"in the line {line}")
+            raise

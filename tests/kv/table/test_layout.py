@@ -9,6 +9,8 @@ from pytest_fakecloud.kv.table.registry import specs
 from tests.harness import check_each
 
 HERE = Path(__file__).parents[1] / "commands"
+REAL = HERE.with_name("scenarios")
+VENDOR = REAL / "vendor"
 MODULES = sorted(
     {spec.function.__module__.partition(".kv.commands.")[2] for spec in specs() if spec.function}
 )
@@ -17,16 +19,20 @@ MODULES = sorted(
 def test_a_module_of_commands_has_its_module_of_cases() -> None:
     def check(module: str) -> None:
         *folders, name = module.split(".")
-        cases = HERE.joinpath(*folders, f"test_{name}.py")
-        scenarios = HERE.with_name("scenarios") / f"{'s-'.join([*folders, name])}.txt"
-        assert cases.is_file() or scenarios.is_file()
+        files = [
+            HERE.joinpath(*folders, f"test_{name}.py"),
+            REAL / f"{'s-'.join([*folders, name])}.txt",
+            VENDOR.joinpath(*folders, f"{name}.txt"),
+        ]
+        assert any(file.is_file() for file in files)
 
     check_each(check, zip(MODULES))
 
 
 def test_cases_are_about_a_module_of_commands() -> None:
     def check(path: Path) -> None:
-        *folders, name = path.relative_to(HERE).parts
-        assert Path(commands.__path__[0], *folders, name.removeprefix("test_")).is_file()
+        *folders, name = path.relative_to(HERE if path.suffix == ".py" else VENDOR).parts
+        module = Path(name.removeprefix("test_")).with_suffix(".py")
+        assert Path(commands.__path__[0], *folders, module).is_file()
 
-    check_each(check, zip(sorted(HERE.rglob("test_*.py"))))
+    check_each(check, zip([*sorted(HERE.rglob("test_*.py")), *sorted(VENDOR.rglob("*.txt"))]))

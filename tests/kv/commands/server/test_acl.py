@@ -21,23 +21,6 @@ def facts(reply: list[object]) -> dict[object, object]:
 
 
 class TestSetuser:
-    def test_a_fresh_user_may_nothing(self, run: Run) -> None:
-        assert run("ACL SETUSER ann") == OK
-        assert facts(run("ACL GETUSER ann")) == {
-            b"flags": [b"off"],
-            b"passwords": [],
-            b"commands": b"-@all",
-            b"keys": b"",
-            b"channels": b"",
-            b"selectors": [],
-        }
-        assert run("ACL GETUSER nobody") is None
-
-    def test_names(self, run: Run) -> None:
-        text = "ERR Usernames can't contain spaces or null characters"
-        assert run.error("ACL", "SETUSER", "a b") == text
-        assert run.error("ACL", "SETUSER", b"a\0b") == text
-
     @pytest.mark.parametrize(
         ("rule", "reason"),
         [
@@ -73,18 +56,6 @@ class TestSetuser:
         assert run.error("ACL", "SETUSER", "bob", rule).startswith(PREFIX)
         assert run("ACL GETUSER bob") is None
 
-    def test_patterns_after_all(self, run: Run) -> None:
-        assert run.error("ACL", "SETUSER", "ann", "~*", "~a") == (
-            f"{PREFIX}'~a': Adding a pattern after the * pattern (or the 'allkeys' flag) is not "
-            "valid and does not have any effect. Try 'resetkeys' to start with an empty list of "
-            "patterns"
-        )
-        assert run.error("ACL", "SETUSER", "ann", "allchannels", "&a") == (
-            f"{PREFIX}'&a': Adding a pattern after the * pattern (or the 'allchannels' flag) is "
-            "not valid and does not have any effect. Try 'resetchannels' to start with an empty "
-            "list of channels"
-        )
-
     def test_parentheses_over_several_arguments(self, run: Run) -> None:
         run("ACL", "SETUSER", "ann", "(+get", "~a", ")", "(", "%W~b", "+set)")
         assert facts(run("ACL GETUSER ann"))[b"selectors"] == [
@@ -99,14 +70,6 @@ class TestSetuser:
     def test_the_vendor_knows_whole_commands_only(self, run: Run) -> None:
         for rule in ("+client|id", "-client|id", "+select|0"):
             assert run.error("ACL", "SETUSER", "ann", rule) == f"{PREFIX}'{rule}': {UNKNOWN}"
-
-    def test_the_vendors_own_users_are_fixed(self, run: Run) -> None:
-        assert run.error("ACL SETUSER default off") == "ERR The 'default' user cannot be modified"
-        text = "ERR The 'default_ro' user cannot be modified"
-        assert run.error("ACL SETUSER default_ro +set") == text
-        assert run.error("ACL DELUSER default") == "ERR The 'default' user cannot be removed"
-        text = "ERR The 'default_ro' user cannot be removed"
-        assert run.error("ACL DELUSER default_ro") == text
 
     @redis
     def test_stock_changes_default(self, run: Run, engine: Engine) -> None:
@@ -145,12 +108,6 @@ class TestSetuser:
         # The described rules recreate the user.
         run("ACL", "SETUSER", "v", *shown.split())
         assert run.engine.users["u"].root.commands == run.engine.users["v"].root.commands
-
-    @redis
-    def test_first_words_of_sub_commands_are_refused(self, run: Run) -> None:
-        assert run.error("ACL", "SETUSER", "u", "+config|get|x") == (
-            f"{PREFIX}'+config|get|x': Allowing first-arg of a subcommand is not supported"
-        )
 
 
 class TestLists:
@@ -223,29 +180,8 @@ class TestPasswords:
         assert run("ACL", "RESTTOKEN", "ann", token)
         assert "Try ACL HELP" in run.error("ACL GENTOKEN ann 1 2")
 
-    def test_passwords_come_and_go(self, run: Run) -> None:
-        run("ACL SETUSER ann on >one >two")
-        assert run.other()("AUTH ann one") == OK
-        run("ACL SETUSER ann <one")
-        assert run.other().error("AUTH ann one").startswith("WRONGPASS")
-        assert run.other()("AUTH ann two") == OK
-        run("ACL SETUSER ann off")
-        assert run.other().error("AUTH ann two").startswith("WRONGPASS")
-        run("ACL SETUSER ann on nopass")
-        assert run.other()("AUTH ann whatever") == OK
-        run("ACL SETUSER ann resetpass")
-        assert run.other().error("AUTH ann whatever").startswith("WRONGPASS")
-
 
 class TestResttoken:
-    def test_wrong_ones(self, run: Run) -> None:
-        run("ACL SETUSER ann on >pw")
-        text = 'ERR Wrong password or user "{}" does not exist'
-        assert run.error("ACL RESTTOKEN ann no") == text.format("ann")
-        assert run.error("ACL RESTTOKEN bob pw") == text.format("bob")
-        run("ACL SETUSER ann off")
-        assert run.error("ACL RESTTOKEN ann pw") == text.format("ann")
-
     def test_it_lives_with_user_and_password(self, run: Run, engine: Engine) -> None:
         run("ACL SETUSER ann on >pw >other")
         token = run("ACL RESTTOKEN ann pw").decode()
@@ -271,26 +207,6 @@ class TestDryrun:
             *("+@string", "+publish", "+psubscribe", "+config|get", "+select|0", "+eval", "+sort"),
             *("+bitfield",),
         )
-
-    @pytest.mark.parametrize(
-        ("line", "refused"),
-        [
-            ("get r1", None), ("get w1", "access the 'w1' key"), ("set w1 x", None),
-            ("set r1 x", "access the 'r1' key"), ("set w1 x GET", "access the 'w1' key"),
-            ("set b1 x GET", None), ("mget r1 b1 z", "access the 'z' key"), ("config get x", None),
-            ("config set x y", "run the 'config|set' command"),
-            ("publish z m", "access the 'z' channel"), ("publish c1 m", None),
-            ("psubscribe c*", None), ("psubscribe ca", "access the 'ca' channel"),
-            ("select 0", None), ("select 1", "run the 'select' command"),
-            ("bitfield r1 get u8 0", None), ("bitfield r1 set u8 0 1", "access the 'r1' key"),
-            ("eval x 1 r1", "access the 'r1' key"), ("eval x 1 b1", None), ("eval x 0", None),
-            ("sort r1 STORE w1", None), ("sort r1 STORE r2", "access the 'r2' key"),
-            ("sort r1 BY w*", None), ("auth x", None), ("strlen w1", None),
-        ],
-    )  # fmt: skip
-    def test_lines(self, run: Run, rules: None, line: str, refused: str | None) -> None:
-        wanted = OK if refused is None else f"This user has no permissions to {refused}".encode()
-        assert run("ACL", "DRYRUN", "v", *line.split()) == wanted
 
     def test_mistakes(self, run: Run, rules: None) -> None:
         assert run.error("ACL DRYRUN nobody get k") == "ERR User 'nobody' not found"
@@ -381,19 +297,3 @@ class TestTransactions:
             f"{text}to execute the command or subcommand",
         ]
         assert replies[3] == Status(b"PONG")
-
-
-class TestSort:
-    def test_patterns_need_every_key(self, run: Run) -> None:
-        run("ACL SETUSER v on nopass ~l* +sort +sort_ro")
-        run("RPUSH l 2 1")
-        other = run.other()
-        other("AUTH v x")
-        assert other("SORT l") == [b"1", b"2"]
-        assert other("SORT l BY nosort") == [b"2", b"1"]
-        text = "ERR BY option of SORT denied due to insufficient ACL permissions."
-        assert other.error("SORT_RO l BY w*") == text
-        text = "ERR GET option of SORT denied due to insufficient ACL permissions."
-        assert other.error("SORT l GET w*") == text
-        run("ACL", "SETUSER", "v", "resetkeys", "~l*", "%R~*")
-        assert other("SORT l BY w* GET #") == [b"1", b"2"]

@@ -28,11 +28,6 @@ class TestGet:
 
 
 class TestSet:
-    def test_values_are_read_back(self, run: Run) -> None:
-        assert run("CONFIG SET maxmemory 100mb appendonly YES") == OK
-        assert run("CONFIG GET maxmemory") == [b"maxmemory", b"104857600"]
-        assert run("CONFIG GET appendonly") == [b"appendonly", b"yes"]
-
     @pytest.mark.parametrize(
         ("given", "kept"),
         [
@@ -53,14 +48,6 @@ class TestSet:
             assert run("CONFIG", "SET", "hz", given) == OK
             assert run("CONFIG GET hz") == [b"hz", kept]
 
-    def test_old_names_are_the_same_parameter(self, run: Run) -> None:
-        run("CONFIG SET hash-max-ziplist-entries 7")
-        assert run("CONFIG GET hash-max-listpack-entries")[1] == b"7"
-        run("CONFIG SET hash-max-listpack-entries 8")
-        assert run("CONFIG GET hash-max-ziplist-entries")[1] == b"8"
-        run("CONFIG SET min-slaves-max-lag 3")
-        assert run("CONFIG GET min-replicas-max-lag")[1] == b"3"
-
     def test_a_share_of_memory(self, run: Run) -> None:
         for given, kept in (("20%", b"20%"), ("20mb", b"20971520"), ("0", b"0"), ("0%", b"0")):
             assert run("CONFIG", "SET", "maxmemory-clients", given) == OK
@@ -80,55 +67,6 @@ class TestSet:
         assert user.accepts(b"anything")
         assert run.engine.users.visitor() is user
         assert run.other(transport="port").error("AUTH second").startswith("ERR AUTH <password>")
-
-    @pytest.mark.parametrize(
-        ("name", "value", "reason"),
-        [
-            ("databases", "4", "can't set immutable config"),
-            ("hz", "x", "argument couldn't be parsed into an integer"),
-            ("tcp-keepalive", "-1", "argument must be between 0 and 2147483647 inclusive"),
-            ("appendonly", "maybe", "argument must be 'yes' or 'no'"),
-            ("maxmemory", "lots", "argument must be a memory value"),
-            ("maxmemory", "10%", "argument must be a memory value"),
-            ("maxmemory", "9" * 128, "argument must be a memory value"),
-            (
-                "proto-max-bulk-len",
-                "1048575",
-                "argument must be between 1048576 and 9223372036854775807 inclusive",
-            ),
-            ("client-query-buffer-limit", "1mb1", "argument must be a memory value"),
-            (
-                "client-query-buffer-limit",
-                "1m",
-                "argument must be between 1048576 and 9223372036854775807 inclusive",
-            ),
-            (
-                "repl-backlog-size",
-                "0",
-                "argument must be between 1 and 9223372036854775807 inclusive",
-            ),
-            (
-                "hll-sparse-max-bytes",
-                "9223372036854775808",
-                "argument must be between 0 and 9223372036854775807 inclusive",
-            ),
-            (
-                "active-defrag-ignore-bytes",
-                "99999999999gb",
-                "argument must be between 1 and 9223372036854775807 inclusive",
-            ),
-            ("port", "65536", "argument must be between 0 and 65535 inclusive"),
-            ("maxmemory-clients", "x%", "argument must be a memory or percent value"),
-            ("maxmemory-clients", "101%", "percentage argument must be less or equal to 100"),
-            (
-                "appendfsync",
-                "never",
-                "argument(s) must be one of the following: everysec, always, no",
-            ),
-        ],
-    )
-    def test_wrong_values(self, run: Run, name: str, value: str, reason: str) -> None:
-        assert run.error(f"CONFIG SET {name} {value}") == FAILED.format(name, reason)
 
     @pytest.mark.parametrize(
         ("name", "given", "kept"),
@@ -210,14 +148,6 @@ class TestSet:
         for value in values:
             assert run.error("CONFIG", "SET", name, value) == FAILED.format(name, reason), value
         assert run("CONFIG", "GET", name) == before
-
-    def test_all_or_nothing(self, run: Run) -> None:
-        text = "ERR Unknown option or number of arguments for CONFIG SET - 'nope'"
-        assert run.error("CONFIG SET hz 50 nope 1") == text
-        assert run("CONFIG GET hz") == [b"hz", b"10"]
-        assert run.error("CONFIG SET hz 1 hz 2") == FAILED.format("hz", "duplicate parameter")
-        text = "ERR wrong number of arguments for 'config|set' command"
-        assert run.error("CONFIG SET hz 1 port") == text
 
 
 class TestOthers:

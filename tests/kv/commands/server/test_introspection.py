@@ -9,9 +9,6 @@ from tests.kv.conftest import Run
 
 
 class TestLists:
-    def test_the_vendor_shows_no_commands(self, run: Run) -> None:
-        assert run("COMMAND") == []
-
     @pytest.mark.dialect("redis")
     def test_stock_shows_all(self, run: Run) -> None:
         commands = run("COMMAND")
@@ -69,55 +66,6 @@ class TestLists:
         assert Status(b"COUNT") in run("COMMAND HELP")
 
 
-class TestKeys:
-    @pytest.mark.parametrize(
-        ("line", "keys"),
-        [
-            ("SET a b", [b"a"]),
-            ("MSET a 1 b 2", [b"a", b"b"]),
-            ("ZUNIONSTORE d 2 a b", [b"d", b"a", b"b"]),
-            ("EVAL s 2 a b c", [b"a", b"b"]),
-            ("XREAD COUNT 1 STREAMS a b 0 0", [b"a", b"b"]),
-            ("SORT a BY w* STORE b", [b"a", b"b"]),
-            ("GEORADIUS a 1 1 1 m STORE b", [b"a", b"b"]),
-            ("MIGRATE h 1 '' 0 1 KEYS a b", [b"a", b"b"]),
-            ("XGROUP CREATE a g $", [b"a"]),
-            ("BITOP AND d a b", [b"d", b"a", b"b"]),
-            ("BLPOP a b 0", [b"a", b"b"]),
-            ("LCS a b IDX MINMATCHLEN 4", [b"a", b"b"]),
-        ],
-    )
-    def test_keys_of_a_command_line(self, run: Run, line: str, keys: list[bytes]) -> None:
-        assert run(f"COMMAND GETKEYS {line}") == keys
-
-    def test_the_two_keys_of_lcs_follow_each_other(self, run: Run) -> None:
-        reads = [Status(b"RO"), Status(b"access")]
-        found = run("COMMAND GETKEYSANDFLAGS LCS a b LEN")
-        assert found == [[b"a", reads], [b"b", reads]]
-        assert run("COMMAND GETKEYS LCS a b") == [b"a", b"b"]
-        assert run.error("COMMAND GETKEYS LCS a").startswith("ERR Invalid number of arguments")
-
-    def test_flags(self, run: Run) -> None:
-        assert run("COMMAND GETKEYSANDFLAGS SET a b") == [
-            [b"a", [Status(b"OW"), Status(b"update")]]
-        ]
-        assert run("COMMAND GETKEYSANDFLAGS SET a b GET") == [
-            [b"a", [Status(b"RW"), Status(b"access"), Status(b"update")]]
-        ]
-
-    @pytest.mark.parametrize(
-        ("line", "text"),
-        [
-            ("nope x", "ERR Invalid command specified"),
-            ("PING x", "ERR The command has no key arguments"),
-            ("SET a", "ERR Invalid number of arguments specified for command"),
-            ("ZUNION x a", "ERR Invalid arguments specified for command"),
-        ],
-    )
-    def test_refusals(self, run: Run, line: str, text: str) -> None:
-        assert run.error(f"COMMAND GETKEYS {line}") == text
-
-
 class TestDocs:
     def test_the_row_of_a_command(self, run: Run) -> None:
         name, docs = run("COMMAND DOCS zunionstore")
@@ -149,21 +97,3 @@ class TestDocs:
         children = docs[docs.index(b"subcommands") + 1]
         assert b"xgroup|create" in children
         assert b"arguments" in children[children.index(b"xgroup|create") + 1]
-
-    def test_nothing_of_unknown_commands(self, run: Run) -> None:
-        assert run("COMMAND DOCS nope") == []
-
-
-def test_no_module_brought_a_command(run: Run) -> None:
-    assert run("COMMAND LIST FILTERBY MODULE json") == []
-
-
-def test_a_bitfield_that_only_reads_reads(run: Run) -> None:
-    def flags(line: str) -> set[str]:
-        [(key, found)] = run(f"COMMAND GETKEYSANDFLAGS {line}")
-        assert key == b"k"
-        return {flag.text.decode() for flag in found}
-
-    assert flags("BITFIELD k GET u8 0") == {"RO", "access"}
-    assert flags("BITFIELD k GET u8 0 SET u8 0 1") == {"RW", "access", "update"}
-    assert flags("BITFIELD k INCRBY u8 0 1") == {"RW", "access", "update"}

@@ -53,29 +53,6 @@ class TestProcess:
             line = name.decode().upper().split("|") + ["x"] * (abs(info[1]) - 2)
             assert run.error(*line) == "ERR This instance has cluster support disabled"
 
-    @pytest.mark.parametrize(
-        ("line", "option"),
-        [
-            ("MODULE LOAD /x.so", "enable-module-command"),
-            ("MODULE LOADEX /x.so CONFIG a b ARGS c", "enable-module-command"),
-            ("MODULE UNLOAD x", "enable-module-command"),
-            ("DEBUG SLEEP 1", "enable-debug-command"),
-        ],
-    )
-    def test_commands_that_only_an_option_enables(self, run: Run, line: str, option: str) -> None:
-        text = run.error(line)
-        assert text.startswith(f"ERR {line.split()[0]} command not allowed. If the {option} option")
-
-    def test_migrate_opens_no_connection(self, run: Run) -> None:
-        assert run("MIGRATE h 1 missing 0 10") == Status(b"NOKEY")
-        assert run("MIGRATE h 1 '' 0 10 COPY REPLACE AUTH p KEYS a b") == Status(b"NOKEY")
-        assert run("MIGRATE h 1 missing 0 10 AUTH2 u p") == Status(b"NOKEY")
-        run("SET k v")
-        assert run.error("MIGRATE h 1 k 0 10") == (
-            "IOERR error or timeout connecting to the client"
-        )
-        assert run("GET k") == b"v"
-
     def test_what_is_harmless_is_accepted(self, run: Run, clock: Timekeeper) -> None:
         assert run("REPLICAOF NO ONE") == OK
         assert run("SLAVEOF NO ONE") == OK
@@ -102,12 +79,6 @@ class TestProcess:
         run.engine.abandon(port.session)
         run("GET k")
         assert shown == [[b'%d.000000 [0 127.0.0.1:0] "SET" "k" "a\\nb"' % (NOW_MS // 1000)]]
-
-
-def test_migrate_takes_one_key_or_keys(run: Run) -> None:
-    assert run.error("MIGRATE 127.0.0.1 1 k 0 10 KEYS a") == (
-        "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string"
-    )
 
 
 def test_lolwut_needs_no_number(run: Run) -> None:

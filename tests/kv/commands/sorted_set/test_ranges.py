@@ -28,21 +28,3 @@ class TestLongRanges:
         assert run("ZREVRANGEBYLEX z (m02000 [m00000 LIMIT 1 1") == [b"m01998"]
         assert run("ZREMRANGEBYLEX z [m00010 [m02989") == 2980
         assert run("ZCARD z") == 20
-
-
-def test_bounds_are_read_as_strtod_reads_them(run: Run) -> None:
-    run("ZADD z 1 a")
-    assert run("ZRANGEBYSCORE", "z", " 1", "inf") == [b"a"]
-    assert run("ZRANGEBYSCORE z -1e400 1e400") == [b"a"]
-    assert run("ZRANGEBYSCORE z 1e400 inf") == []
-    assert run("ZRANGEBYSCORE", "z", "1\x002", "(1\x00") == []
-    assert run("ZRANGEBYSCORE", "z", "\x002", "1\x000") == [b"a"]
-    for bound in ("1 ", "1_0", "x", "nan", "1e"):
-        assert run.error("ZRANGEBYSCORE", "z", bound, "inf") == "ERR min or max is not a float"
-
-
-def test_names_of_unequal_scores_that_cannot_overlap(run: Run) -> None:
-    run("ZADD z 1 c 2 d")
-    assert run("ZRANGEBYLEX z [e +") == []
-    assert run("ZRANGEBYLEX z - [b") == []
-    assert run("ZRANGEBYLEX z - +") == [b"c", b"d"]

@@ -7,19 +7,7 @@ import pytest
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, OK, Map
 from tests.kv.commands.stream.conftest import fill
-from tests.kv.conftest import NOW_MS, Run
-
-
-class TestIdsOnTheClock:
-    def test_an_automatic_id_is_the_time(self, run: Run) -> None:
-        assert run("XADD s * a 1") == f"{NOW_MS}-0".encode()
-        assert run("XADD s * a 1") == f"{NOW_MS}-1".encode()
-        run.engine.clock.advance("5ms")
-        assert run("XADD s * a 1") == f"{NOW_MS + 5}-0".encode()
-
-    def test_a_clock_behind_the_last_id_counts_on(self, run: Run) -> None:
-        run("XADD", "s", f"{NOW_MS + 1000}-7", "a", 1)
-        assert run("XADD s * a 1") == f"{NOW_MS + 1000}-8".encode()
+from tests.kv.conftest import Run
 
 
 class TestTrimming:
@@ -51,12 +39,6 @@ class TestTrimming:
             run("XADD", "s", "MAXLEN", "~", "30", f"{n}-1", "a", 1)
         assert run("XLEN s") == 30
 
-    def test_a_limit_of_nothing_is_no_strategy(self, run: Run) -> None:
-        fill(run, "1-1")
-        text = "ERR syntax error, XTRIM called without specifying a trimming strategy"
-        assert run.error("XTRIM s LIMIT 0") == text
-        assert run("XLEN s") == 1
-
     @pytest.mark.dialect("redis")
     def test_stock_removes_whole_nodes_of_a_hundred(self, run: Run) -> None:
         fill(run, *(f"{n}-1" for n in range(1, 1001)))
@@ -67,27 +49,6 @@ class TestTrimming:
 
 
 class TestVendorReading:
-    def test_plus_is_the_last_entry(self, run: Run) -> None:
-        fill(run, "1-1", "2-1")
-        assert run("XREAD STREAMS s +") == [[b"s", [[b"2-1", [b"a", b"2-1"]]]]]
-        assert run("XREAD STREAMS none +") is NIL_ARRAY
-
-    def test_without_acknowledging_no_consumer_is_kept(self, run: Run) -> None:
-        fill(run, "1-1")
-        run("XGROUP CREATE s g 0")
-        assert run("XREADGROUP GROUP g c NOACK STREAMS s >") == [[b"s", [[b"1-1", [b"a", b"1-1"]]]]]
-        assert run("XINFO CONSUMERS s g") == []
-
-    def test_a_group_that_is_not_there_has_no_consumers(self, run: Run) -> None:
-        fill(run, "1-1")
-        assert run("XINFO CONSUMERS s none") == []
-        assert run.error("XINFO CONSUMERS none none") == "ERR no such key"
-
-    @pytest.mark.dialect("redis")
-    def test_which_stock_says_with_an_error(self, run: Run) -> None:
-        fill(run, "1-1")
-        assert run.error("XINFO CONSUMERS s none").startswith("NOGROUP No such consumer group")
-
     def test_a_consumer_holds_a_thousand_pending_entries_at_most(self, run: Run) -> None:
         fill(run, *(f"{n}-1" for n in range(1, 1003)))
         run("XGROUP CREATE s g 0")
@@ -144,28 +105,6 @@ class TestDeletingWithRegardToGroups:
         run("XACK s h 1-1")
         assert run("XDELEX s ACKED IDS 2 1-1 2-1") == [1, 2]
 
-    def test_acknowledging_and_deleting_in_one_step(self, run: Run) -> None:
-        self.prepare(run)
-        assert run("XACKDEL s g IDS 2 1-1 9-9") == [1, -1]
-        assert run("XACKDEL s g KEEPREF IDS 1 1-1") == [-1]
-        assert run("XACKDEL s g ACKED IDS 1 2-1") == [2]
-        assert run("XACKDEL s g DELREF IDS 1 3-1") == [1]
-        assert run("XPENDING s g")[0] == 0
-        assert run("XRANGE s - +") == [[b"2-1", [b"a", b"2-1"]]]
-        assert run("XACKDEL none g IDS 1 1-1") == [-1]
-        assert run("XACKDEL s none IDS 1 2-1") == [-1]
-        assert run("XDELEX none IDS 2 1-1 2-1") == [-1, -1]
-
-    def test_acknowledged_entries_are_deleted_too(self, run: Run) -> None:
-        self.prepare(run)
-        run("XACK s g 1-1 2-1 3-1")
-        assert run("XACKDEL s g ACKED IDS 3 1-1 2-1 3-1") == [2, 2, 2]
-        assert run("XACKDEL s g IDS 1 1-1") == [1]
-        assert run("XPENDING s h")[0] == 1
-        assert run("XACKDEL s g DELREF IDS 1 2-1") == [1]
-        assert run("XACKDEL s g IDS 2 1-1 3-1") == [-1, 1]
-        assert run("XLEN s") == 0
-
     def test_deleted_entries_can_be_acknowledged(self, run: Run) -> None:
         self.prepare(run)
         run("XDEL s 1-1")
@@ -201,40 +140,8 @@ class TestDeletingWithRegardToGroups:
         assert run("XREADGROUP GROUP g c STREAMS s >") == [[b"s", [[b"4-1", [b"a", b"1"]]]]]
         assert run("XINFO GROUPS s")[0][-1] == 0
 
-    @pytest.mark.parametrize(
-        "line",
-        ["XTRIM s MAXLEN 1 ACKED DELREF", "XADD s KEEPREF KEEPREF * a 1", "XTRIM s KEEPREF 1"],
-    )
-    def test_one_word_about_references_is_enough(self, run: Run, line: str) -> None:
-        assert run.error(line) == "ERR syntax error"
-
-    def test_wrong_words_and_numbers(self, run: Run) -> None:
-        assert run.error("XDELEX s FOO IDS 1 1-1") == "ERR syntax error"
-        assert run.error("XDELEX s KEEPREF ID 1 1-1") == "ERR syntax error"
-        assert "positive integer" in run.error("XDELEX s IDS 0 1-1")
-        assert "match the number" in run.error("XACKDEL s g IDS 2 1-1")
-        assert "Invalid stream ID" in run.error("XDELEX s IDS 1 abc")
-
 
 class TestWaiting:
-    def test_a_read_waits_for_an_entry(self, run: Run) -> None:
-        fill(run, "1-1")
-        waiting = run.other(transport="port")
-        waiter = run.engine.block(waiting.session, waiting("XREAD BLOCK 0 STREAMS s $"))
-        run("XADD s 2-1 b 1")
-        assert run.engine.unblock(waiter) == [[b"s", [[b"2-1", [b"b", b"1"]]]]]
-
-    def test_a_consumer_waits_and_the_next_one_gets_the_next(self, run: Run) -> None:
-        run("XGROUP CREATE s g $ MKSTREAM")
-        first, second = run.other(transport="port"), run.other(transport="port")
-        one = run.engine.block(first.session, first("XREADGROUP GROUP g a BLOCK 0 STREAMS s >"))
-        two = run.engine.block(second.session, second("XREADGROUP GROUP g b BLOCK 0 STREAMS s >"))
-        run("XADD s 2-1 b 1")
-        assert (one.done, two.done) == (True, False)
-        run("XADD s 3-1 b 1")
-        assert run.engine.unblock(two) == [[b"s", [[b"3-1", [b"b", b"1"]]]]]
-        assert run("XPENDING s g")[3] == [[b"a", b"1"], [b"b", b"1"]]
-
     def test_a_removed_group_ends_the_wait(self, run: Run) -> None:
         run("XGROUP CREATE s g $ MKSTREAM")
         waiting = run.other(transport="port")
@@ -269,36 +176,6 @@ class TestWaiting:
         assert rest("MULTI") == OK
         assert rest.error(line).startswith(wanted)
         assert rest.error("EXEC").startswith("EXECABORT")
-
-    def test_only_a_complete_http_line_is_http(self, run: Run) -> None:
-        fill(run, "1-1")
-        run("XADD BLOCK 1-1 a 1-1")
-        rest = run.other(transport="rest")
-        entry = [b"1-1", [b"a", b"1-1"]]
-        assert rest("XREAD STREAMS BLOCK s 0 0") == [[b"BLOCK", [entry]], [b"s", [entry]]]
-        run("XGROUP CREATE s BLOCK 0")
-        run("XGROUP CREATE s STREAMS 0")
-        for group in ("BLOCK", "STREAMS"):
-            line = f"XREADGROUP GROUP {group} BLOCK COUNT 1 STREAMS s >"
-            assert rest(line) == [[b"s", [entry]]]
-
-    def test_in_a_script_it_is_refused(self, run: Run) -> None:
-        rest = run.other(transport="rest")
-        script = "return redis.pcall('XREAD', 'BLOCK', 0, 'STREAMS', KEYS[1], '$')"
-        refusal = "ERR xread command is not allowed with BLOCK option from scripts"
-        assert refusal in rest.error("EVAL", script, 1, "s")
-
-
-def test_no_id_is_left_behind_the_last_one(run: Run) -> None:
-    text = "ERR The stream has exhausted the last possible ID, unable to add more items"
-    run("XADD s 18446744073709551615-18446744073709551615 a b")
-    assert run.error("XADD s * a b") == text
-    assert run.error("XADD s 18446744073709551615-* a b") == text
-    run("XADD t 5-18446744073709551615 a b")
-    assert run.error("XADD t 5-* a b") == (
-        "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-    )
-    assert run("XADD t 6-* a b") == b"6-0"
 
 
 def test_an_id_is_no_longer_than_a_buffer(run: Run) -> None:
