@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pytest_fakecloud.http.hub import default_hub
 
 HERE = Path(__file__).parent / "js"
 SECONDS = 120
@@ -22,13 +31,25 @@ def need(*packages: str) -> None:
             pytest.skip(f"{package} is not installed: run `npm ci` in tests/clients/js")
 
 
-def run(file: str, environment: Mapping[str, str], *, reporter: str = "spec") -> str:
-    """Run a test file; return its output. Fails unless all of its tests pass in time."""
+@dataclass
+class Outcome:
+    """The results of a test file: the number of passed tests, and each skipped one with its reason."""
+
+    output: str
+    passed: int
+    skipped: dict[str, str]
+
+
+def run(file: str, environment: Mapping[str, str]) -> Outcome:
+    """Run a test file. Fails unless all of its tests pass in time, or are skipped."""
+    # Connections of the developer's own would be found before those of the fakes.
+    own = ("QSTASH_", "UPSTASH_")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     process = subprocess.Popen(
         # The option --test would run the file in another interpreter.
-        [str(shutil.which("node")), f"--test-reporter={reporter}", file],
+        [str(shutil.which("node")), "--test-reporter=tap", file],
         cwd=HERE,
-        env=dict(environment),
+        env={**inherited, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -42,4 +63,29 @@ def run(file: str, environment: Mapping[str, str], *, reporter: str = "spec") ->
         output, _ = process.communicate()
         pytest.fail(f"{file} did not end in {SECONDS} s:\n{output[-20_000:]}")
     assert process.returncode == 0, output[-20_000:]
-    return output
+    passed = re.search(r"^# pass (\d+)", output, re.MULTILINE)
+    assert passed is not None, output
+    skipped = re.findall(r"^ *ok \d+ - (.+?) # SKIP *(.*)", output, re.MULTILINE)
+    return Outcome(output, int(passed[1]), dict(skipped))
+
+
+@contextmanager
+def control(words: Mapping[str, Callable[..., Any]]) -> Iterator[dict[str, str]]:
+    """Let a test file call functions with ``control()``; yields its environment variables."""
+    # Only one thread may move the clock at a time.
+    one = threading.Lock()
+
+    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        word, *arguments = json.loads(environ["wsgi.input"].read(length))
+        try:
+            with one:
+                answer, status = words[word](*arguments), "200 OK"
+        except Exception as error:
+            answer, status = repr(error), "500 Internal Server Error"
+        data = json.dumps(answer).encode()
+        start_response(status, [("Content-Length", str(len(data)))])
+        return [data]
+
+    with default_hub().mount(application) as mount:
+        yield {"FAKE_CONTROL": mount.url}

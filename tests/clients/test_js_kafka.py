@@ -6,9 +6,6 @@ engine is Kafka's, on librdkafka's mock cluster.
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,15 +14,14 @@ import pytest
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.http.hub import default_hub
 
 from . import node
 
 pytestmark = pytest.mark.slow
 
 
-def control(broker: Broker) -> Callable[..., list[bytes]]:
-    """Return a WSGI application through which the JavaScript tests prepare data."""
+def words(broker: Broker) -> dict[str, Callable[..., Any]]:
+    """Return the functions through which the JavaScript tests control the broker."""
 
     def until_parked() -> int:
         until = monotonic() + 10
@@ -40,7 +36,7 @@ def control(broker: Broker) -> Callable[..., list[bytes]]:
             broker.faults.lose_answer(route=route, times=times)
         return times
 
-    words: dict[str, Callable[..., Any]] = {
+    return {
         "create_topic": lambda name, partitions: broker.create_topic(name, partitions).name,
         "advance": lambda duration: len(broker.clock.advance(duration)),
         "now": broker.clock.now_ms,
@@ -48,19 +44,6 @@ def control(broker: Broker) -> Callable[..., list[bytes]]:
         "until_parked": until_parked,
         "fault": fault,
     }
-
-    def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        word, *arguments = json.loads(environ["wsgi.input"].read(length))
-        try:
-            answer, status = words[word](*arguments), "200 OK"
-        except Exception as error:
-            answer, status = repr(error), "500 Internal Server Error"
-        data = json.dumps(answer).encode()
-        start_response(status, [("Content-Length", str(len(data)))])
-        return [data]
-
-    return application
 
 
 SKIPPED = {"memory": [], "kafka": ["topicPartitionOffsets at a time"]}
@@ -104,16 +87,13 @@ def environment(request: pytest.FixtureRequest, engine: str) -> Iterator[dict[st
         cloud.broker(
             username="jürgen", password="pässwörd", instance_limit=None, **settings
         ) as broker,
-        default_hub().mount(control(broker)) as mount,
+        node.control(words(broker)) as control,
     ):
-        yield {**os.environ, **broker.env, "FAKE_CONTROL": mount.url, "FAKE_CANNOT": cannot}
+        yield {**broker.env, **control, "FAKE_CANNOT": cannot}
 
 
 def test_the_javascript_client(environment: dict[str, str], engine: str) -> None:
     node.need("@upstash/kafka")
-    output = node.run("kafka.test.mjs", environment, reporter="tap")
-    skipped = re.findall(r"^ *ok \d+ - (.+?) # SKIP", output, re.MULTILINE)
-    assert skipped == SKIPPED[engine]
-    passed = re.search(r"^# pass (\d+)", output, re.MULTILINE)
-    assert passed is not None
-    assert int(passed[1]) >= 29 - len(skipped), output
+    outcome = node.run("kafka.test.mjs", environment)
+    assert list(outcome.skipped) == SKIPPED[engine]
+    assert outcome.passed >= 29 - len(outcome.skipped), outcome.output

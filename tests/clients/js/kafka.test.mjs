@@ -4,45 +4,12 @@
 // about nothing else is skipped; the others wait, as all do who use a real cluster: its groups take
 // a moment to form, and it may answer with the records of one partition now and another's next.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { beforeEach, describe, test } from "node:test";
 import { Kafka, UpstashError } from "@upstash/kafka";
+import { control } from "./control.mjs";
+import { named, noteParameters, noting, testSurface } from "./surface.mjs";
 
 const { UPSTASH_KAFKA_REST_URL, UPSTASH_KAFKA_REST_USERNAME, UPSTASH_KAFKA_REST_PASSWORD } = process.env;
-
-const used = new Set();
-const usedParameters = new Set();
-
-/** Notes the names of all fields in what a function of the client is given. */
-function noteParameters(value) {
-  if (Array.isArray(value)) for (const item of value) noteParameters(item);
-  else if (value !== null && typeof value === "object") {
-    for (const [name, part] of Object.entries(value)) {
-      usedParameters.add(name);
-      noteParameters(part);
-    }
-  }
-}
-
-/** The names of an object's public functions, its own and its class's. */
-const publicFunctions = (label, object) =>
-  [...Object.keys(object), ...Object.getOwnPropertyNames(Object.getPrototypeOf(object))]
-    .filter((name) => name !== "constructor" && typeof object[name] === "function")
-    .map((name) => `${label}.${name}`);
-
-/** The object with every call of a public function noted under the label. */
-const noting = (label, object) =>
-  new Proxy(object, {
-    get(target, name) {
-      const value = target[name];
-      if (typeof value !== "function") return value;
-      return (...parameters) => {
-        used.add(`${label}.${name}`);
-        noteParameters(parameters);
-        return value.apply(target, parameters);
-      };
-    },
-  });
 
 const configuration = {
   url: UPSTASH_KAFKA_REST_URL + "/",
@@ -60,14 +27,6 @@ const cannot = (process.env.FAKE_CANNOT ?? "").split("\n");
 const can = (what) => !cannot.includes(what);
 /** The option that skips a test where the engine cannot do what it is about. */
 const needs = (what) => ({ skip: can(what) ? false : `not possible here: ${what}` });
-
-/** Ask the Python side for something: `control("advance", "5s")`. */
-async function control(word, ...args) {
-  const answer = await fetch(process.env.FAKE_CONTROL, { method: "POST", body: JSON.stringify([word, ...args]) });
-  const result = await answer.json();
-  if (!answer.ok) throw new Error(`${word}: ${result}`);
-  return result;
-}
 
 /** Let the client's waits between retries (0.5 to 8 s) pass at once; returns what they would have been. */
 async function withoutWaiting(run) {
@@ -434,46 +393,13 @@ describe("errors and retries", () => {
   });
 });
 
-// Names of fields in the client's declarations that no caller gives, and why.
-const notGiven = {
-  status: "a field of an answer",
-  result: "a field of an answer",
-  error: "a field of an answer",
-  instances: "a field of an answer",
-  name: "a field of an answer",
-  partitions: "a field of an answer",
-  baseUrl: "part of the client's own transport",
-  body: "part of the client's own transport",
-  path: "part of the client's own transport",
-  retries: "part of the client's own transport, out of its user's reach",
-};
-
-describe("the whole surface", () => {
-  test("no public function of the client was left out", () => {
-    const known = [
-      ...publicFunctions("kafka", new Kafka(configuration)),
-      ...Object.entries(parts).flatMap(([label, object]) => publicFunctions(label, object)),
-    ];
-    assert.ok(known.length >= 14, known.join(" "));
-    assert.deepEqual(
-      known.filter((name) => !used.has(name)),
-      [],
-    );
-  });
-
-  test("no parameter of the client was left out", () => {
-    const declarations = new URL("node_modules/@upstash/kafka/dist/index.d.ts", import.meta.url);
-    const fields = /^\s+(?:readonly |protected |private )*([A-Za-z_]\w*)\??:/gm;
-    const declared = [...readFileSync(declarations, "utf8").matchAll(fields)].map(([, name]) => name);
-    assert.ok(new Set(declared).size > 25);
-    assert.deepEqual(
-      [...new Set(declared)].filter((name) => !usedParameters.has(name) && !(name in notGiven)),
-      [],
-    );
-    // A name that is gone from the client needs no reason any more.
-    assert.deepEqual(
-      Object.keys(notGiven).filter((name) => !declared.includes(name)),
-      [],
-    );
-  });
+testSurface({
+  objects: { kafka: new Kafka(configuration), ...parts },
+  functions: 14,
+  declarations: ["@upstash/kafka/dist/index.d.ts"],
+  fields: 25,
+  notPassed: {
+    ...named("a field of an answer", "status result error instances name partitions"),
+    ...named("part of the client's own transport", "baseUrl body path retries"),
+  },
 });

@@ -1,22 +1,15 @@
-// What the tests of the queue's clients share: a handler, the way to drive the queue, a recorder.
+// Helpers for the tests of the queue's clients: a handler, control of the queue, a record of calls.
 import http from "node:http";
+import { control } from "./control.mjs";
 
-const { QSTASH_URL, QSTASH_TOKEN, FAKE_CONTROL } = process.env;
+const { QSTASH_URL, QSTASH_TOKEN } = process.env;
 
 export const connection = { baseUrl: QSTASH_URL, token: QSTASH_TOKEN };
 
-/** Ask the Python side to drive the queue; returns how many attempts were made. */
-async function control(path, body = "") {
-  const answer = await fetch(FAKE_CONTROL + path, { method: "POST", body });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${text}`);
-  return JSON.parse(text);
-}
-
-export const idle = () => control("/idle");
-export const advance = (duration) => control("/advance", duration);
-export const reset = () => control("/reset");
-export const now = () => control("/now");
+export const idle = () => control("idle");
+export const advance = (duration) => control("advance", duration);
+export const reset = () => control("reset");
+export const now = () => control("now");
 
 /** A handler application: keeps every request, answers `statuses` in turn, then 200. */
 export async function startHandler(respond) {

@@ -1,3 +1,4 @@
+// @upstash/redis and @upstash/ratelimit, against the servers in FAKE_KV_SERVERS.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 

@@ -1,3 +1,4 @@
+// `redis.search` of @upstash/redis: every method and every kind of field and filter.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
