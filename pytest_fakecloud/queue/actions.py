@@ -21,6 +21,7 @@ from .arguments import (
     whole_seconds,
 )
 from .engine.engine import Engine
+from .errors import not_found
 from .model import Api
 from .views import DeadLetterView, PublishedMessage, ScheduleView
 
@@ -125,12 +126,21 @@ class QueueActions:
 
     @action
     def cancel(self, message_id: str | PublishedMessage) -> int:
-        """Cancel a pending message and return the number of cancelled deliveries."""
+        """Cancel a message and return the number of cancelled deliveries.
+
+        Returns 0 if the message has already been delivered, dead-lettered or cancelled. (The
+        service's endpoint for a single message returns 404 then, and its endpoint for several
+        messages does not count the message.) Raises ``QueueError`` (404) for an unknown id.
+        """
         __tracebackhide__ = True
         wanted = message_id.id if isinstance(message_id, PublishedMessage) else message_id
         if not isinstance(wanted, str):
             raise ContractError(f"cancel({wanted!r}) is invalid; pass a message or its id")
-        return self._engine.cancel(wanted)
+        engine = self._engine
+        with engine.lock:
+            if wanted not in engine.messages and wanted not in engine.groups_of_tasks:
+                raise not_found("message", wanted)
+            return engine.cancel_pending(wanted)
 
     @action
     def retry_dead_letter(

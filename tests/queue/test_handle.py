@@ -691,8 +691,13 @@ def test_cancelling_by_hand(queue: Queue) -> None:
     message = queue.publish(DEST)
     assert queue.cancel(message) == 1
     assert message.state == "cancelled"
-    with pytest.raises(QueueError, match="not found"):
-        queue.cancel(message.id)
+    assert queue.cancel(message.id) == 0
+    delivered = queue.publish(DEST)
+    queue.destinations.accept(DEST)
+    queue.run_until_idle()
+    assert queue.cancel(delivered) == 0
+    with pytest.raises(QueueError, match="message msg_unknown not found"):
+        queue.cancel("msg_unknown")
 
 
 def test_rotating_keys(queue: Queue) -> None:

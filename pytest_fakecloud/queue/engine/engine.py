@@ -165,12 +165,18 @@ class Engine(State):
 
         Raises a 404 error if no delivery is pending.
         """
+        count = self.cancel_pending(message_id)
+        if not count:
+            raise not_found("message", message_id)
+        return count
+
+    def cancel_pending(self, message_id: str) -> int:
+        """Cancel the pending deliveries of a message, and return their number."""
         with self.lock:
             ids = self.groups_of_tasks.get(message_id, [message_id])
-            found = [self.pending[one] for one in ids if one in self.pending]
-            if not found:
-                raise not_found("message", message_id)
-            return self.lifecycle.cancel_all(found)
+            return self.lifecycle.cancel_all(
+                [self.pending[one] for one in ids if one in self.pending]
+            )
 
     def next_due_us(self) -> int | None:
         """Return the time of the next change of a message, or None. Runs of schedules do not count."""
