@@ -67,12 +67,6 @@ def illegal_argument(message: str) -> BrokerError:
     return BrokerError("illegal_argument", message)
 
 
-def check_timeout(timeout_ms: int, most_ms: int) -> None:
-    """Raise ``BrokerError`` if a timeout is negative or exceeds ``most_ms``."""
-    if not 0 <= timeout_ms <= most_ms:
-        raise illegal_argument(f"Invalid timeout {timeout_ms}: expected 0 to {most_ms} ms")
-
-
 def can_name_a_topic(name: str) -> bool:
     return TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 

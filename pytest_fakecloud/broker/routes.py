@@ -296,12 +296,8 @@ class BrokerApp(App):
     def committed(self, request: Request) -> object:
         """Handle ``/committed/GROUP/INSTANCE``."""
         partitions = self._partitions(request)
-        timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
-        return _offsets_json(
-            self.engine.groups.committed(
-                _segment(request, "group"), _segment(request, "instance"), partitions, timeout
-            )
-        )
+        self._timeout(request, {}, METADATA_TIMEOUT_MS)
+        return _offsets_json(self.engine.groups.committed(_segment(request, "group"), partitions))
 
     def offsets(self, request: Request) -> object:
         """Handle ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
@@ -314,8 +310,8 @@ class BrokerApp(App):
         else:
             at = digits(text, "The timestamp in the path", "milliseconds, earliest or latest")
         partitions = self._partitions(request)
-        timeout = self._timeout(request, {}, METADATA_TIMEOUT_MS)
-        return _offsets_json(self.engine.fetching.offsets(at, partitions, timeout))
+        self._timeout(request, {}, METADATA_TIMEOUT_MS)
+        return _offsets_json(self.engine.fetching.offsets(at, partitions))
 
     def _partitions(self, request: Request) -> list[TopicPartition]:
         body = self._json(request)
@@ -377,6 +373,9 @@ class BrokerApp(App):
         if timeout is None:
             text = request.query("timeout")
             timeout = default if text is None else digits(text, "timeout", "milliseconds")
+        most = self.engine.settings.max_timeout_ms
+        if timeout > most:
+            raise illegal_argument(f"Invalid timeout {timeout}: expected 0 to {most} ms")
         return timeout
 
     # -- authentication and errors ---------------------------------------------------------------

@@ -530,7 +530,7 @@ REFUSALS: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/fetch", {**POSITION, "partition": -1}, 400, "Invalid partition -1"),
     ("POST", "/fetch", {**POSITION, "topic": "nope"}, 404, "nope"),
     ("POST", "/fetch", {**POSITION, "timeout": -1}, 400, "at least 0"),
-    ("POST", "/fetch", {**POSITION, "timeout": 10**12}, 400, "Invalid timeout 1000000000000"),
+    ("POST", "/fetch", {**POSITION, "timeout": 600_001}, 400, "Invalid timeout 600001"),
     ("POST", "/fetch", {**POSITION, "timeout": "1s"}, 400, "timeout must be an integer"),
     (
         "POST", "/fetch", {"topicPartitionOffsets": [POSITION, {**POSITION, "offset": 1}]},

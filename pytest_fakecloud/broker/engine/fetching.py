@@ -36,7 +36,6 @@ class MemoryFetching:
         ``BrokerError`` for unknown topics and partitions, for offsets outside the log, and if one
         partition is given with two offsets.
         """
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         wanted = distinct_positions(positions)
         signal = self._clock.signal()
         with self._guard as now:
@@ -76,17 +75,13 @@ class MemoryFetching:
         return [record for part in parts for record in part]
 
     def offsets(
-        self,
-        at: int | Literal["earliest", "latest"],
-        partitions: Sequence[TopicPartition],
-        timeout_ms: int = 0,
+        self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
         """Return one offset for each partition, in request order.
 
         ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
         for the first record at or after it.
         """
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         found = []
         with self._guard as now:
             for tp in partitions:

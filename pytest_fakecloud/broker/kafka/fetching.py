@@ -76,7 +76,6 @@ class KafkaFetching:
 
     @public_names
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         wanted = distinct_positions(positions)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
@@ -188,12 +187,8 @@ class KafkaFetching:
 
     @public_names
     def offsets(
-        self,
-        at: int | Literal["earliest", "latest"],
-        partitions: Sequence[TopicPartition],
-        timeout_ms: int = 0,
+        self, at: int | Literal["earliest", "latest"], partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         for tp in partitions:
             self._topics.check_partition(*tp)
         places = [(self._topics.real(topic), partition) for topic, partition in partitions]

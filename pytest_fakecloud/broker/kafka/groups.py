@@ -75,7 +75,6 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         for topic in topics:
             self._topics.check(topic)
         until = self._clock.now_us() + timeout_ms * 1000
@@ -273,13 +272,8 @@ class KafkaGroups:
 
     @public_names
     def committed(
-        self,
-        group: str,
-        instance: str,
-        partitions: Sequence[TopicPartition],
-        timeout_ms: int = 0,
+        self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         for tp in partitions:
             self._topics.check_partition(*tp)
         held = self.all_committed(group)

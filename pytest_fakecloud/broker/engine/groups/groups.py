@@ -57,7 +57,6 @@ class MemoryGroups:
         rebalances, the instance is deleted, or the server closes. Concurrent calls for the same
         instance take turns.
         """
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
         coordinator = self.coordinator
         turn = object()
         with self._guard as now:
@@ -124,14 +123,9 @@ class MemoryGroups:
             return found
 
     def committed(
-        self,
-        group: str,
-        instance: str,
-        partitions: Sequence[TopicPartition],
-        timeout_ms: int = 0,
+        self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        """Return a group's committed offsets in request order. The instance need not exist."""
-        errors.check_timeout(timeout_ms, self._settings.max_timeout_ms)
+        """Return a group's committed offsets in request order."""
         with self._guard as now:
             return self.commits.committed(group, partitions, now)
 

@@ -198,7 +198,7 @@ def test_groups_do_not_disturb_each_other(clock: Timekeeper) -> None:
     assert view(broker).generation == 1
     broker.groups.commit("other", "a", [])
     with pytest.raises(BrokerError):
-        broker.groups.committed("nobody", "a", [TopicPartition("t", 0)])
+        broker.groups.committed("nobody", [TopicPartition("t", 0)])
     assert view(broker).committed == {}
 
 
