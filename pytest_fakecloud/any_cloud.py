@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from .core.allowed import Allowances, ProblemFields
+from .core.concurrency.aio import in_thread
 from .core.errors import check_function
 from .explore.cloud_promises import CloudPromises
 
@@ -321,13 +322,9 @@ class AioCloud:
         asynchronous.
         """
         __tracebackhide__ = True
-        from .core.concurrency.aio import in_thread
-
         return await in_thread(self._cloud.explore, run, check, **options)
 
     async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
         """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
-        from .core.concurrency.aio import in_thread
-
         return await in_thread(self._cloud.replay, file, **options)

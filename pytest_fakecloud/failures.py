@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
 from .core.errors import ContractError, shown
@@ -79,13 +80,7 @@ class Failures(Found[Failure]):
 
 
 def every_failure(
-    cloud: AnyCloud,
-    run: Callable[[], object],
-    *,
-    services: str | Iterable[str] | None = None,
-    faults: FailureName | Sequence[FailureName] = FAILURES,
-    status: int = 503,
-    check: Callable[[], object] | None = None,
+    cloud: AnyCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
 ) -> Failures:
     """Run the code once without faults, then once per call and fault, failing call 1, 2, 3… in
     turn.
@@ -102,52 +97,14 @@ def every_failure(
     Raises ``ContractError`` if the code makes no call, and any exception of the run without faults.
     """
     __tracebackhide__ = True
-    return _driven(_plan(cloud, run, services, faults, status, check))
-
-
-async def every_failure_async(
-    cloud: AnyCloud,
-    run: Callable[[], object],
-    *,
-    services: str | Iterable[str] | None = None,
-    faults: FailureName | Sequence[FailureName] = FAILURES,
-    status: int = 503,
-    check: Callable[[], object] | None = None,
-) -> Failures:
-    """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
-    __tracebackhide__ = True
-    plan = _plan(cloud, run, services, faults, status, check)
     error: BaseException | None = None
-    try:
-        step = next(plan)
+    with closing(_plan(cloud, run, **options)) as plan:
         while True:
-            error = None
             try:
-                result = step()
-                if inspect.isawaitable(result):
-                    await result
-            except BaseException as raised:
-                error = raised
-            step = plan.send(error)
-    except StopIteration as end:
-        found: Failures = end.value
-        return found
-    finally:
-        plan.close()
-
-
-_Plan = Generator[Callable[[], object], "BaseException | None", Failures]
-"""A generator that yields the next function to call and is sent that function's exception, so that
-synchronous and asynchronous code share the rules.
-"""
-
-
-def _driven(plan: _Plan) -> Failures:
-    __tracebackhide__ = True
-    error: BaseException | None
-    try:
-        step = next(plan)
-        while True:
+                step = plan.send(error)
+            except StopIteration as end:
+                found: Failures = end.value
+                return found
             error = None
             try:
                 result = step()
@@ -156,21 +113,43 @@ def _driven(plan: _Plan) -> Failures:
             else:
                 if never_awaited(result):
                     raise ContractError("the code must be awaited: use cloud.aio.every_failure")
-            step = plan.send(error)
-    except StopIteration as end:
-        found: Failures = end.value
-        return found
-    finally:
-        plan.close()
+
+
+async def every_failure_async(
+    cloud: AnyCloud, run: Callable[[], object], **options: Unpack[FailureOptions]
+) -> Failures:
+    """Run ``every_failure()`` for asynchronous code; ``run`` and ``check`` may also be synchronous."""
+    __tracebackhide__ = True
+    error: BaseException | None = None
+    with closing(_plan(cloud, run, **options)) as plan:
+        while True:
+            try:
+                step = plan.send(error)
+            except StopIteration as end:
+                found: Failures = end.value
+                return found
+            error = None
+            try:
+                result = step()
+                if inspect.isawaitable(result):
+                    await result
+            except BaseException as raised:
+                error = raised
+
+
+_Plan = Generator[Callable[[], object], "BaseException | None", Failures]
+"""A generator that yields the next function to call and is sent that function's exception, so that
+synchronous and asynchronous code share the rules.
+"""
 
 
 def _plan(
     cloud: AnyCloud,
     run: Callable[[], object],
-    services: str | Iterable[str] | None,
-    faults: FailureName | Sequence[FailureName],
-    status: int,
-    check: Callable[[], object] | None,
+    services: str | Iterable[str] | None = None,
+    faults: FailureName | Sequence[FailureName] = FAILURES,
+    status: int = 503,
+    check: Callable[[], object] | None = None,
 ) -> _Plan:
     __tracebackhide__ = True
     faults = cast("Sequence[FailureName]", names_of("faults", faults))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -346,8 +346,7 @@ def kv_server() -> KVServer:
     ``kv_server.client()``. Inspect data with ``kv_server.value(key)``, ``.values()`` and
     ``.ttl(key)``.
     """
-    handle: KVServer = present().test_handle("kv_server")
-    return handle
+    return cast("KVServer", present().test_handle("kv_server"))
 
 
 @pytest.fixture
@@ -357,8 +356,7 @@ def vector_index() -> VectorIndex:
     The first upsert sets its dimension unless the marker does. Inspect data with
     ``vector_index.vectors()``; assert with ``assert_upserted()`` and ``assert_queried()``.
     """
-    handle: VectorIndex = present().test_handle("vector_index")
-    return handle
+    return cast("VectorIndex", present().test_handle("vector_index"))
 
 
 @pytest.fixture
@@ -368,8 +366,7 @@ def broker() -> Broker:
     Create topics with ``broker.create_topic("orders", partitions=3)``. Inspect data with
     ``broker.records("orders")`` and ``broker.group("g")``.
     """
-    handle: Broker = present().test_handle("broker")
-    return handle
+    return cast("Broker", present().test_handle("broker"))
 
 
 @pytest.fixture
@@ -379,8 +376,7 @@ def queue() -> Queue:
     Messages are delivered only when the test runs the queue, with ``queue.run_until_idle()``,
     ``queue.advance("24h")`` or ``queue.deliver_due()``.
     """
-    handle: Queue = present().test_handle("queue")
-    return handle
+    return cast("Queue", present().test_handle("queue"))
 
 
 @pytest.fixture
@@ -390,43 +386,37 @@ def callback_capture() -> CallbackCapture:
     Publish with ``callback_capture.callback_url`` and ``.failure_url``. Inspect ``.callbacks`` and
     ``.failures``, or wait with ``wait_for_callback()`` and ``wait_for_failure()``.
     """
-    handle: CallbackCapture = present().test_handle("callback_capture")
-    return handle
+    return cast("CallbackCapture", present().test_handle("callback_capture"))
 
 
 @pytest.fixture
 def destination() -> Destination:
     """A pytest-httpserver with ``.url`` that receives deliveries. Unmet expectations fail the test."""
-    handle: Destination = present().test_handle("destination")
-    return handle
+    return cast("Destination", present().test_handle("destination"))
 
 
 @pytest.fixture
 def fakecloud_kv() -> KVServer:
     """The same fake as ``kv_server``, for suites that have another fixture of that name."""
-    handle: KVServer = present().test_handle("kv_server")
-    return handle
+    return cast("KVServer", present().test_handle("kv_server"))
 
 
 @pytest.fixture
 def fakecloud_vector() -> VectorIndex:
     """The same fake as ``vector_index``, for suites that have another fixture of that name."""
-    handle: VectorIndex = present().test_handle("vector_index")
-    return handle
+    return cast("VectorIndex", present().test_handle("vector_index"))
 
 
 @pytest.fixture
 def fakecloud_broker() -> Broker:
     """The same fake as ``broker``, for suites that have another fixture of that name."""
-    handle: Broker = present().test_handle("broker")
-    return handle
+    return cast("Broker", present().test_handle("broker"))
 
 
 @pytest.fixture
 def fakecloud_queue() -> Queue:
     """The same fake as ``queue``, for suites that have another fixture of that name."""
-    handle: Queue = present().test_handle("queue")
-    return handle
+    return cast("Queue", present().test_handle("queue"))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from ..core.concurrency.aio import drive
 from ..core.concurrency.turns import Occupied
@@ -42,45 +42,6 @@ _CALM = 3  # consecutive turns of a loop in which nothing else ran, after which 
 _NOISE = 0.25  # maximum real seconds to wait for a loop to become idle
 _NAP = 0.002
 _INTERVAL = 0.05  # real seconds for which a trio run must be idle
-
-
-class Loop(Protocol):
-    """The event loop in which a task sleeps; ``key`` identifies the loop."""
-
-    @property
-    def key(self) -> object: ...
-
-    @property
-    def cancelled(self) -> type[BaseException]:
-        """The exception raised in a cancelled task."""
-
-    async def rest(self, patience: float, ends: Callable[[], bool] = ...) -> bool:
-        """Return when nothing else in the loop can run.
-
-        If a response may arrive from outside, first wait up to ``patience`` real seconds for it.
-        Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
-        """
-
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a coroutine in the loop. Call this in the loop's thread."""
-
-    def has_timeouts(self) -> bool:
-        """Return whether the clock may move to one of the loop's pending timeouts while no task
-        sleeps.
-        """
-
-    def next_timeout(self) -> float | None:
-        """Return the seconds until the loop's next timeout, in the loop's time, or None if it has
-        no timeout.
-        """
-
-    def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
-        """Return a pair of functions ``(set, wait)``. ``wait()`` returns after any thread has
-        called ``set()``.
-        """
-
-    async def nap(self, seconds: float) -> None:
-        """Sleep in real time."""
 
 
 async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
@@ -180,7 +141,9 @@ _loops: weakref.WeakKeyDictionary[Any, AsyncioLoop] = weakref.WeakKeyDictionary(
 
 
 class AsyncioLoop:
-    """The ``Loop`` of an asyncio event loop."""
+    """An asyncio event loop in which tasks sleep; ``key`` identifies the loop, and ``cancelled`` is
+    the exception raised in a cancelled task.
+    """
 
     cancelled: type[BaseException] = asyncio.CancelledError
 
@@ -226,6 +189,11 @@ class AsyncioLoop:
             self._loop.call_soon_threadsafe(function)
 
     async def rest(self, patience: float, ends: Callable[[], bool] = lambda: False) -> bool:
+        """Return True when nothing else in the loop can run.
+
+        If a response may arrive from outside, first wait up to ``patience`` real seconds for it.
+        Returns False if the loop does not become idle in time, or as soon as ``ends()`` is true.
+        """
         calm, began = 0, monotonic()
         patient_since = began
         while calm < _CALM:
@@ -273,14 +241,17 @@ class AsyncioLoop:
         self._timeouts.add(handle)
 
     def has_timeouts(self) -> bool:
+        """Return whether the clock may move to one of the loop's timeouts while no task sleeps."""
         now = self._loop.time()
         return any(not one.cancelled() and one.when() > now for one in list(self._timeouts))
 
     def next_timeout(self) -> float | None:
+        """Return the seconds until the loop's next timeout, in the loop's time, or None."""
         ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
         return min(ends) - self._loop.time() if ends else None
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
+        """Return ``(set, wait)``: ``wait()`` returns after any thread has called ``set()``."""
         event = asyncio.Event()
         return (lambda: self._call(event.set)), event.wait
 
@@ -289,7 +260,9 @@ class AsyncioLoop:
 
 
 class TrioRun:
-    """The ``Loop`` of a trio run, i.e. of one call of ``trio.run()``."""
+    """A trio run (one call of ``trio.run()``) in which tasks sleep, with the methods of
+    ``AsyncioLoop``.
+    """
 
     def __init__(self, trio: Any, really: Callable[[float], Any]) -> None:
         self._trio = trio
@@ -372,6 +345,9 @@ class TrioRun:
 
     async def nap(self, seconds: float) -> None:
         await self._really(seconds)
+
+
+Loop: TypeAlias = AsyncioLoop | TrioRun
 
 
 class TrioTimeouts:

@@ -171,17 +171,15 @@ def kinds_of_text(text: str) -> tuple[str, ...]:
 def _kinds(value: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean or names."""
     from ..core.allowed import NAMED_KINDS, PROBLEM_KINDS
+    from ..core.wording import unknown_name
 
     if isinstance(value, bool):
         return tuple(PROBLEM_KINDS) if value else ()
     kinds = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (str(value),)
     known = (*PROBLEM_KINDS, *NAMED_KINDS)
-    unknown = [kind for kind in kinds if kind not in known]
-    if unknown:
-        raise misuse(
-            f"strict={value!r}: {', '.join(map(repr, unknown))} is not a kind of problem; "
-            f"pass True, False, or some of: {', '.join(known)}"
-        )
+    for kind in kinds:
+        if kind not in known:
+            raise misuse(unknown_name("kind of problem", kind, ("True", "False", *known), "strict"))
     return kinds
 
 

@@ -25,7 +25,7 @@ from .control.faults import FaultRoutes
 from .control.handles import HandleRoutes
 from .control.journal import JournalRoutes
 from .control.queue import QueueRoutes
-from .control.requests import PREFIX, Refused, Resource, contract, fields, handle_named
+from .control.requests import PREFIX, Refused, contract, fields, handle_named
 from .control.shapes import Clock, ConsoleAddress, Live, Session, State
 from .control.snapshots import SnapshotRoutes
 from .environment import environment
@@ -116,15 +116,15 @@ class ControlApp(App):
         self._journal = JournalRoutes(cloud)
         self._clouds = None if opener is None else CloudRoutes(opener)
         calls = CallRoutes(cloud, self._objects)
-        self._resources: list[Resource] = [
-            ClockRoutes(cloud),
-            self._journal,
-            HandleRoutes(cloud, calls),
-            FaultRoutes(cloud, self._objects),
-            QueueRoutes(cloud),
-            SnapshotRoutes(cloud),
-            calls,
-            *([] if self._clouds is None else [self._clouds]),
+        self._routes: list[Route] = [
+            *ClockRoutes(cloud).routes(),
+            *self._journal.routes(),
+            *HandleRoutes(cloud, calls).routes(),
+            *FaultRoutes(cloud, self._objects).routes(),
+            *QueueRoutes(cloud).routes(),
+            *SnapshotRoutes(cloud).routes(),
+            *calls.routes(),
+            *([] if self._clouds is None else self._clouds.routes()),
         ]
 
     # -- the dialect -----------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/session", "session", self.session),
             Route("POST", f"{PREFIX}/reset", "reset", self.reset),
             Route("POST", f"{PREFIX}/begin", "begin", self.begin),
-            *(route for one in self._resources for route in one.routes()),
+            *self._routes,
         ]
 
     def answer(self, request: Request) -> Response:

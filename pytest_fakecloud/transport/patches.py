@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property
-from typing import Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from . import client_cost, environment
 
-
-class _Part(Protocol):
-    """One change made to the process, with a count of those that still need it."""
-
-    def enter(self) -> None: ...
-    def refresh(self) -> None: ...
-    def leave(self) -> None: ...
+if TYPE_CHECKING:
+    from .inprocess import Origins
 
 
 class Changes:
@@ -26,8 +22,8 @@ class Changes:
         self._users = 0
 
     @cached_property
-    def _parts(self) -> list[_Part]:
-        parts: list[_Part] = [environment]
+    def _parts(self) -> list[ModuleType | Origins]:
+        parts: list[ModuleType | Origins] = [environment]
         if self._shares_tls_context:
             parts.append(client_cost)
         if self._in_process:

@@ -324,7 +324,10 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
         ),
         ("broker=3", "*the setting broker must be a dict of that service's settings, got 3*"),
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
-        ("strict='unruted'", "*is not a kind of problem; pass True, False, or some of: unrouted*"),
+        (
+            "strict='unruted'",
+            "*is not a kind of problem; did you mean 'unrouted'? Known kinds: True, *",
+        ),
         (
             "broker={'topix': {}}",
             "*'topix' is not a setting of broker; did you mean 'topics'? Known settings: *topics*",

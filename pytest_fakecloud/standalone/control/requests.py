@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, ServiceError
 from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.readers import decode_segment, json_value
-from ...http.routing import Route
 
 if TYPE_CHECKING:
     from ...cloud import Cloud
@@ -23,13 +22,6 @@ _MOST_DIGITS = 18
 
 class Refused(ServiceError):
     """Raised for a request that the control API rejects."""
-
-
-class Resource(Protocol):
-    """The endpoints of one resource."""
-
-    def routes(self) -> list[Route]:
-        """Return the endpoints."""
 
 
 def handle_named(cloud: Cloud, name: str) -> Handle:
