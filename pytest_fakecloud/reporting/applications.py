@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from types import FrameType, FunctionType, ModuleType
@@ -132,29 +132,30 @@ class Listener:
         if name == "handle_request":
 
             def observed(transport: Any, request: Any) -> Any:
-                environ = self._asked(transport, request, threading.get_ident())
-                try:
-                    response = original(transport, request)
-                except BaseException as error:
-                    self._end(environ, exception=error)
-                    raise
-                self._end(environ, response)
-                return response
+                with self._observing(transport, request, threading.get_ident()) as responses:
+                    responses.append(original(transport, request))
+                return responses[0]
 
         else:
 
             async def observed(transport: Any, request: Any) -> Any:  # type: ignore[misc]
-                environ = self._asked(transport, request, 0)
-                try:
-                    response = await original(transport, request)
-                except BaseException as error:
-                    self._end(environ, exception=error)
-                    raise
-                self._end(environ, response)
-                return response
+                with self._observing(transport, request, 0) as responses:
+                    responses.append(await original(transport, request))
+                return responses[0]
 
         setattr(owner, name, observed)
         self._wrapped.append((owner, name, original))
+
+    @contextmanager
+    def _observing(self, transport: Any, request: Any, thread: int) -> Iterator[list[Any]]:
+        """Record a request, and the response that the block appends to the list or its exception."""
+        environ, responses = self._asked(transport, request, thread), list[Any]()
+        try:
+            yield responses
+        except BaseException as error:
+            self._end(environ, exception=error)
+            raise
+        self._end(environ, responses[0])
 
     def _asked(self, transport: Any, request: Any, thread: int) -> object:
         """Record a request to an ASGI application; return its data as a WSGI environment, or None

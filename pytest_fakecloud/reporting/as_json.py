@@ -113,7 +113,7 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
     }
 
 
-def _where(place: Place, mask: Mask | None) -> dict[str, Any]:
+def _where(place: Place, mask: Mask) -> dict[str, Any]:
     """Return a place with the source lines around it, which show what the code does with the answer."""
     path = PurePath(place.file)
     local = path.is_relative_to(cwd := Path.cwd())
@@ -124,9 +124,7 @@ def _where(place: Place, mask: Mask | None) -> dict[str, Any]:
     return {
         **asdict(place),
         "file": str(path.relative_to(cwd)) if local else place.file,
-        "source": [
-            {"line": line, "text": mask.text(text) if mask else text} for line, text in source
-        ],
+        "source": [{"line": line, "text": mask.text(text)} for line, text in source],
     }
 
 
@@ -137,13 +135,8 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
     if isinstance(entry, Call):
         line = f"{entry.method} {entry.target}"
         request = _message(line, entry.headers.pairs, entry.body, mask, entry.cut.get("body"))
-        answer = _message(
-            status_line(entry),
-            entry.answer_headers.pairs,
-            entry.answer,
-            mask,
-            entry.cut.get("answer"),
-        )
+        headers, cut = entry.answer_headers.pairs, entry.cut.get("answer")
+        answer = _message(status_line(entry), headers, entry.answer, mask, cut)
         if entry.facts.get("encoding") == "base64" and "decoded" in answer:
             answer["decoded"] = as_plain(answer["decoded"])
         return request, answer
@@ -154,9 +147,7 @@ def _exchange(row: Row, scene: Scene) -> tuple[dict[str, Any] | None, dict[str, 
     return None, None
 
 
-def _served(served: Served, mask: Mask | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the known parts of a request to the application and of its response."""
-    mask = mask or Mask()
+def _served(served: Served, mask: Mask) -> tuple[dict[str, Any], dict[str, Any] | None]:
     headers = [("Content-Type", served.body_type)] if served.body_type else []
     for variable, value in served.headers:
         name = variable.removeprefix("HTTP_").replace("_", "-").title()
@@ -181,7 +172,7 @@ def _delivered(
     A queue of this process keeps its most recent deliveries. For another queue, only the events of
     failed attempts and callbacks contain bodies.
     """
-    data, mask = event.data, scene.mask or Mask()
+    data, mask = event.data, scene.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
     known = scene.attempts.get(data.get("began", 0))
     if known is not None:
@@ -225,7 +216,7 @@ def _message(
     line: str,
     headers: Iterable[tuple[str, str]],
     body: bytes,
-    mask: Mask | None,
+    mask: Mask,
     cut: int | None = None,
 ) -> dict[str, Any]:
     whole = body.decode("utf-8", "replace")
@@ -236,7 +227,7 @@ def _message(
     }
     value = parsed(whole) if len(whole) <= LONGEST else None
     if isinstance(value, dict | list):
-        found["decoded"] = decoded(value) if mask is None else mask.value(decoded(value))
+        found["decoded"] = mask.value(decoded(value))
     if cut is not None or len(whole) > LONGEST:
         found["cut"] = cut or len(body)
     return found

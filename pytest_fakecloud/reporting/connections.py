@@ -6,8 +6,7 @@ one row shows all of them. Source: the protocol's specification (RESP2 and RESP3
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
@@ -22,18 +21,6 @@ _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
 _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
 """A command that redis-py sends to every server, ignoring an error."""
 _SPREAD = b"*~>"
-
-
-@dataclass(slots=True)
-class Gathered:
-    """Calls that are shown in the row of another call.
-
-    ``of`` maps the number of the call that has the row to the other calls in it; ``told`` contains
-    the numbers of these other calls.
-    """
-
-    of: Mapping[int, list[Call]] = field(default_factory=dict)
-    told: set[int] = field(default_factory=set)
 
 
 def on_connection(call: Call) -> bool:
@@ -94,9 +81,12 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
     return text, at  # status ("+") or large number ("(")
 
 
-def gathered(entries: Iterable[Entry]) -> Gathered:
+def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]:
     """Group the commands that set up a connection under their first call, and transactions under
     their EXEC or DISCARD.
+
+    Return the calls that are shown in the row of another call, by the number of the other call, and
+    their numbers.
     """
     found: dict[int, list[Call]] = {}
     told: set[int] = set()
@@ -136,7 +126,7 @@ def gathered(entries: Iterable[Entry]) -> Gathered:
     for handle in spoke:
         if len(clients[handle]) == 1:
             told |= silent.get(handle, set())
-    return Gathered(found, told)
+    return found, told
 
 
 def error_of(call: Call) -> tuple[str, str]:

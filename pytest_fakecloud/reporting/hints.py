@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -226,10 +227,9 @@ def _unconnected(
     """
     urls = [handle.url for handle in cloud.handles]
     found = []
-    for client, address in _outermost(_clients([*names, *_locals(error)])):
+    for (package, address), client in _clients([*names, *locals_of(error)]).items():
         if any(address.startswith(url) for url in urls):
             return []
-        package = root(type(client))
         if _CLIENTS[package] not in [handle.service for handle in cloud.handles]:
             continue
         found += _of_earlier(cloud, address) or [
@@ -241,29 +241,21 @@ def _unconnected(
     return list(dict.fromkeys(found))
 
 
-def _clients(values: Iterable[object]) -> Iterator[tuple[object, str]]:
-    """Yield the official clients among the given values and their attributes, each with its
-    address.
+def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
+    """Return the official clients among the given values and their attributes, by package and
+    address. A client that is a part of another one is left out.
     """
+    found: dict[tuple[str, str], object] = {}
     for value in values:
         for one in (value, *_attributes(value).values()):
-            if root(type(one)) in _CLIENTS:
-                inner = [each for each in _attributes(one).values() if isinstance(each, str)]
-                for part in _attributes(one).values():
-                    inner += [each for each in _attributes(part).values() if isinstance(each, str)]
-                urls = [text for text in inner if text.startswith(("http://", "https://"))]
+            if (package := root(type(one))) in _CLIENTS:
+                parts = list(_attributes(one).values())
+                parts += [each for part in parts for each in _attributes(part).values()]
+                texts = [each for each in parts if isinstance(each, str)]
+                urls = [text for text in texts if text.startswith(("http://", "https://"))]
                 if urls:
-                    yield one, urls[0]
-
-
-def _outermost(clients: Iterable[tuple[object, str]]) -> Iterator[tuple[object, str]]:
-    """Yield only one client for each package and address: the others are parts of it."""
-    seen = set()
-    for client, address in clients:
-        about = root(type(client)), address
-        if about not in seen:
-            seen.add(about)
-            yield client, address
+                    found.setdefault((package, urls[0]), one)
+    return found
 
 
 def _attributes(value: object) -> dict[str, object]:
@@ -279,16 +271,12 @@ def _attributes(value: object) -> dict[str, object]:
     return found if type(found) is dict else {}
 
 
-def _locals(error: BaseException | None) -> Iterator[object]:
-    for frame in frames_of(error):
-        yield from frame.f_locals.values()
+def locals_of(error: BaseException | None) -> list[object]:
+    return [value for frame in frames_of(error) for value in frame.f_locals.values()]
 
 
-def frames_of(error: BaseException | None) -> Iterator[FrameType]:
-    trace = None if error is None else error.__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
+def frames_of(error: BaseException | None) -> list[FrameType]:
+    return [frame for frame, _ in walk_tb(None if error is None else error.__traceback__)]
 
 
 def suspicions(
@@ -307,7 +295,7 @@ def suspicions(
     found: list[str] = []
     if len(silent) == len(cloud.handles):
         found += _unconnected(cloud, names, error)
-    frames = list(frames_of(error))
+    frames = frames_of(error)
     for library in _LIBRARIES:
         if _is_active(library) or any(_began(library, frame) for frame in frames):
             for handle in silent:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from .applications import Served
 
 HIDDEN = "***"
-_SHORTEST = (
-    8  # Minimum length of a secret, in characters: shorter ones also occur in ordinary words.
-)
+_SHORTEST = 8
+"""Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
 _SECRET_HEADER = re.compile(
     r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
 )
@@ -192,9 +191,8 @@ def _in_any_url(spelling: str) -> str:
 
 def _spellings(secret: str) -> Iterator[str]:
     yield secret
-    yield secret.encode().decode(
-        "latin-1"
-    )  # the body is searched as Latin-1, which has one character for each byte
+    # A body is searched as Latin-1, which has one character for each byte.
+    yield secret.encode().decode("latin-1")
     yield json.dumps(secret)[1:-1]
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(secret.encode()).decode().rstrip("=")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.wording import nearest
 from ..public_names import PUBLIC_NAMES
-from .hints import chain, frames_of, root
+from .hints import chain, frames_of, locals_of, root
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -111,7 +111,7 @@ def _are_not_set(names: Sequence[str]) -> str:
 def _outputs(error: BaseException) -> Iterator[str]:
     values: list[object] = [error]
     if isinstance(error, AssertionError):
-        values += [value for frame in frames_of(error) for value in frame.f_locals.values()]
+        values += locals_of(error)
     for value in values:
         kind = type(value)
         if (kind.__module__, kind.__name__) in _OF_PROCESSES:
@@ -160,7 +160,7 @@ def _clocks(error: BaseException) -> Iterator[str]:
     """Yield hints about libraries that replace the process's time or ``sleep`` but do not move the
     fakes' clock.
     """
-    frames = list(frames_of(error))
+    frames = frames_of(error)
     used = {root(time.time), *(package for frame in frames for package in _packages(frame))}
     machine: Any = sys.modules.get("time_machine")
     if machine is not None and machine.escape_hatch.is_travelling():

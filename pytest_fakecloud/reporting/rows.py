@@ -49,7 +49,7 @@ def rows(
     scene = scene or Scene()
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
-    recorder = _recorder_of(cloud)
+    recorder: Recorder | None = getattr(cloud.journal, "_recorder", None)
     sites: Mapping[int, Any] = {} if recorder is None else recorder.sites
     addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
     addresses.update((handle.url, handle.name) for handle in cloud.handles)
@@ -77,13 +77,10 @@ def rows(
                     same=number, failure=text)
             )  # fmt: skip
     if entries is None:
-        found += _action_rows(cloud, mask)
+        actions = () if recorder is None else tuple(recorder.actions)
+        found += [_action_row(one, cloud, mask) for one in actions]
     found += _served_rows(served, found, source, mask)
     return _nested(found)
-
-
-def _recorder_of(cloud: AnyCloud) -> Recorder | None:
-    return getattr(cloud.journal, "_recorder", None)
 
 
 def parts_of(url: str) -> SplitResult:
@@ -250,16 +247,14 @@ def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
     )
 
 
-def _action_rows(cloud: AnyCloud, mask: Mask) -> Iterator[Row]:
-    recorder = _recorder_of(cloud)
-    for action in () if recorder is None else tuple(recorder.actions):
-        told = mask.event(action)
-        subjects = _subjects_of_action(action, cloud, mask)
-        yield Row(
-            action.number, action.at_us, "action", TEST, action.handle, action.kind,
-            action.service, tuple(dict.fromkeys(subjects)), began=action.number,
-            where=Place(**told.data["where"]), same=(action.kind, repr(told.data)), entry=told,
-        )  # fmt: skip
+def _action_row(action: Action, cloud: AnyCloud, mask: Mask) -> Row:
+    told = mask.event(action)
+    subjects = _subjects_of_action(action, cloud, mask)
+    return Row(
+        action.number, action.at_us, "action", TEST, action.handle, action.kind,
+        action.service, tuple(dict.fromkeys(subjects)), began=action.number,
+        where=Place(**told.data["where"]), same=(action.kind, repr(told.data)), entry=told,
+    )  # fmt: skip
 
 
 def _served_rows(
@@ -315,7 +310,6 @@ def _within(one: Served, other: Served, spans: Iterable[tuple[int, int]]) -> boo
 
 
 def _same(delivery: Row, one: Served) -> bool:
-    """Return whether a request to the application is the delivery that a row shows."""
     assert delivery.delivery is not None
     path = parts_of(str(delivery.delivery.data.get("url", ""))).path or "/"
     return path.endswith(one.path)
@@ -388,10 +382,8 @@ def _subjects_of_scene(entry: Entry, scene: Scene) -> Iterator[Subject]:
     """Yield the subjects of the calls that a row includes, and the schedule of a delivery."""
     for step in scene.gathered.get(entry.number, ()):
         yield from _subjects(step)
-    sent = scene.attempts.get(began(entry)) if isinstance(entry, Event) else None
-    for name, value in sent[0].headers if sent is not None else ():
-        if name.lower() == "upstash-schedule-id":
-            yield Subject("schedule", value, entry.handle)
+    if schedule := scene.header(began(entry), "upstash-schedule-id"):
+        yield Subject("schedule", schedule, entry.handle)
 
 
 def _subjects_of_action(action: Action, cloud: AnyCloud, mask: Mask) -> Iterator[Subject]:

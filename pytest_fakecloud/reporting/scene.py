@@ -50,11 +50,17 @@ class Scene:
     gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     told: Set[int] = frozenset()
     scripts: dict[str, str] = field(default_factory=dict)
-    mask: Mask | None = None
+    mask: Mask = field(default_factory=Mask)
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
         return self.ids.get(str(name), str(name))
+
+    def header(self, began: object, name: str) -> str:
+        """Return a header of the delivery that began at a number; an empty string if unknown."""
+        sent = self.attempts.get(began)  # type: ignore[call-overload]
+        headers = sent[0].headers if sent is not None else ()
+        return next((value for one, value in headers if one.lower() == name), "")
 
 
 def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
@@ -94,10 +100,9 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
                     scene.ends[handle.name, topic] = handle.topic(topic).end_offsets  # type: ignore[attr-defined]
     if cloud is not None:
         scene.made = _made(cloud, entries)
-        together = gathered(entries)
-        scene.told = together.told
+        steps, scene.told = gathered(entries)
         mask = scene.mask = Mask(cloud)
-        scene.gathered = {n: [mask.call(one) for one in of] for n, of in together.of.items()}
+        scene.gathered = {number: [mask.call(one) for one in of] for number, of in steps.items()}
     scene.ids = _short(ids) | _short_ends(instances)
     return scene
 

@@ -159,9 +159,8 @@ def _timeline(
         note: list[str] = []
         yield from _lines(line, marks, inner, known, width, report.scene, note, nests=nests)
         if nests:
-            held_back.append(
-                (line.row.depth, note)
-            )  # the note follows the nested rows, because it results from them
+            # The note follows the nested rows, because it results from them.
+            held_back.append((line.row.depth, note))
         else:
             yield from note
     for _, note in reversed(held_back):
@@ -280,9 +279,7 @@ def _stamp(row: Row) -> str:
 
 
 def _ends(row: Row) -> str:
-    if row.actor == row.peer:
-        return f"* {row.actor}"
-    if row.kind == "action":
+    if row.actor == row.peer or row.kind == "action":
         return f"* {row.actor}"
     if row.kind == "attempt":
         return f"{row.actor} -->" if "://" in row.peer else f"{row.actor} --> {row.peer}"

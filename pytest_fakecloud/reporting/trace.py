@@ -67,9 +67,6 @@ def document(data: Mapping[str, Any]) -> str:
 
 
 def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the elements of the timeline and, if ``beside`` is given, of a second timeline next to
-    it.
-    """
     timeline = '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div>'
     if beside is None:
         yield f"<main><h2>Timeline</h2>{timeline}</main>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sysconfig
 from collections.abc import Iterator
+from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -70,19 +71,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _has_ours(trace: TracebackType | None) -> bool:
-    while trace is not None:
-        if _module(trace.tb_frame).startswith(_OURS):
-            return True
-        trace = trace.tb_next
-    return False
+    return any(_module(frame).startswith(_OURS) for frame, _ in walk_tb(trace))
 
 
 def _has_testers(trace: TracebackType | None) -> bool:
-    while trace is not None:
-        if _is_testers(trace.tb_frame):
-            return True
-        trace = trace.tb_next
-    return False
+    return any(_is_testers(frame) for frame, _ in walk_tb(trace))
 
 
 def _is_testers(frame: FrameType) -> bool:

@@ -133,9 +133,8 @@ def _same_run(look: Look, *calls: Call) -> str:
     runs = set()
     for call in calls:
         around = look.attempt_around(call)
-        sent = look.scene.attempts.get(around.data["began"]) if around is not None else None
-        headers = {name.lower(): value for name, value in sent[0].headers} if sent else {}
-        runs.add(headers.get("upstash-workflow-runid", ""))
+        began = around.data["began"] if around is not None else None
+        runs.add(look.scene.header(began, "upstash-workflow-runid"))
     return runs.pop() if len(runs) == 1 else ""
 
 

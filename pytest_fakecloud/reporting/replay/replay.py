@@ -189,7 +189,8 @@ class _Replay:
                 for step in self._step(number, [name], self.events.get(number, ())):
                     is_own = step["number"] == number != order
                     steps.append({**step, "order": order} if is_own else step)
-            steps += self._advance(self.cloud.clock.now_us(), self._last() + 1)
+            last = max((entry.number for entry in self.entries), default=0)
+            steps += self._advance(self.cloud.clock.now_us(), last + 1)
             for name in list(self.fresh):
                 if self._look(name) != _view(self.real[name]):
                     self._drop(name, "replaying the journal did not reproduce its data")
@@ -200,9 +201,6 @@ class _Replay:
             "initial": {name: _shortened(state) for name, state in initial.items() if name in kept},
             "steps": [step for step in steps if step["changes"]],
         }
-
-    def _last(self) -> int:
-        return max((entry.number for entry in self.entries), default=0)
 
     # -- the fakes -------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
     words = _described(row, last or row, scene)
 
     def mask(text: str) -> str:
-        return visible(text if scene.mask is None else scene.mask.text(text))
+        return visible(scene.mask.text(text))
 
     script = words.script and (words.script[0], mask(words.script[1]))
     below, remarks = map(mask, words.below), map(mask, words.remarks)
@@ -84,9 +84,8 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
             return queue.attempt(row, last, scene)
         if row.kind == "action":
             return Summary(general.action(entry, scene))
-        told = (
-            broker.event(entry, scene) if row.service == "broker" else f"{entry.kind}: {entry.text}"
-        )
+        is_brokers = row.service == "broker"
+        told = broker.event(entry, scene) if is_brokers else f"{entry.kind}: {entry.text}"
         return Summary(told, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)
 

@@ -30,22 +30,14 @@ _SETTINGS = {
 def summary(call: Call, scene: Scene) -> Summary | None:
     """Describe a publish request or a batch; return None for any other request."""
     if call.route == "batch":
-        items = parsed(call.body)
-        shown = [
-            " ".join(
-                filter(
-                    None,
-                    [
-                        _method(item.get("headers") or {}),
-                        str(item["destination"]),
-                        _step(item.get("body")) or shortened(readable(item.get("body") or ""), 60),
-                        *_settings((item.get("headers") or {}).items()),
-                    ],
-                )
-            )
-            for item in items
-        ]
-        return Summary(f"batch of {len(items)}", _accepted(call, scene), shown)
+        shown = []
+        for item in parsed(call.body):
+            headers, body = item.get("headers") or {}, item.get("body")
+            told = _step(body) or shortened(readable(body or ""), 60)
+            settings = _settings(headers.items())
+            parts = [_method(headers), str(item["destination"]), told, *settings]
+            shown.append(" ".join(filter(None, parts)))
+        return Summary(f"batch of {len(shown)}", _accepted(call, scene), shown)
     destination = call.facts.get("url")
     if not isinstance(destination, str):
         return None
@@ -172,18 +164,12 @@ def named(row: Row, last: Row, scene: Scene) -> str:
     kind = str(data.get("message_kind", "message"))
     about = scene.short(data["message_id"]) if "message_id" in data else ""
     of = f"of {about}" if about else ""
-    headers = (
-        scene.attempts[began][0].headers if (began := data.get("began")) in scene.attempts else ()
-    )
-    for name, value in headers:
-        if name.lower() == "upstash-schedule-id":
-            of += f" (schedule {scene.short(value)})"
+    if schedule := scene.header(data.get("began"), "upstash-schedule-id"):
+        of += f" (schedule {scene.short(schedule)})"
     source = f"about {scene.short(data['about'])}" if data.get("about") else ""
-    number = (
-        str(row.attempt or "")
-        if row.attempt == last.attempt
-        else f"{row.attempt} to {last.attempt}"
-    )
+    number = str(row.attempt or "")
+    if row.attempt != last.attempt:
+        number = f"{row.attempt} to {last.attempt}"
     if kind != "message" and number == "1":
         # Here, an attempt number would be mistaken for a number of callbacks.
         number, of = "", about
