@@ -9,6 +9,7 @@ commit them. In ``commands.txt`` the name is followed by the scene, which `comma
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shlex
@@ -174,5 +175,40 @@ def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> S
         index.load([{"id": "a", "vector": [1, 0], "metadata": metadata or {"n": 1}}])
         body = {"vector": [1, 0], "filter": filter, "includeMetadata": True, **more}
         httpx.post(f"{index.url}/query", json=body, headers=index.headers)
+
+    return run
+
+
+def answered(*answers: Any) -> Scene:
+    """Deliver one message for each answer, without retries."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        queue.destinations.answers(HOOK, *answers)
+        for _ in answers:
+            queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
+
+    return run
+
+
+def logs(*statuses: int) -> Scene:
+    """Deliver messages to a receiver that logs an exception and answers with these statuses."""
+
+    def run(cloud: Cloud) -> None:
+        queue = cloud.queue()
+        left = iter(statuses)
+
+        def take(request: Any) -> int:
+            try:
+                raise KeyError("total")
+            except KeyError:
+                logging.getLogger("shop").exception("no total")
+            return next(left)
+
+        queue.destinations.call(HOOK, take)
+        for _ in statuses:
+            queue.publish(HOOK, retries=0)
+        queue.run_until_idle()
 
     return run

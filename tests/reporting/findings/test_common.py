@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +16,7 @@ from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.wording import Scene as Lookups
 from pytest_fakecloud.reporting.wording import sentence
 
-from .cases import HOOK, Scene, commands, found, kinds, query
+from .cases import Scene, answered, commands, found, kinds, logs, query
 
 # -- what was answered 404 or 409 ------------------------------------------------------------------
 
@@ -95,31 +94,6 @@ def faulty(name: str) -> Scene:
     return run
 
 
-def delivers(*answers: Any) -> Scene:
-    """Deliver a message that is answered with a status, or whose receiver logs an exception."""
-
-    def run(cloud: Cloud) -> None:
-        queue = cloud.queue()
-        queue.destinations.answers(HOOK, *answers)
-        queue.publish(HOOK, retries=0)
-        queue.run_until_idle()
-
-    return run
-
-
-def logs(cloud: Cloud) -> None:
-    """Deliver a message whose receiver logs an exception but accepts the message."""
-    queue = cloud.queue()
-
-    def take(request: Any) -> int:
-        logging.getLogger("shop").error("no order", exc_info=KeyError("customer"))
-        return 200
-
-    queue.destinations.call(HOOK, take)
-    queue.publish(HOOK, retries=0)
-    queue.run_until_idle()
-
-
 def joins(cloud: Cloud) -> None:
     """Let a consumer join a group, which is not a failure."""
     broker = cloud.broker(topics={"t": 1})
@@ -132,16 +106,16 @@ def joins(cloud: Cloud) -> None:
     [
         (commands("PING"), True),
         (joins, True),
-        (logs, False),
+        (logs(200), False),
         (commands("NOSUCH"), False),
         (faulty("drop"), False),
         (faulty("lose_answer"), False),
         (faulty("truncate"), False),
-        (delivers(200), True),
-        (delivers(299), True),
-        (delivers(300), False),
-        (delivers(500), False),
-        (delivers(ConnectionError("down")), False),
+        (answered(200), True),
+        (answered(299), True),
+        (answered(300), False),
+        (answered(500), False),
+        (answered(ConnectionError("down")), False),
     ],
 )
 def test_a_fake_nobody_called_is_named_where_all_went_well(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Any
 
@@ -45,19 +44,6 @@ def batch(*ids: str) -> Request:
     return "batch", [{**one, "headers": {"Upstash-Deduplication-Id": id}} for id in ids], {}
 
 
-def answered(*answers: int) -> Scene:
-    """Deliver one message for each answer, without retries."""
-
-    def run(cloud: Cloud) -> None:
-        queue = cloud.queue()
-        queue.destinations.answers(HOOK, *answers)
-        for _ in answers:
-            queue.publish(HOOK, retries=0)
-        queue.run_until_idle()
-
-    return run
-
-
 def writes(*of_delivery: str, duplicate: bool = True, delay: bool = False) -> Scene:
     """Deliver a duplicated message to a receiver that runs the given commands at each delivery."""
 
@@ -77,28 +63,6 @@ def writes(*of_delivery: str, duplicate: bool = True, delay: bool = False) -> Sc
 
         queue.destinations.call(HOOK, take)
         queue.publish(HOOK, retries=0)
-        queue.run_until_idle()
-
-    return run
-
-
-def logs(*statuses: int) -> Scene:
-    """Deliver messages to a receiver that logs an exception and answers with these statuses."""
-
-    def run(cloud: Cloud) -> None:
-        queue = cloud.queue()
-        left = iter(statuses)
-
-        def take(request: Any) -> int:
-            try:
-                raise KeyError("total")
-            except KeyError:
-                logging.getLogger("shop").exception("no total")
-            return next(left)
-
-        queue.destinations.call(HOOK, take)
-        for _ in statuses:
-            queue.publish(HOOK, retries=0)
         queue.run_until_idle()
 
     return run
