@@ -1,5 +1,5 @@
-"""Measurements whose figures are ratios between callables timed in interleaved rounds of one run.
+"""Benchmarks that print ratios of times measured in turns in one run.
 
-Absolute times depend on the machine. The printed figures and their limits are therefore ratios: to
-the cheapest implementation the platform allows, or to another library.
+Absolute times depend on the machine, so the figures and their limits are ratios: the fakes compared
+with the minimum that the platform allows, or with another library.
 """

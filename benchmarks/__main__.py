@@ -1,8 +1,8 @@
 """Run all benchmarks: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
 
-``--site`` runs all parts and regenerates the page *Measured* of the documentation.
+``--site`` runs all parts and rewrites the page *Measured* of the documentation.
 
-``python -m benchmarks compare OLD NEW [PART…]`` compares two commits.
+``python -m benchmarks compare OLD NEW [PART…]`` compares two commits instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .part import known
 
 
 def main() -> int:
-    """Run the given parts, or all, each in its own process. Return 1 if a figure exceeds its limit."""
+    """Run the named parts, or all, each in its own process; return 1 if a limit is missed."""
     if sys.argv[1:2] == ["compare"]:
         return commits.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -79,8 +79,8 @@ def main() -> int:
 
 
 def _run(names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
-    """Run the parts one after the other; with ``quick`` several at a time, since their figures are
-    not used.
+    """Run the parts one after the other; quick runs at the same time, because their figures do not
+    count.
     """
     if not quick:
         for name in names:

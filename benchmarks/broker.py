@@ -1,8 +1,7 @@
-"""Measure the broker: its engine against plain Python loops, and its long polls against plain
+"""The cost of the broker: its engine compared with plain Python loops, long polls with plain
 requests.
 
-Run ``python -m benchmarks.broker`` in the repository. It exits with 1 if a figure exceeds its
-limit.
+Run ``python -m benchmarks.broker``. Exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -43,19 +42,21 @@ T0 = TopicPartition("t", 0)
 
 def engine(partitions: int = 3) -> MemoryEngine:
     made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
-    made.topics.create("t", partitions)
+    made.create_topic("t", partitions)
     return made
 
 
 def producing_and_consuming() -> list[bool]:
-    """Compare batches of 1,000 records with loops that only build the same tuples."""
+    """Compare batches of a thousand records in the engine with loops that only build the same
+    tuples.
+    """
     keyless = [ProducerRecord("t", f"value number {n}") for n in range(BATCH)]
     keyed = [ProducerRecord("t", f"value number {n}", f"order-{n}") for n in range(BATCH)]
     target = engine()
     source = engine(1)
     for _ in range(10):
-        source.producing.produce(keyless[:500])
-    source.groups.consume("g", "i", ["t"], 0, EARLIEST)
+        source.produce(keyless[:500])
+    source.consume("g", "i", ["t"], 0, EARLIEST)
     instance = source.table.groups["g"].instances["i"]
 
     def bare_loop() -> list[tuple[object, ...]]:
@@ -65,15 +66,15 @@ def producing_and_consuming() -> list[bool]:
         return log
 
     def consume() -> None:
-        # Resetting the position lets each call consume the same 500 records.
+        # Always consume the same 500 records, by resetting the position as a rebalance does.
         instance.positions[T0] = 0
-        assert len(source.groups.consume("g", "i", ["t"], 0, EARLIEST)) == 500
+        assert len(source.consume("g", "i", ["t"], 0, EARLIEST)) == 500
 
     table = compare(
         {
             "bare loop, 1,000 tuples": bare_loop,
-            "produce 1,000 without keys": lambda: target.producing.produce(keyless),
-            "produce 1,000 with keys": lambda: target.producing.produce(keyed),
+            "produce 1,000 without keys": lambda: target.produce(keyless),
+            "produce 1,000 with keys": lambda: target.produce(keyed),
             "consume 500": consume,
         },
         rounds=15,
@@ -98,9 +99,7 @@ def rate(title: str, count: int, table: Table, name: str, at_least: int) -> bool
 
 
 def keeping_a_million() -> list[bool]:
-    """Measure the memory of a million records without their payload, and the search for a record by
-    time.
-    """
+    """Measure the bytes per record beyond the payload for a million records, and a search by time."""
     gc.collect()
     tracemalloc.start()
     large = engine(1)
@@ -113,21 +112,17 @@ def keeping_a_million() -> list[bool]:
             for n in range(first, first + BATCH)
         ]
         payload += sum(len(message.value) + len(message.key or "") for message in batch)
-        large.producing.produce(batch)
+        large.produce(batch)
     del batch
     gc.collect()
     over = (tracemalloc.get_traced_memory()[0] - before - payload) / MILLION
     tracemalloc.stop()
     small = engine(1)
-    small.producing.produce(
-        [ProducerRecord("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)]
-    )
+    small.produce([ProducerRecord("t", "x", None, 0, n + (n % 7) * 10) for n in range(1000)])
     table = compare(
         {
-            "offset by time among 1,000": lambda: small.fetching.offsets(777, [T0]),
-            f"offset by time among {MILLION:,}": lambda: large.fetching.offsets(
-                MILLION * 7 // 9, [T0]
-            ),
+            "offset by time among 1,000": lambda: small.offsets(777, [T0]),
+            f"offset by time among {MILLION:,}": lambda: large.offsets(MILLION * 7 // 9, [T0]),
         },
         rounds=15,
     )
@@ -143,7 +138,7 @@ def keeping_a_million() -> list[bool]:
 
 
 class Client:
-    """A connection of an HTTP client that does as little as possible."""
+    """A connection of a client that does little work itself."""
 
     def __init__(self, port: int, authorization: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -151,7 +146,6 @@ class Client:
         self._authorization = authorization
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Send a request and return at once."""
         data = b"" if body is None else json.dumps(body).encode()
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: {self._authorization}\r\n"
@@ -160,7 +154,6 @@ class Client:
         self._socket.sendall(head.encode() + data)
 
     def receive(self) -> bytes:
-        """Return the body of the next answer."""
         data = self._socket.recv(65_536)
         head, _, body = data.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
@@ -170,7 +163,6 @@ class Client:
         return body
 
     def call(self, method: str, path: str, body: object = None) -> bytes:
-        """Send a request and return the body of its answer."""
         self.send(method, path, body)
         return self.receive()
 
@@ -179,7 +171,7 @@ class Client:
 
 
 def client_process(url: str, authorization: str, pipe: Connection) -> None:
-    """Run the clients in another process, and send their measurements through the pipe."""
+    """Run the clients that wait, in a process of their own, and send their times through the pipe."""
 
     def until_parked(count: int) -> None:
         pipe.send(count)
@@ -220,10 +212,10 @@ def client_process(url: str, authorization: str, pipe: Connection) -> None:
 def waking(
     call: Call, consume: Call, group: str, until_parked: Callable[[int], None]
 ) -> tuple[float, float, float]:
-    """Return the median seconds of three operations.
+    """Return three times in seconds (p50).
 
-    They are ``GET /topics``, a produce that no consumer waits for, and the time from a produce
-    until the waiting consumer has its answer.
+    They are the times of GET /topics, of a produce request without a waiting consumer, and from a
+    produce request to the answer of the consumer that waits for it.
     """
     plains: list[float] = []
     produces: list[float] = []
@@ -236,8 +228,8 @@ def waking(
         woken.append(perf_counter())
 
     for _ in range(WAKES):
-        # Sleep first, as the clients do in the measurement of waiting consumers, so that both start
-        # from idle processes.
+        # Before a wake-up, both processes have slept for a moment; sleep before the other calls
+        # too.
         until_parked(0)
         started = perf_counter()
         call("GET", "/topics")
@@ -257,7 +249,9 @@ def waking(
 
 
 def waiting_over_http() -> list[bool]:
-    """Measure the time from a produce until the consumers of another process have their answers."""
+    """Measure the time from a produce request to the answers of waiting consumers in another
+    process.
+    """
     with Broker(Context.alone(), topics={"t": 1, "idle": 1}) as broker:
         here, there = multiprocessing.get_context("spawn").Pipe()
         process = multiprocessing.get_context("spawn").Process(
@@ -267,7 +261,7 @@ def waiting_over_http() -> list[bool]:
         while isinstance(message := here.recv(), int):
             while len(broker._engine.waiting) < message and process.is_alive():
                 time.sleep(0.0002)
-            # A consumer reports that it waits shortly before it does.
+            # A consumer announces itself a moment before it sleeps.
             time.sleep(0.001)
             here.send(None)
         process.join()
@@ -291,7 +285,6 @@ def show(title: str, table: Table) -> None:
 
 
 def main() -> int:
-    """Run all measurements; return 0 if every limit holds."""
     holds = [*producing_and_consuming(), *waiting_over_http(), *keeping_a_million()]
     return 0 if all(holds) else 1
 

@@ -1,9 +1,8 @@
 """Compare two commits: ``python -m benchmarks compare OLD NEW [PART…] [--rounds N]``.
 
-Both commits are checked out into temporary folders and measured with the ``benchmarks`` of the
-current checkout, so that only the package differs. A part that does not run on one of the commits
-is reported. The commits take turns, and each figure is the median of the ratios of consecutive
-runs.
+Both commits are checked out temporarily and measured by the benchmarks of this checkout, so that
+differences come from the package. A part that needs something that a commit does not have is
+reported. The commits take turns, and a figure is the median of the ratios of adjacent runs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure both commits and print the ratios. Return 1 if a part did not run on both."""
+    """Measure both commits and print the ratios; return 1 if a part did not run on both."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks compare", description=__doc__)
     parser.add_argument("old", help="a commit, branch or tag")
     parser.add_argument("new", help="likewise")
@@ -46,7 +45,7 @@ def main(words: Sequence[str]) -> int:
             for number in range(given.rounds):
                 found = {}
                 sides = [("old", old), ("new", new)]
-                # The order alternates, because the first of two runs finds a cooler processor.
+                # Take turns in going first, because the machine is colder then.
                 for side, path in sides[:: -1 if number % 2 else 1]:
                     _, told = run_part(
                         name, quick=given.quick, folder=folder, path=path, quiet=True
@@ -73,7 +72,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def times(told: Mapping[str, Any]) -> dict[str, float]:
-    """Return the lowest microseconds of each table row and each point of a curve, by name."""
+    """Return the best time in microseconds of each row of each table and each point of each curve,
+    by name.
+    """
     found = {}
     for number, table in enumerate(told["tables"]):
         for row in table["rows"]:
@@ -88,8 +89,8 @@ def times(told: Mapping[str, Any]) -> dict[str, float]:
 def ratios(
     pairs: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
 ) -> dict[str, tuple[float, float, float]]:
-    """Return the median before, the median after and the median ratio of each figure that all
-    rounds contain.
+    """Return the median before, the median after and the median ratio of every figure that all
+    rounds have.
     """
     first = pairs[0][0]
     names = [name for name in first if all(name in side for pair in pairs for side in pair)]
@@ -105,7 +106,7 @@ def ratios(
 
 @contextmanager
 def measuring() -> Iterator[Path]:
-    """Yield a folder that contains only ``benchmarks``; next to it, Python would import this
+    """Create a folder that contains only these benchmarks: beside them, Python would find this
     checkout's package.
     """
     with tempfile.TemporaryDirectory() as scratch:
@@ -116,7 +117,7 @@ def measuring() -> Iterator[Path]:
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """Yield a temporary folder with the files of a commit."""
+    """Check out a commit in a temporary folder."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)

@@ -1,8 +1,7 @@
-"""Measure how the cost of one operation grows with the number of keys, vectors, records, messages
-or clients.
+"""The cost of one operation as the number of keys, vectors, records, messages and clients grows.
 
-Run ``python -m benchmarks.curves`` in the repository. It has no limits: those on growth belong to
-the parts of the services. ``python -m benchmarks curves --plots DIR`` draws the curves.
+Run ``python -m benchmarks.curves``. There are no limits here; the parts of the services limit
+growth. ``python -m benchmarks curves --plots DIR`` draws the curves.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ MOST = 100_000
 """Maximum number of keys, vectors, records and messages."""
 CLIENTS = (1, 2, 4, 8, 16, 32, 64)
 CALLS = 200
-"""Number of calls whose median is a figure, and number of calls each client makes."""
+"""Number of calls whose median is a figure, and number of calls of each client."""
 DIMENSION = 128
 Point = tuple[float, float]
 
 
 def sizes() -> list[int]:
-    """Return powers of ten, starting at one hundred."""
     return [10**power for power in range(2, 7) if 10**power <= MOST]
 
 
 def typical(call: Callable[[int], object]) -> float:
-    """Return the median microseconds of a function that is called with consecutive numbers."""
+    """Return the median time in microseconds of a call, which receives its number."""
     gc.collect()
     taken = []
     for number in range(CALLS):
@@ -55,7 +53,6 @@ def typical(call: Callable[[int], object]) -> float:
 
 
 def keys() -> None:
-    """Measure GET, SET and ZADD with a growing number of keys."""
     series: dict[str, list[Point]] = {"GET": [], "SET": [], "ZADD": [], "SCAN 10": []}
     for size in sizes():
         engine = Engine(Timekeeper(), Ids(1))
@@ -83,7 +80,6 @@ def keys() -> None:
 
 
 def vectors() -> None:
-    """Measure an upsert and a query with a growing number of vectors; a query compares all of them."""
     chance = np.random.default_rng(1)
     series: dict[str, list[Point]] = {"upsert": [], "query, top 10": []}
     for size in sizes():
@@ -105,22 +101,19 @@ def vectors() -> None:
 
 
 def records() -> None:
-    """Measure a produce, a fetch by offset and a search by time with a growing number of records."""
     series: dict[str, list[Point]] = {"produce": [], "offset by time": []}
     place = TopicPartition("t", 0)
     for size in sizes():
         engine = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1))
-        engine.topics.create("t", 1)
+        engine.create_topic("t", 1)
         for first in range(0, size, 100):
-            engine.producing.produce(
-                [ProducerRecord("t", "x", None, 0, first + n) for n in range(100)]
-            )
+            engine.produce([ProducerRecord("t", "x", None, 0, first + n) for n in range(100)])
 
         def produce(number: int, engine: MemoryEngine = engine) -> None:
-            engine.producing.produce([ProducerRecord("t", "x")])
+            engine.produce([ProducerRecord("t", "x")])
 
         def found(number: int, engine: MemoryEngine = engine, size: int = size) -> None:
-            engine.fetching.offsets(number * 104_729 % size, [place])
+            engine.offsets(number * 104_729 % size, [place])
 
         series["produce"].append((size, typical(produce)))
         series["offset by time"].append((size, typical(found)))
@@ -128,7 +121,6 @@ def records() -> None:
 
 
 def messages() -> None:
-    """Measure a publish and a delivery with a growing number of pending messages."""
     series: dict[str, list[Point]] = {"publish": [], "publish and deliver": []}
     url = "https://app.example.com/hook"
     for size in sizes():
@@ -151,8 +143,8 @@ def messages() -> None:
 
 
 def clients() -> None:
-    """Measure a GET over HTTP with a growing number of connections: the client's time and the
-    server's cost.
+    """Measure a GET over HTTP with a number of simultaneous connections: the time of a client, and
+    the cost of each.
     """
     waits: list[Point] = []
     costs: list[Point] = []
@@ -195,7 +187,6 @@ def clients() -> None:
 
 
 def main() -> int:
-    """Measure all curves."""
     for measure in (keys, vectors, records, messages, clients):
         measure()
     return 0

@@ -1,7 +1,6 @@
-"""Measure servers and requests without an engine, against a bare socket and against other servers.
+"""The cost of the kernel, compared with the minimum of the platform and with other libraries.
 
-Run ``python -m benchmarks.kernel`` in the repository. It exits with 1 if a figure exceeds its
-limit.
+Run ``python -m benchmarks.kernel``. Exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ REPLY = (
 
 
 class NoEngine:
-    """An engine without data, so that only the server is measured."""
+    """An engine without data, which leaves only the cost of the kernel."""
 
     def __init__(self, context: Context) -> None:
         self.signal = context.clock.signal()
@@ -78,7 +77,7 @@ class BareApp(App):
 
 
 class Bare(Handle):
-    """A fake with an empty engine."""
+    """A fake without an engine."""
 
     service = fixture = "bare"
 
@@ -90,20 +89,20 @@ class Bare(Handle):
 
 
 def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Answer like ``BareApp``, as a WSGI application."""
+    """Return the same answer as a WSGI application."""
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", "15")])
     return [BODY]
 
 
 def same_answer(sock: socket.socket) -> None:
-    """Answer every packet with the same bytes: no server can be faster."""
+    """Answer every packet with the same bytes, which is the minimum that the platform allows."""
     while sock.recv(65_536):
         sock.sendall(REPLY)
 
 
 @contextmanager
 def werkzeug_server() -> Iterator[int]:
-    """Run Werkzeug's threaded server without its log."""
+    """Run werkzeug's threaded server with its defaults, without its log."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server("127.0.0.1", 0, wsgi, threaded=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -117,8 +116,8 @@ def werkzeug_server() -> Iterator[int]:
 
 
 class RawClient:
-    """A client that sends one packet and reads one answer. It connects again if the server closed
-    the connection.
+    """A client that sends a packet and reads an answer, and connects again if the server has
+    closed.
     """
 
     def __init__(self, port: int) -> None:
@@ -147,7 +146,7 @@ class RawClient:
 
 
 def mounting() -> list[bool]:
-    """Measure starting and closing a server, as each test does."""
+    """Measure mounting and closing a server, as for one test."""
     hub = Hub()
     hub.mount(wsgi).close()
 
@@ -193,7 +192,7 @@ def mounting() -> list[bool]:
 
 
 def requesting() -> list[bool]:
-    """Measure one request over an open connection."""
+    """Measure a request on an open connection."""
     with ExitStack() as stack:
         bare = stack.enter_context(Bare())
         fake = int(bare.url.rpartition(":")[2])
@@ -244,7 +243,7 @@ def _getters(get: Callable[..., Any], ports: dict[str, int]) -> dict[str, Callab
 
 
 def tearing_down() -> list[bool]:
-    """Measure closing a fake while ten long polls wait."""
+    """Measure closing a fake while ten long polls wait in it."""
     taken: list[float] = []
 
     def close_with_ten() -> None:
@@ -274,7 +273,6 @@ def show(title: str, table: Table) -> None:
 
 
 def main() -> int:
-    """Run all measurements; return 0 if every limit holds."""
     holds = [*mounting(), *requesting(), *tearing_down()]
     return 0 if all(holds) else 1
 

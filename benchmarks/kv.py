@@ -1,6 +1,6 @@
-"""Measure the key-value service: its engine against fakeredis, and its HTTP against its engine.
+"""The cost of the key-value service: its engine compared with fakeredis, its HTTP with its engine.
 
-Run ``python -m benchmarks.kv`` in the repository. It exits with 1 if a figure exceeds its limit.
+Run ``python -m benchmarks.kv``. Exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ LINES: dict[str, list[bytes]] = {
 
 
 def peer() -> Callable[[list[bytes]], Any]:
-    """Return a function that runs a command in fakeredis without a client, as fakeredis' socket
-    does.
-    """
+    """Return a function that runs a command in fakeredis without a client, as its own socket does."""
     import fakeredis
 
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -59,8 +57,7 @@ def peer() -> Callable[[list[bytes]], Any]:
     fake = connection._sock
 
     def run(words: list[bytes], client: fakeredis.FakeRedis = client) -> Any:
-        # The default argument keeps the client alive: fakeredis ends its server with the last
-        # client.
+        # Keep a reference to the client, because closing it also ends the server of fakeredis.
         fake._process_command(words)
         return fake.responses.get_nowait()
 
@@ -96,7 +93,7 @@ def commands() -> list[bool]:
 
 
 def sorted_sets() -> list[bool]:
-    """Compare ZADD into a million members with ZADD into a thousand."""
+    """Compare ZADD into a sorted set of a million members with one of a thousand."""
     adders: dict[str, Callable[[], object]] = {}
     for size in (1_000, MEMBERS):
         engine = Engine(Timekeeper(), Ids(1))
@@ -127,7 +124,7 @@ def sorted_sets() -> list[bool]:
 
 
 def pipelines() -> list[bool]:
-    """Compare a request of a thousand commands with the cost of the engine and of one small
+    """Compare a request of a thousand commands with the engine's own cost and with one small
     request.
     """
     lines = [["SET", f"key:{number}", f"value {number}"] for number in range(500)]
@@ -160,7 +157,7 @@ def pipelines() -> list[bool]:
 
 @contextmanager
 def real_server() -> Iterator[redis.Redis | None]:
-    """Start a real server on a socket of its own; yield None if none is installed."""
+    """Start a real server on a socket of its own, if one is installed."""
     binary = shutil.which("redis-server")
     if binary is None:
         yield None
@@ -186,7 +183,7 @@ def real_server() -> Iterator[redis.Redis | None]:
 
 
 def memory() -> None:
-    """Print the bytes of a small key, and what a real server reports for the same key."""
+    """Compare the bytes per small key with the figure that a real server reports."""
     engine = Engine(Timekeeper(), Ids(1))
     session = engine.session()
     keys = [b"key:%d" % number for number in range(KEYS)]
@@ -210,8 +207,8 @@ def memory() -> None:
 
 
 def dumps() -> None:
-    """Print the megabytes per second of ``dump_rdb()`` and ``load()`` for strings, hashes and
-    sorted sets.
+    """Measure ``dump_rdb()`` and ``load()`` in megabytes per second: strings, hashes and sorted
+    sets.
     """
     random = Random(1)
     with tempfile.TemporaryDirectory() as folder, KVServer(Context.alone()) as server:
@@ -235,7 +232,6 @@ def dumps() -> None:
 
 
 def main() -> int:
-    """Run all measurements; return 1 if a figure exceeds its limit."""
     held = [*commands(), *sorted_sets(), *pipelines()]
     memory()
     dumps()

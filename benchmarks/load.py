@@ -1,13 +1,13 @@
-"""Measure many clients at once: ``python -m benchmarks.load [--seconds 60] [--clients 64]``.
+"""Many clients at the same time: ``python -m benchmarks.load [--seconds 60] [--clients 64]``.
 
-The clients run in other processes. Each keeps one connection open and sends the next request when
-the previous one is answered. The output contains requests per second, their duration (p50 and p99),
-errors, the server's memory before and after, and the time a server takes to exit under this load.
-If a Redis or Valkey server is installed, the measurement is repeated with that server as the
-engine, behind 1, 2 and 4 server processes that share one prefix; the factor shows what more
-processes gain on this machine, whose cores the clients and the engine use too.
+The clients run in other processes. Each keeps a connection open and sends its next request when the
+last one is answered. The output shows requests per second, their times (p50, p99), errors, the
+server's memory before and after, and how quickly a server exits under this load. If Redis or Valkey
+is installed, the same is measured with it as the engine, behind 1, 2 and 4 server processes that
+share a prefix. The factor between them depends on this machine, because clients and engine share
+its cores.
 
-It exits with 1 if a request failed, memory grew, or a server took longer than 2 s to exit.
+Exits with 1 if a request fails, memory grows, or a server takes longer than 2 s to exit.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ from .timing import limit
 TOKEN = "load"
 KEYS = 500
 JOURNAL = 500
-"""Maximum number of journal entries; a journal that still fills would look like a leak."""
+"""Number of entries that journals keep, because a journal that fills up would look like a leak."""
 WARM_UP = 15_000
-"""Number of requests after which pools and buffers have their final size."""
+"""Number of requests until pools and buffers have their size, after which memory must not grow."""
 GROWTH = 8.0
-"""Megabytes by which a server may grow afterwards."""
+"""Megabytes by which a server may grow afterwards, for pools and buffers."""
 EXITS_WITHIN = 2.0
 BUSY = 3.0
-"""Seconds of load before a server or a client is ended."""
+"""Seconds of load before a server or clients are ended."""
 
 
 def requests(number: int) -> list[bytes]:
-    """Return the requests that one client repeats: reads, writes, pipelines and a transaction."""
+    """Return the requests that a client sends repeatedly: reads, writes, pipelines and a
+    transaction.
+    """
     key = f"load:{number}"
     bodies: list[tuple[str, Any]] = []
     for at in range(KEYS // 10):
@@ -69,7 +71,7 @@ def requests(number: int) -> list[bytes]:
 
 
 class Client:
-    """A connection that sends requests, reads whole answers and measures their time."""
+    """A connection that sends a request, reads its whole answer and records the time."""
 
     def __init__(self, address: tuple[str, int], number: int) -> None:
         self.socket = socket.create_connection(address, 10)
@@ -86,7 +88,9 @@ class Client:
         self.socket.sendall(self._requests[self._at])
 
     def receive(self) -> tuple[float, bool] | None:
-        """Return seconds and success of a complete answer; raise if the server has gone."""
+        """Return the time in seconds and the success of a complete answer. Raises an error if the
+        server has closed the connection.
+        """
         part = self.socket.recv(65536)
         if not part:
             raise ConnectionError("the server closed the connection")
@@ -102,7 +106,7 @@ class Client:
 
 
 def clients(addresses: list[tuple[str, int]], numbers: range, seconds: float, results: Any) -> None:
-    """Run many clients in this process; put their times, errors and the first bad answer into the
+    """Run clients in this process, and put their times, errors and first wrong answer into the
     queue.
     """
     times: list[float] = []
@@ -125,19 +129,21 @@ def clients(addresses: list[tuple[str, int]], numbers: range, seconds: float, re
                     errors.append(client._answer.decode("latin-1")[-300:])
                 client.send()
     except OSError as error:
-        # Some runs end the server while clients connect.
+        # Some runs end their server on purpose, in some cases before a client has connected.
         errors.append(repr(error))
     results.put((times, errors))
 
 
 @dataclass
 class Server:
+    """A stand-alone server in a process of its own."""
+
     process: subprocess.Popen[str]
     address: tuple[str, int]
 
     @property
     def memory(self) -> float:
-        """Return the resident megabytes."""
+        """Return the resident memory in megabytes."""
         try:
             text = Path(f"/proc/{self.process.pid}/status").read_text()
             return int(text.split("VmRSS:")[1].split()[0]) / 1024
@@ -146,7 +152,7 @@ class Server:
             return int(subprocess.run(line, capture_output=True, check=True).stdout) / 1024
 
     def terminate(self) -> float:
-        """End the server as a service manager would, and return the seconds it took."""
+        """End the server as a service manager does, and return the time in seconds that it takes."""
         started = time.perf_counter()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
@@ -155,7 +161,7 @@ class Server:
 
 @contextmanager
 def serving(count: int, *options: str) -> Iterator[list[Server]]:
-    """Start several server processes with the same options."""
+    """Start server processes with the same options."""
     servers: list[Server] = []
     try:
         for _ in range(count):
@@ -180,14 +186,14 @@ def serving(count: int, *options: str) -> Iterator[list[Server]]:
 
 @dataclass
 class Load:
-    """Clients in processes of their own."""
+    """Clients at work in processes of their own."""
 
     processes: list[Any]
     results: Any
     seconds: float
 
     def finish(self) -> tuple[list[float], list[str]]:
-        """Return all times and all errors after the clients have ended."""
+        """Wait for the clients, and return all times and all errors."""
         times: list[float] = []
         errors: list[str] = []
         for _ in self.processes:
@@ -200,7 +206,6 @@ class Load:
 
 
 def start(servers: list[Server], count: int, seconds: float, processes: int = 2) -> Load:
-    """Start a number of clients."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     addresses = [server.address for server in servers]
@@ -219,7 +224,7 @@ def start(servers: list[Server], count: int, seconds: float, processes: int = 2)
 
 @dataclass
 class Figures:
-    """The figures of one run."""
+    """The result of one run."""
 
     count: int
     rate: float
@@ -229,7 +234,7 @@ class Figures:
     before: float
     after: float
     grown: bool
-    """Whether the servers' memory grew by more than pools and buffers need; unknown for short runs."""
+    """Whether the servers' memory grew by more than pools and buffers; unknown in short runs."""
 
     @property
     def holds(self) -> bool:
@@ -237,7 +242,7 @@ class Figures:
 
 
 def measure(servers: list[Server], count: int, seconds: float) -> Figures:
-    """Load the servers until their journals are full, then measure for the given time."""
+    """Load the servers until their journals are full, then for a number of seconds."""
     warm = 0
     while warm < WARM_UP * len(servers):
         times, errors = start(servers, count, BUSY).finish()
@@ -278,7 +283,7 @@ def show(label: str, found: Figures) -> None:
 
 @contextmanager
 def real_server() -> Iterator[str | None]:
-    """Start a Redis or Valkey server and yield its address; yield None if none is installed."""
+    """Start a Redis or Valkey server and yield its address; None if neither is installed."""
     from tests.kv.comparison.servers import available
 
     found = available()
@@ -304,7 +309,9 @@ def real_server() -> Iterator[str | None]:
 
 
 def exit_under_load(count: int) -> float:
-    """Return the seconds from SIGTERM to the end of a server that serves this number of clients."""
+    """Return the seconds from SIGTERM to the exit of a server that is busy with a number of
+    clients.
+    """
     with serving(1) as servers:
         load = start(servers, count, 30)
         time.sleep(BUSY)
@@ -329,7 +336,6 @@ def killed_clients(count: int) -> bool:
 
 
 def main() -> int:
-    """Run all measurements; return 1 if a check fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

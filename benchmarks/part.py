@@ -1,7 +1,7 @@
 """Run one part in its own process: ``python -m benchmarks.part NAME [--quick] [--json FILE]``.
 
-A part is a module of this folder with a ``main()``. ``QUICK`` says how each part is shortened. The
-figures that it passed to ``timing`` are written as JSON.
+A part is a module of this folder with a ``main()``. ``QUICK`` contains how each part is shortened.
+The results are written as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest_fakecloud
 from .timing import Results, results
 
 FIRST = ("kernel", "start", "plugin", "kv", "search", "vector", "broker", "queue")
-"""The order in which parts run; others follow."""
+"""The first parts in their order; the others follow."""
 LAST = ("load", "week")
 TOOLS = frozenset(
     {"commits", "explorers", "part", "plots", "raw", "report", "site", "timing", "walk"}
@@ -30,7 +30,7 @@ TOOLS = frozenset(
 
 @dataclass(frozen=True)
 class Short:
-    """The command line and the constants of a shortened part."""
+    """How a part is shortened: arguments of its command line, and other values for its constants."""
 
     words: tuple[str, ...] = ()
     constants: dict[str, Any] = field(default_factory=dict)
@@ -56,14 +56,14 @@ QUICK = {
 
 
 def known() -> list[str]:
-    """Return the names of all parts in the order in which they run."""
+    """Return the names of all parts, in the order in which they run."""
     names = {path.stem for path in Path(__file__).parent.glob("*.py")} - TOOLS
     rest = sorted(name for name in names - {*FIRST, *LAST} if not name.startswith("_"))
     return [*FIRST, *rest, *LAST]
 
 
 def main() -> int:
-    """Run the part. Return 1 if a figure exceeds its limit; a shortened run has no limits."""
+    """Run the part; return 1 if a limit is missed, which a short run does not check."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=known())
     parser.add_argument("--quick", action="store_true")
@@ -76,7 +76,7 @@ def main() -> int:
         short = QUICK.get(given.name, Short())
         sys.argv += short.words
         for name, value in short.constants.items():
-            # An unknown constant would make the short run a long one.
+            # An unknown constant would make a short run long.
             getattr(module, name)
             setattr(module, name, value)
     started = perf_counter()

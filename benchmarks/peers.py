@@ -1,10 +1,10 @@
-"""Compare the fakes with other test doubles in one run.
+"""The fakes compared with other libraries, in turns in one run.
 
-Run ``python -m benchmarks.peers`` in the repository. It measures what one double per test costs,
-what one call costs, and what a query among vectors costs. The doubles do different work:
-``responses`` and ``respx`` return prepared answers, the fakes and fakeredis keep data. Libraries
-that are not installed appear as rows without figures. Containers are measured if Docker runs;
-otherwise the table shows the waiting time that their library documents.
+Run ``python -m benchmarks.peers``. It measures the cost of a server or mock for each test, of one
+call, and of a query among vectors. The libraries do not do the same work: ``responses`` and
+``respx`` return prepared answers, the fakes and fakeredis keep data. Missing libraries are listed
+as such. Containers are measured if Docker is running; otherwise the table has the start time that
+their vendor publishes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ FAKE = "http://fake.test/get/key"
 PUBLISHED = {
     "testcontainers, Redis": "not measured here; published: asks once a second for up to 120 s (4.15.0)"
 }
-"""Start-up times that other libraries document, for machines that cannot measure them."""
+"""Published start times, for libraries that cannot be measured."""
 
 
 def there(*modules: str) -> bool:
-    """Return whether all modules can be imported."""
+    """Return whether all these modules can be imported."""
     return all(importlib.util.find_spec(name) for name in modules)
 
 
 def docker() -> bool:
-    """Return whether containers can be started here."""
+    """Return whether containers can be started."""
     if not there("testcontainers", "redis") or shutil.which("docker") is None:
         return False
     return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
@@ -58,9 +58,7 @@ def docker() -> bool:
 
 
 def lives() -> list[bool]:
-    """Measure a double from its creation through the first answer to its end: the cost of one
-    double per test.
-    """
+    """Compare the time from nothing to the first answer, including the end: the cost for a test."""
     plain = httpx.Client(trust_env=False)
     candidates: dict[str, tuple[bool, Callable[[], Call]]] = {
         "kv_server": (True, lambda: lambda: kv_life(plain)),
@@ -99,14 +97,13 @@ def lives() -> list[bool]:
 
 
 def kv_life(client: httpx.Client) -> None:
-    """Start a cloud with a key-value server, and send SET over HTTP."""
+    """Start a cloud and its key-value server, and send a SET over HTTP."""
     with Cloud(1) as cloud:
         kv = cloud.kv_server()
         assert client.get(f"{kv.url}/set/key/value", headers=kv.headers).json() == {"result": "OK"}
 
 
 def httpserver_life(client: httpx.Client) -> None:
-    """Start a server that has one answer."""
     from pytest_httpserver import HTTPServer
 
     with HTTPServer() as server:
@@ -115,7 +112,6 @@ def httpserver_life(client: httpx.Client) -> None:
 
 
 def responses_life() -> None:
-    """Mock one answer for requests."""
     import responses
 
     with responses.RequestsMock() as mock:
@@ -124,7 +120,6 @@ def responses_life() -> None:
 
 
 def respx_life() -> None:
-    """Mock one answer for httpx."""
     import respx
 
     with respx.mock, httpx.Client(trust_env=False, verify=False) as client:
@@ -133,7 +128,6 @@ def respx_life() -> None:
 
 
 def fakeredis_life() -> None:
-    """Use fakeredis' client without a socket."""
     import fakeredis
 
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -142,7 +136,6 @@ def fakeredis_life() -> None:
 
 
 def fakeredis_server_life() -> None:
-    """Use fakeredis' TCP server with redis-py."""
     import redis
     from fakeredis import TcpFakeServer
 
@@ -161,7 +154,6 @@ def fakeredis_server_life() -> None:
 
 
 def moto_life() -> None:
-    """Start moto's threaded server and list no buckets."""
     from moto.server import ThreadedMotoServer
 
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -175,7 +167,6 @@ def moto_life() -> None:
 
 
 def qdrant_life() -> None:
-    """Create a client in memory with one collection."""
     from qdrant_client import QdrantClient, models
 
     client = QdrantClient(":memory:")
@@ -185,7 +176,6 @@ def qdrant_life() -> None:
 
 
 def chroma_life() -> None:
-    """Create an ephemeral client with one collection."""
     import chromadb
 
     client = chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False))
@@ -194,7 +184,6 @@ def chroma_life() -> None:
 
 
 def container_life() -> None:
-    """Start a Redis container, as a fixture does."""
     from testcontainers.redis import RedisContainer
 
     with RedisContainer() as container:
@@ -205,7 +194,7 @@ def container_life() -> None:
 
 
 def requesting() -> list[bool]:
-    """Measure one small call to each double, over open connections where it has any."""
+    """Compare one small call, on open connections if there are any."""
     missing: dict[str, str] = {}
     calls: dict[str, Call] = {}
     with ExitStack() as stack:
@@ -242,7 +231,6 @@ def requesting() -> list[bool]:
 
 
 def httpserver_calls(stack: ExitStack) -> Call:
-    """Call a server with one prepared answer."""
     from pytest_httpserver import HTTPServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -259,7 +247,7 @@ def httpserver_calls(stack: ExitStack) -> Call:
 
 
 def responses_calls(stack: ExitStack) -> Call:
-    """Call a mock that is active only during the call, because it replaces all of requests."""
+    """Activate the mock only during a call, because it replaces all of requests."""
     import responses
 
     mock = responses.RequestsMock(assert_all_requests_are_fired=False)
@@ -278,7 +266,7 @@ def responses_calls(stack: ExitStack) -> Call:
 
 
 def respx_calls(stack: ExitStack) -> Call:
-    """Call a mock that is the transport of one client."""
+    """Use a mock as the transport of one client."""
     import respx
 
     router = respx.Router(assert_all_called=False)
@@ -294,7 +282,6 @@ def respx_calls(stack: ExitStack) -> Call:
 
 
 def fakeredis_calls(stack: ExitStack) -> Call:
-    """Call fakeredis' own client."""
     import fakeredis
 
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
@@ -304,7 +291,6 @@ def fakeredis_calls(stack: ExitStack) -> Call:
 
 
 def fakeredis_tcp_calls(stack: ExitStack) -> Call:
-    """Call fakeredis' TCP server with redis-py."""
     import redis
     from fakeredis import TcpFakeServer
 
@@ -319,7 +305,6 @@ def fakeredis_tcp_calls(stack: ExitStack) -> Call:
 
 
 def port_calls(stack: ExitStack) -> Call:
-    """Call the database port of the fake with redis-py."""
     import redis
 
     kv = stack.enter_context(Cloud(1)).kv_server()
@@ -330,7 +315,6 @@ def port_calls(stack: ExitStack) -> Call:
 
 
 def moto_calls(stack: ExitStack) -> Call:
-    """Send a message to moto's server with boto3."""
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -347,7 +331,6 @@ def moto_calls(stack: ExitStack) -> Call:
 
 
 def queue_calls(stack: ExitStack) -> Call:
-    """Send a message to the fake queue with httpx."""
     cloud = stack.enter_context(Cloud(1, delivery="driven"))
     queue = cloud.queue()
     queue.destinations.accept()
@@ -372,7 +355,7 @@ REQUESTS: dict[str, tuple[tuple[str, ...], Callable[[ExitStack], Call]]] = {
 
 
 def querying() -> list[bool]:
-    """Measure a query for the ten nearest of some thousand vectors, in process."""
+    """Compare a query for the nearest ten of several thousand vectors, in process."""
     vectors: np.ndarray[Any, Any] = random_vectors(ROWS, DIMENSION)
     asked = random_vectors(1, DIMENSION)[0]
     engine: VectorEngine = filled_engine(vectors)
@@ -399,7 +382,7 @@ def querying() -> list[bool]:
 def choose(
     candidates: dict[str, tuple[bool, Callable[[], Call]]],
 ) -> tuple[dict[str, Call], dict[str, str]]:
-    """Return the calls of installed libraries, and for the others the reason why they are missing."""
+    """Return the calls of the libraries that are installed, and why the others are missing."""
     calls = {name: make() for name, (here, make) in candidates.items() if here}
     missing = [name for name, (here, _) in candidates.items() if not here]
     return calls, {name: PUBLISHED.get(name, NOT_INSTALLED) for name in missing}
@@ -410,7 +393,6 @@ def show(table: Table) -> None:
 
 
 def main() -> int:
-    """Print all three tables."""
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     holds = [*lives(), *requesting(), *querying()]

@@ -1,4 +1,4 @@
-"""Draw figures as SVG: curves of cost against amount of work, and bars of a table."""
+"""Draw the results as SVG: curves of cost against work, and bars of a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, Path]:
 
 
 def places(parts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the file name of each picture by title."""
+    """Return the file name of each picture by its title."""
     return {
         one["title"]: re.sub(r"[^a-z0-9]+", "-", f"{part['part']}-{one['title']}".lower()).strip(
             "-"
@@ -45,8 +45,8 @@ def places(parts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def curves(curve: Mapping[str, Any]) -> str:
-    """Draw microseconds by amount of work. Both axes are logarithmic, so a constant cost is a flat
-    line.
+    """Draw microseconds by amount of work, with both axes logarithmic, so that a constant cost is a
+    flat line.
     """
     series: Mapping[str, Sequence[Sequence[float]]] = curve["series"]
     points = [point for line in series.values() for point in line]
@@ -87,8 +87,8 @@ def curves(curve: Mapping[str, Any]) -> str:
 
 
 def bars(table: Mapping[str, Any]) -> str:
-    """Draw the medians of a table on a logarithmic axis, and name the missing rows with their
-    reasons.
+    """Draw the medians of a table on a logarithmic axis, and name the missing libraries with the
+    reason.
     """
     rows = table["rows"]
     scale = _decades([row["p50_us"] for row in rows])

@@ -1,7 +1,7 @@
-"""Measure the queue: retries over two days, thousands of deliveries, many pending messages, slow
-destinations.
+"""The cost of the queue: a day of retries, thousands of deliveries, many waiting messages, slow
+deliveries.
 
-Run ``python -m benchmarks.queue`` in the repository. It exits with 1 if a figure exceeds its limit.
+Run ``python -m benchmarks.queue``. Exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENDPOINTS = 20_000
 
 
 class Hook(App):
-    """A local application that answers every POST with the same body."""
+    """A loopback application that answers every POST in the same way."""
 
     service = "hook"
     status = 200
@@ -67,7 +67,7 @@ class NoEngine:
 
 
 class HookServer(Handle):
-    """The local application on a port of its own."""
+    """A fake that serves the loopback application."""
 
     service = "hook"
     fixture = "hook"
@@ -78,9 +78,7 @@ class HookServer(Handle):
 
 
 def ladder() -> bool:
-    """Measure 48 hours with six attempts and a failure callback; the receiver verifies every
-    signature.
-    """
+    """Measure 48 hours, six attempts and a failure callback; the receiver verifies every signature."""
     context = Context.alone(now=START)
     server = HookServer(context)
     hook = server._app
@@ -146,9 +144,7 @@ def ladder() -> bool:
 
 
 def four_thousand_attempts() -> bool:
-    """Measure 1,000 messages with four attempts each against the same number of plain POST
-    requests.
-    """
+    """Compare 1,000 messages with four attempts each with as many plain POST requests."""
     context = Context.alone(now=START)
     server = HookServer(context)
     server._app.status = 500  # type: ignore[attr-defined]
@@ -187,7 +183,7 @@ def _thousand(queue: Queue, url: str) -> None:
 
 
 def many_pending() -> bool:
-    """Measure publish and advance per message with 1,000 and with 100,000 pending messages."""
+    """Measure publishing and advancing, per message, with 1,000 and with 100,000 waiting messages."""
     costs: dict[str, dict[int, list[float]]] = {"publish": {}, "advance": {}}
     queues: dict[int, Queue] = {}
     for size in (1_000, PENDING):
@@ -221,8 +217,8 @@ def many_pending() -> bool:
 
 
 def beside_slow_ones() -> bool:
-    """Measure a delivery while ten others take a second, and while two never end, in the
-    background.
+    """Measure a delivery in the background beside ten deliveries of a second, and beside two that
+    hang.
     """
     good = True
     with Cloud() as cloud:
@@ -260,9 +256,7 @@ def beside_slow_ones() -> bool:
 
 
 def large_group() -> bool:
-    """Measure adding endpoints to a URL group, publishing to the group and removing them, per
-    endpoint.
-    """
+    """Measure adding endpoints to a URL group, publishing to it and removing them, per endpoint."""
     costs: dict[str, dict[int, float]] = {"add": {}, "publish": {}, "remove": {}}
     for size in (1_000, ENDPOINTS):
         queue = Queue(Context.alone(now=START))
@@ -291,7 +285,6 @@ def _timed(work: Callable[[], Any]) -> float:
 
 
 def main() -> int:
-    """Run all measurements; return 1 if a figure exceeds its limit."""
     started = process_time()
     results = [
         ladder(),

@@ -1,4 +1,4 @@
-"""Run a bare server, which is the lower bound for all others."""
+"""A server that does nothing else, as the minimum for all other servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Listen on a local port; ``serve`` gets each connection in a thread of its own."""
+    """Listen on a port of loopback; ``serve`` receives each connection in a thread of its own."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def attend(sock: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Format the results of a run: the machine, every figure with its limit, and JSON."""
+"""The results of a run: the machine, every figure with its limit, and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARIES = (
     "pytest", "pytest-httpserver", "responses", "respx", "werkzeug", "httpx", "requests", "numpy",
     "redis", "fakeredis", "moto", "qdrant-client", "chromadb", "faiss-cpu", "testcontainers",
 )  # fmt: skip
-"""Libraries whose versions affect the figures, including those compared."""
+"""Libraries whose versions influence the figures."""
 
 
 def machine() -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _version(name: str) -> str | None:
 
 
 def described(found: Mapping[str, Any]) -> str:
-    """Return the machine as lines of text."""
+    """Return the description of the machine as text."""
     versions = ", ".join(f"{name} {told or '-'}" for name, told in found["versions"].items())
     return (
         f"{found['cpu']}, {found['cores']} cores, load {found['load']}\n"
@@ -66,10 +66,10 @@ def run_part(
     quiet: bool = False,
     into: IO[str] | None = None,
 ) -> tuple[int, dict[str, Any] | None]:
-    """Run one part in its own process; return its exit code and its results, if it wrote any.
+    """Run one part in its own process; return its exit code and its results, None if it failed.
 
-    ``folder`` contains ``benchmarks``; ``path`` contains another ``pytest_fakecloud``. The output
-    of the part goes to the file ``into``, or is discarded with ``quiet``.
+    ``folder`` contains ``benchmarks``, ``path`` contains another ``pytest_fakecloud``. The output
+    is written ``into`` a file if one is given, and discarded if ``quiet``.
     """
     import json
 
@@ -96,7 +96,7 @@ def run_part(
 
 
 def figures(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return a table of every figure of every part with its limit."""
+    """Return every figure of every part with its limit, as one table."""
     rows = [
         (part["part"], one["label"], f"{one['value']:,.2f}{one['unit']}", one["limit"],
          {None: "", True: "ok", False: "MISS"}[one["holds"]])

@@ -1,8 +1,7 @@
-"""Measure how the cost of a search grows with an index, against Tantivy, and what other commands
-pay for it.
+"""The cost of search as an index grows, compared with Tantivy, and its cost for tests that never
+search.
 
-Run ``python -m benchmarks.search`` in the repository. It exits with 1 if a figure exceeds its
-limit.
+Run ``python -m benchmarks.search``. Exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ from .timing import compare, line
 
 SMALL, LARGE = 1_000, 100_000
 DOCUMENTS, DISTINCT = 1_500, 20
-"""Number of documents compared with Tantivy, and of words in each that no other document has."""
+"""Number of documents for the comparison with Tantivy, and number of words that occur in only one
+of them.
+"""
 WORDS = 5_000
 QUERIES: dict[str, tuple[Any, ...]] = {
     "one rare word": ({"t": {"$eq": "w4999"}},),
@@ -64,7 +65,7 @@ class Filled:
         return lambda: self.run(b"SEARCH.QUERY", b"i", text, *options)
 
     def rewrite(self) -> Callable[[], object]:
-        """Return a function that changes a document and searches for it."""
+        """Return a function that makes one write and one search that finds it."""
         numbers = count()
         size = len(self.documents)
         text = b'{"t":{"$eq":"w4999"}}'
@@ -78,9 +79,7 @@ class Filled:
 
 
 def usual(size: int) -> list[bytes]:
-    """Return documents whose words are distributed as in a language: few are frequent, most are
-    rare.
-    """
+    """Return documents whose words are as frequent as in a language: few are common, most are rare."""
     chance = random.Random(1)
     return [
         json.dumps(
@@ -95,7 +94,9 @@ def usual(size: int) -> list[bytes]:
 
 
 def best(call: Callable[[], object], times: int = 5) -> float:
-    """Return the least microseconds of several calls; at 100,000 documents one may take 50 ms."""
+    """Return the shortest time of several calls in microseconds, because one call at 100,000
+    documents may take 50 ms.
+    """
     call()
     taken = []
     for _ in range(times):
@@ -106,7 +107,7 @@ def best(call: Callable[[], object], times: int = 5) -> float:
 
 
 def growth() -> list[bool]:
-    """Measure every kind of query and a write with a thousand and with a hundred thousand
+    """Measure every kind of query, and a write, with a thousand and with a hundred thousand
     documents.
     """
     small, large = Filled(usual(SMALL)), Filled(usual(LARGE))
@@ -126,7 +127,7 @@ def growth() -> list[bool]:
     for name, (filter, *options) in QUERIES.items():
         quick, slow = (best(filled.query(filter, *options)) for filled in (small, large))
         label = f"{name}: {quick / 1000:.2f} ms and {slow / 1000:.2f} ms"
-        # A search takes time proportional to its hits, which are a hundred times as many.
+        # The work grows with the number of hits, so the limit is a little more than a hundred.
         held.append(line(label, slow / quick, 300.0))
     quick, slow = (best(filled.rewrite(), 20) for filled in (small, large))
     label = f"a write and a search that sees it: {quick:.0f} us and {slow:.0f} us"
@@ -135,7 +136,7 @@ def growth() -> list[bool]:
 
 
 def beside_tantivy() -> list[bool]:
-    """Compare indexing and ``$fuzzy`` with Tantivy, among many distinct terms."""
+    """Compare indexing, and ``$fuzzy`` among many distinct terms, with Tantivy."""
     try:
         import tantivy
     except ImportError:
@@ -187,8 +188,8 @@ def _word(chance: random.Random) -> str:
 
 
 def without_search() -> list[bool]:
-    """Measure a write without an index and beside an index of other keys, and list the imports of
-    an engine.
+    """Measure a write without an index and beside an index of other keys, and the imports of an
+    engine.
     """
     engines = {
         name: Engine(Timekeeper(), Ids(1)) for name in ("no index", "an index of other keys")
@@ -214,7 +215,6 @@ def without_search() -> list[bool]:
 
 
 def main() -> int:
-    """Run all measurements; return 1 if a figure exceeds its limit."""
     return 0 if all([*without_search(), *beside_tantivy(), *growth()]) else 1
 
 

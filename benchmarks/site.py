@@ -1,7 +1,7 @@
-"""Write the page *Measured* of the documentation from a file of figures, with pictures.
+"""The page *Measured* of the documentation, from one file of figures, with pictures.
 
 ``python -m benchmarks --site`` writes ``docs/reference/measured.json``, the pictures and the page.
-``python -m docs.generate`` regenerates the page from that file.
+``python -m docs.generate`` writes the page from the file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ FIGURES = _DOCS / "reference" / "measured.json"
 
 
 def write(whole: Mapping[str, Any]) -> Path:
-    """Write the figures of a run of all parts, their pictures and their page; return the path of
-    the page.
-    """
+    """Write the results of all parts, their pictures and their page; return the path of the page."""
     FIGURES.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(_DOCS / _PICTURES, ignore_errors=True)
     plots.draw(whole["parts"], _DOCS / _PICTURES)
@@ -32,14 +30,14 @@ def write(whole: Mapping[str, Any]) -> Path:
 
 
 def page() -> str:
-    """Return the page of the stored figures."""
+    """Return the page for the file of figures."""
     whole = json.loads(FIGURES.read_text("utf-8"))
     drawn = plots.places(whole["parts"])
     return text(whole, {title: f"../{_PICTURES}/{name}" for title, name in drawn.items()})
 
 
 def text(whole: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
-    """Return the page as Markdown; ``pictures`` are the paths of pictures by title."""
+    """Return a page of Markdown; ``pictures`` are the paths of pictures by title."""
     found = whole["machine"]
     versions = ", ".join(f"{name} {told}" for name, told in found["versions"].items() if told)
     lines = [

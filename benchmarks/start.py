@@ -1,10 +1,9 @@
-"""Measure the processor time of the plugin in a run without a fake, and of the first fake.
+"""The processor time that the plugin adds to a run without a fake, and for its first fake.
 
-Run ``python -m benchmarks.start`` in the repository; ``--python`` selects an environment with other
-libraries (fakeredis, moto). Every figure comes from separate processes in interleaved rounds. With
-``bytecode``, an earlier round has written the bytecode; ``no bytecode`` sets
-``PYTHONDONTWRITEBYTECODE``, so that only bytecode from the installation is used. It exits with 1 if
-a figure exceeds its limit.
+Run ``python -m benchmarks.start``; ``--python`` selects another environment, for example one with
+fakeredis and moto. Every figure comes from separate processes in interleaved rounds. ``bytecode``
+uses bytecode that an earlier round wrote; ``no bytecode`` sets ``PYTHONDONTWRITEBYTECODE`` and uses
+what the installer compiled, if anything. Exits with 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ import pytest
 pytest.main(sys.argv[1:])
 print("taken", *(f"{name}={ns / 1e6}" for name, ns in taken.items()))
 '''
-"""Measured inside the process, because the time of whole processes varies more."""
+"""Time parts inside a run, because the time of a whole process varies more between runs."""
 
 
 def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> tuple[float, str]:
@@ -101,7 +100,7 @@ def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) ->
 
 
 def environments(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the environments of the two kinds of run."""
+    """Return the two kinds of run, by whether bytecode may be written."""
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {
         "bytecode": {**plain, "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
@@ -110,7 +109,7 @@ def environments(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def collecting(python: str, rounds: int, folder: Path) -> list[bool]:
-    """Measure ``pytest --collect-only`` of one test, with and without each of the two plugins."""
+    """Measure ``pytest --collect-only`` of one test with none, one or both of the plugins."""
     (folder / "test_nothing.py").write_text("def test_nothing(): pass\n")
     parts = folder / "parts.py"
     parts.write_text(PARTS)
@@ -192,15 +191,15 @@ print("taken", (time.process_time() - started) * 1e3, flush=True)
 os._exit(0)
 """
 BEFORE = {"vector_index, upsert": "import numpy"}
-"""Imported before the measurement, because the import of numpy takes 40 ms or more and varies."""
+"""Imports before the measurement: numpy takes 40 ms or more, and this time varies."""
 NEEDS = {"fakeredis, SET": "fakeredis", "moto, SQS send_message": "moto, boto3"}
 
 
 def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
-    """Measure from the import to the first answer, in a new interpreter and in one that runs
-    pytest.
+    """Measure the time from the import to the first answer, in a new interpreter and in one that
+    runs pytest.
     """
-    # The threads of numpy's library use the processor for tens of milliseconds after the import.
+    # Threads that numpy's library starts at its import spin for tens of milliseconds afterwards.
     environment = {**environments(folder)["bytecode"], "OPENBLAS_NUM_THREADS": "1"}
     there = dict(FIRSTS)
     for name, modules in NEEDS.items():
@@ -231,7 +230,6 @@ def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
 
 
 def main() -> int:
-    """Run all measurements; return 0 if every limit holds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="the interpreter to measure")
     parser.add_argument("--rounds", type=int, default=30)

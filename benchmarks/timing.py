@@ -6,9 +6,9 @@
     print(table)
     line("mount + close against a raw listener", table.ratio("mount", "raw socket"), 3.0)
 
-Every round runs every callable in a new random order, so that a slow second of the machine affects
-all of them. Each call is timed on its own. A row shows the median (p50) instead of the mean,
-because one slow call in a thousand should not change it.
+Every round runs every callable, in a random order, so that a slow second of a shared machine
+affects all callables. Calls are timed individually. The figure of a row is a median (p50) and not a
+mean, so that a few interrupted calls do not change it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from statistics import median, quantiles
 from time import perf_counter_ns
 
 NOT_INSTALLED = "not installed"
-"""The usual reason why a library is missing."""
+"""The reason for most missing libraries."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its maximum or minimum."""
+    """One claimed figure: its value, and its maximum or minimum."""
 
     label: str
     value: float
@@ -37,14 +37,14 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """Whether the value is within its limit; true without a limit."""
+        """Whether the value is within its limit; True without a limit."""
         return (self.most is None or self.value <= self.most) and (
             self.least is None or self.value >= self.least
         )
 
     @property
     def bound(self) -> str:
-        """The limit as text."""
+        """The limit in words."""
         if self.least is not None:
             return f"at least {self.least:g}{self.unit}"
         return "no limit" if self.most is None else f"at most {self.most:g}{self.unit}"
@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve of cost: microseconds of one operation (``y``) at each amount of work (``x``)."""
+    """Cost against work: microseconds of one operation (``y``) at each amount of work (``x``)."""
 
     title: str
     work: str
@@ -61,7 +61,7 @@ class Curve:
 
 @dataclass
 class Results:
-    """The results of one part in the order of their measurement."""
+    """The results of one part, in the order of their measurement."""
 
     quick: bool = False
     figures: list[Figure] = field(default_factory=list)
@@ -70,12 +70,12 @@ class Results:
 
 
 results = Results()
-"""The results of this process; ``quick`` shortens every comparison."""
+"""The results of this process so far; ``quick`` shortens every comparison."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of one callable: the median microseconds of a call, for each round."""
+    """The times of one callable: one median per round, in microseconds per call."""
 
     name: str
     rounds: tuple[float, ...]
@@ -83,17 +83,17 @@ class Row:
 
     @property
     def best(self) -> float:
-        """The lowest median: the round that other load affected least."""
+        """The median of the quickest round, which other load affects least."""
         return min(self.rounds)
 
     @property
     def p50(self) -> float:
-        """The median of the medians of all rounds."""
+        """The median of all rounds' medians."""
         return median(self.rounds)
 
     @property
     def spread(self) -> float:
-        """The distance between the quartiles of the rounds, relative to their median."""
+        """The interquartile range of the rounds, as a fraction of their median."""
         if len(self.rounds) < 2:
             return 0.0
         low, _, high = quantiles(self.rounds, n=4, method="inclusive")
@@ -101,7 +101,7 @@ class Row:
 
 
 class Table:
-    """The rows of one comparison in their given order, and the reasons why others are missing."""
+    """The rows of one comparison in the given order, and the reasons for missing rows."""
 
     def __init__(
         self, rows: list[Row], title: str = "", missing: Mapping[str, str] | None = None
@@ -118,16 +118,18 @@ class Table:
         raise KeyError(f"no row {name!r}; there are: {known}")
 
     def ratio(self, name: str, base: str) -> float:
-        """Return the cost of `name` divided by the cost of `base`, each from its quickest round.
+        """Return the cost of `name` divided by that of `base`, by the quickest round of each.
 
-        Other load only adds time, so the quickest of many interleaved rounds is the best estimate.
+        Other load can only increase a time, so the quickest of many interleaved rounds is the most
+        reliable.
         """
         return self[name].best / self[base].best
 
     def typical_ratio(self, name: str, base: str) -> float:
-        """Return the median of the ratios of `name` to `base` in each round.
+        """Return the cost of `name` divided by that of `base` in the median round, as users see
+        their p50s.
 
-        Both ran in the same round, so load during that round affects both.
+        Both ran in the same round, so a slow round affects both.
         """
         pairs = zip(self[name].rounds, self[base].rounds, strict=True)
         return median(mine / theirs for mine, theirs in pairs)
@@ -160,11 +162,11 @@ def compare(
 ) -> Table:
     """Time each callable in `rounds` interleaved rounds and return the table.
 
-    `calls` is the number of calls in a round, one number for all or one per name. By default, each
-    callable gets as many as take about `slice_ms` milliseconds, but at least 3; a first call, which
-    also warms it up, determines this number. Garbage is collected before a measurement and not
-    during it. `missing` are libraries that cannot be measured here, with reasons: rows without
-    figures.
+    `calls` is the number of calls in a round: one number for all callables, or one per name. By
+    default, each callable gets as many as take about `slice_ms` milliseconds (at least 3), which
+    running it once determines; that call is also its warm-up. Garbage is collected before a slice
+    and not during it. `missing` are libraries that cannot be measured, with the reason: rows
+    without figures.
     """
     if results.quick:
         rounds, slice_ms = min(rounds, 3), min(slice_ms, 2.0)
@@ -194,10 +196,10 @@ def line(
     *,
     at_least: float | None = None,
 ) -> bool:
-    """Print a ratio with its limit, and return whether the limit holds.
+    """Print one ratio with its limit, and return whether it holds.
 
-    `limit` is the maximum of the ratio, `at_least` the minimum. Without either, the figure is only
-    printed.
+    `limit` is the maximum of the ratio, `at_least` its minimum. A figure with neither is printed
+    for information and always holds.
     """
     return _told(Figure(label, ratio, "x", limit, at_least))
 
@@ -205,12 +207,12 @@ def line(
 def limit(
     label: str, value: float, most: float | None = None, *, at_least: float | None = None
 ) -> bool:
-    """Print a figure that is not a ratio, with its unit in the label, like ``line``."""
+    """Print one figure that is not a ratio, with its unit in the label, like `line()`."""
     return _told(Figure(label, value, "", most, at_least))
 
 
 def curve(title: str, work: str, series: dict[str, list[tuple[float, float]]]) -> Curve:
-    """Print and store a curve: microseconds at each amount of work, with one series per name."""
+    """Print and keep cost against work: microseconds at each amount, one series per name."""
     made = Curve(title, work, series)
     results.curves.append(made)
     print(f"\n{title}, us by {work}")
@@ -223,7 +225,7 @@ def curve(title: str, work: str, series: dict[str, list[tuple[float, float]]]) -
 
 def _told(figure: Figure) -> bool:
     results.figures.append(figure)
-    # A short run shows only that everything runs; its figures are too imprecise for limits.
+    # Short runs only check that everything runs; their figures are too imprecise for limits.
     holds = figure.holds or results.quick
     verdict = "    " if results.quick else "ok  " if holds else "MISS"
     value = f"{figure.value:10,.2f}{figure.unit or ' '}"

@@ -1,9 +1,8 @@
-"""Compare the vector index with numpy's dot product, with Werkzeug's server and with other vector
-test doubles.
+"""The vector index compared with numpy's product, werkzeug and other test libraries.
 
-Run ``python -m benchmarks.vector``; ``--quick`` leaves out the large sets. Libraries that are not
-installed (qdrant-client, chromadb, faiss-cpu) are reported and skipped. Filling chromadb with
-100,000 vectors of 1536 dimensions takes minutes, so it is measured up to 10,000.
+Run ``python -m benchmarks.vector``; ``--quick`` leaves out the large sets. Missing libraries
+(qdrant-client, chromadb, faiss-cpu) are skipped. chromadb is measured up to 10,000 rows, because it
+takes minutes to fill with 100,000 vectors of 1536 numbers.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ Call = Callable[[], object]
 
 
 def main() -> int:
-    """Print every figure; return 1 if one exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the large sets")
     parser.add_argument("--rounds", type=int, default=9)
@@ -69,7 +67,7 @@ def main() -> int:
 
 
 def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
-    """Measure one query, and a batch of sixteen, against the dot product alone and the other
+    """Compare one query, and sixteen in one request, with the product alone and with other
     libraries.
     """
     vectors, asked = random_vectors(rows, dimension), random_vectors(16, dimension)
@@ -111,7 +109,7 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
 
 
 def filtered(rounds: int) -> Iterator[bool]:
-    """Measure filters against a query without one."""
+    """Compare a condition that one record in ten meets with no condition."""
     vectors = random_vectors(ROWS, 768)
     engine = filled_engine(vectors, metadata=lambda row: {"group": row % 10, "name": f"n{row}"})
     query = random_vectors(1, 768)[0]
@@ -132,10 +130,9 @@ def filtered(rounds: int) -> Iterator[bool]:
 
 
 def upserts(most: int) -> Iterator[bool]:
-    """Measure the mean cost of an upsert for each power of ten of the size; use the best of three
-    growths.
+    """Measure the mean cost of an upsert while the index grows, by decade; the best of three times.
 
-    A disturbance of ten milliseconds would double the cost of the first thousand.
+    One interruption of ten milliseconds would double the cost of the first thousand.
     """
     vectors = random_vectors(1000, 32)
     decades = [10**power for power in range(3, 7) if 10**power <= most]
@@ -161,12 +158,12 @@ def upserts(most: int) -> Iterator[bool]:
 
 
 def over_http(rounds: int) -> Iterator[bool]:
-    """Measure the official client with this server and with the same application behind Werkzeug's
-    server.
+    """Compare the official client against this server with the same application behind werkzeug.
 
-    Encoding 768 numbers takes the client longer than the server takes to answer. The client's work
-    and numpy's dot product are the same for both servers, so the limit applies to the time that
-    each adds to a raw socket that does only the dot product.
+    A client that encodes 768 numbers is busy longer than any server: a raw socket and werkzeug,
+    both with immediate answers, have a ratio of about 0.5, and the product is the same work for
+    both. So the limit applies to what each server adds to the *floor*, which is the client's own
+    work and numpy's product behind a raw socket.
     """
     if attempt("upstash-vector", lambda: __import__("upstash_vector")) is None:
         return
@@ -210,7 +207,7 @@ def over_http(rounds: int) -> Iterator[bool]:
 
 @contextmanager
 def raw_answers(work: Call) -> Iterator[str]:
-    """Run a raw socket that does the work and returns the same hits for every request."""
+    """Answer every request on a raw socket with the same hits, after doing the work."""
     reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
     reply %= len(SAME_HITS), SAME_HITS
 
@@ -231,7 +228,7 @@ def raw_answers(work: Call) -> Iterator[str]:
 
 @contextmanager
 def stock_werkzeug(app: Callable[[Request], object]) -> Iterator[str]:
-    """Serve an application with Werkzeug's threaded server without its log."""
+    """Run an application behind werkzeug's threaded server with its defaults, without its log."""
     import werkzeug
     from werkzeug.serving import make_server
 
@@ -260,9 +257,7 @@ def stock_werkzeug(app: Callable[[Request], object]) -> Iterator[str]:
 
 
 def upsert_over_http(rounds: int) -> Iterator[bool]:
-    """Compare the server's cost of an upsert of 1536 numbers with the client's cost of encoding
-    them.
-    """
+    """Compare the server's cost of an upsert of 1536 numbers with the client's own encoding."""
     with VectorIndex(Context.alone(), dimension=1536) as index:
         vector = [float(value) for value in random_vectors(1, 1536)[0].astype(np.float64)]
         payload = {"id": "a", "vector": vector}
@@ -281,7 +276,9 @@ def upsert_over_http(rounds: int) -> Iterator[bool]:
 
 
 def start_up(rounds: int) -> Iterator[bool]:
-    """Measure the milliseconds from start to close of a fixture, and imports in separate processes."""
+    """Measure the lifetime of a fixture in milliseconds, and imports in processes of their own, in
+    turns.
+    """
     context = Context.alone()
 
     def life() -> None:
@@ -318,7 +315,7 @@ def start_up(rounds: int) -> Iterator[bool]:
 
 
 def random_vectors(rows: int, dimension: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return random unit vectors from a fixed seed."""
+    """Return unit vectors of a fixed seed."""
     generator = np.random.default_rng(rows + dimension)
     vectors = generator.standard_normal((rows, dimension), np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -328,7 +325,7 @@ def filled_engine(
     vectors: np.ndarray[Any, np.dtype[np.float32]],
     metadata: Callable[[int], dict[str, object]] | None = None,
 ) -> VectorEngine:
-    """Return an engine with the rows, whose ids are their numbers."""
+    """Return an engine that contains the rows under their numbers."""
     engine = VectorEngine(Timekeeper(), Ids(0), dimension=vectors.shape[1])
     for row, vector in enumerate(vectors):
         values = metadata(row) if metadata else None
@@ -337,7 +334,7 @@ def filled_engine(
 
 
 def attempt(name: str, make: Callable[[], Any]) -> Any:
-    """Return the result of ``make``; return None and print a line if the library is missing."""
+    """Return the result of ``make``; print a line and return None if the library is not installed."""
     try:
         return make()
     except ImportError as error:
@@ -346,7 +343,6 @@ def attempt(name: str, make: Callable[[], Any]) -> Any:
 
 
 def qdrant(vectors: Any, query: Any) -> Call:
-    """Use qdrant-client's local mode."""
     from qdrant_client import QdrantClient, models
 
     client = QdrantClient(":memory:")
@@ -360,7 +356,6 @@ def qdrant(vectors: Any, query: Any) -> Call:
 
 
 def chromadb(vectors: Any, query: Any) -> Call:
-    """Use chromadb's ephemeral client."""
     import chromadb as chroma
 
     client = chroma.EphemeralClient(chroma.Settings(anonymized_telemetry=False))
@@ -373,7 +368,7 @@ def chromadb(vectors: Any, query: Any) -> Call:
 
 
 def faiss(vectors: Any, query: Any) -> Call:
-    """Use faiss' exact inner product index with its default number of threads."""
+    """Return a query of faiss' exact inner product index with its default number of threads."""
     import faiss as library
 
     index = library.IndexFlatIP(vectors.shape[1])

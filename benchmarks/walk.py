@@ -1,11 +1,11 @@
-"""Print the path of a request through the package: ``python -m benchmarks.walk [--calls]``.
+"""The way of a request through the package: ``python -m benchmarks.walk [--calls]``.
 
-There are two walks: a ``ZADD`` over REST, and a publish with its delivery and its callback. For
-each, the output lists the modules in the order of their first call, the number of calls, the number
-of times a call leads from one module into another (visits), and how many of these return to a
-module visited before (steps back). ``--calls`` prints every call. Each walk runs once before it is
-recorded, so that one-time set-up is not part of it. Python 3.11 also counts the frames of
-comprehensions.
+It records two walks: a ``ZADD`` over REST, and a publish request until its callback is delivered.
+For each walk it prints the modules in the order in which they are first reached, the number of
+calls, how often the walk goes from one module into another (visits), and how many of these visits
+return to an earlier module (steps back). ``--calls`` prints every call. Each walk is made once
+before it is recorded, so that one-time initialisation is not counted. Python 3.11 also counts the
+frames of comprehensions.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ URL = "https://app.example/job"
 
 
 class Step(NamedTuple):
-    """A call: its module inside the package, and its function."""
+    """One call: the module in the package, and the function."""
 
     module: str
     function: str
 
 
 class Walk(NamedTuple):
-    """All calls of a walk, in all threads, in order."""
+    """All calls of a walk, in all threads, in their order."""
 
     name: str
     calls: list[Step]
 
     @property
     def visits(self) -> list[str]:
-        """The module of each visit."""
+        """The modules in the order in which the walk enters them."""
         names = [call.module for call in self.calls]
         return [name for at, name in enumerate(names) if not at or names[at - 1] != name]
 
@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
     @property
     def steps_back(self) -> int:
-        """Number of visits to a module that the walk visited before."""
+        """The number of visits that return to an earlier module."""
         return len(self.visits) - len(self.modules)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Walk(NamedTuple):
 
 
 class Tracer:
-    """Records the calls inside the package, in every thread that starts while it is active."""
+    """Records the calls within the package, in every thread that starts during a walk."""
 
     def __init__(self) -> None:
         self._calls: list[Step] | None = None
@@ -79,7 +79,7 @@ class Tracer:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record the calls of a block."""
+        """Install the tracer for the duration of a block."""
         threading.setprofile(self._called)
         sys.setprofile(self._called)
         try:
@@ -89,7 +89,7 @@ class Tracer:
             threading.setprofile(None)  # type: ignore[arg-type]
 
     def walk(self, name: str, way: Callable[[], object]) -> Walk:
-        """Run a walk twice, and record the second run."""
+        """Make a walk once as preparation, and once to record it."""
         way()
         self._calls = calls = []
         try:
@@ -100,7 +100,7 @@ class Tracer:
 
 
 def walks() -> list[Walk]:
-    """Return the two walks, each in a new cloud."""
+    """Return the two walks, each in an open cloud."""
     tracer = Tracer()
     with (
         tracer.watching(),
@@ -134,7 +134,6 @@ def walks() -> list[Walk]:
 
 
 def main() -> None:
-    """Print both walks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.walk", description=__doc__)
     parser.add_argument("--calls", action="store_true", help="print every call too")
     given = parser.parse_args()

@@ -1,14 +1,13 @@
-"""Run a stand-alone server for a simulated week: ``python -m benchmarks.week [--days 7] [--calls
-200]``.
+"""A stand-alone server for a week: ``python -m benchmarks.week [--days 7] [--calls 200]``.
 
-The clock of a served cloud with all four services is frozen and moves hour by hour. In each hour,
-clients make the given number of calls: they set keys with expiries, replace vectors, produce and
-consume records, and publish messages, some of which fail until they are dead letters. Some requests
-have no token and large bodies. An open console requests everything that it shows. Memory, threads
-and open files of the server are printed at the end of each day.
+A served cloud with all four services runs hour by hour on a frozen clock. In each hour, clients
+make a number of calls (sets with a TTL, vectors that are replaced, records that are produced and
+consumed, messages that are delivered or rejected until they are dead letters). Some calls have no
+token or a large body. An open console requests everything that it shows. The memory, threads and
+open files of the server are printed at the end of each day.
 
-It exits with 1 if after the second day memory grew by more than 10 MB a day, threads or open files
-by more than a few, or a call failed unexpectedly.
+Exits with 1 if memory grows by more than 10 MB a day after the second day, if threads or open files
+grow by more than a few, or if a call fails unexpectedly.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ import urllib3
 from .timing import limit
 
 GROWTH = 10.0
-"""Megabytes per day by which memory may grow after journals and history are full."""
+"""Megabytes per day by which memory may grow once journals and history are full."""
 SPARE = 8
-"""Number of threads and open files by which the counts may vary."""
+"""Number of threads and open files that may be added temporarily."""
 
 
 class Destination(BaseHTTPRequestHandler):
-    """The application that receives the messages; it rejects every fifth."""
+    """The application that receives deliveries; it rejects every fifth one."""
 
     protocol_version = "HTTP/1.1"
     count = 0
@@ -50,7 +49,7 @@ class Destination(BaseHTTPRequestHandler):
 
 
 class Week:
-    """A server, its clients and its console."""
+    """One server, its clients and its console."""
 
     def __init__(self, summary: dict[str, Any], pid: int, destination: str) -> None:
         self.pool = urllib3.PoolManager(retries=False, timeout=30)
@@ -62,7 +61,7 @@ class Week:
         self.calls = 0
 
     def ask(self, fixture: str, method: str, path: str, body: object = None, **more: str) -> None:
-        """Make one call of a client; record it if it does not succeed."""
+        """Make one call of a client, and keep a response that is not a success."""
         handle = self.handles[fixture]
         headers = {**handle["headers"], "Content-Type": "application/json", **more}
         content = None if body is None else json.dumps(body)
@@ -72,7 +71,6 @@ class Week:
             self.failed.append(f"{method} {path}: {answer.status} {answer.data[:200]!r}")
 
     def look(self, path: str, body: object = None) -> None:
-        """Make one request of the console."""
         headers = {"Authorization": f"Bearer {self.control['token']}"}
         url = f"{self.control['url']}/__control__{path}"
         content = None if body is None else json.dumps(body)
@@ -83,7 +81,7 @@ class Week:
             self.failed.append(f"{path}: {answer.status} {answer.data[:200]!r}")
 
     def hour(self, number: int, calls: int) -> None:
-        """Run an hour of calls and requests of the console, then move the clock by an hour."""
+        """Make the calls of clients and the console in an hour, and advance the clock by an hour."""
         for at in range(calls // 8):
             name = f"{number * calls + at}"
             self.ask("kv_server", "POST", "/", ["SET", f"k:{name}", "x" * 200, "EX", 3600])
@@ -105,7 +103,7 @@ class Week:
         self.look("/clock", {"action": "advance", "by": "1h"})
 
     def figures(self) -> tuple[float, int, int]:
-        """Return resident megabytes, number of threads and number of open files of the server."""
+        """Return the resident megabytes, threads and open files of the server."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         memory = int(status.split("VmRSS:")[1].split()[0]) / 1024
         threads = int(status.split("Threads:")[1].split()[0])
@@ -113,7 +111,6 @@ class Week:
 
 
 def main() -> int:
-    """Simulate the days; return 1 if a figure grew or a call failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
