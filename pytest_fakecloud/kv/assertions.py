@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..core.errors import ContractError
 from ..core.matching import Condition
+from .contents import KVContents
 from .engine.engine import Engine
-from .model import AnyEngine
 
 if TYPE_CHECKING:
     from ..core.found import Found
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
     from .search.views import SearchFields, SearchIndexView
 
 
-class KVAssertions:
-    """Mixin of ``KVServer`` with inspections and assertions of searches."""
-
-    @property
-    def _engine(self) -> AnyEngine:
-        raise NotImplementedError
+class KVAssertions(KVContents):
+    """Adds the inspections and assertions of searches."""
 
     def search_index(self, name: str) -> SearchIndexView:
         """Return a view of a search index: its schema, documents and pending changes.

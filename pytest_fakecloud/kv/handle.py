@@ -13,7 +13,6 @@ from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..handle import Context, Handle, Snapshot, action
 from .assertions import KVAssertions
-from .contents import KVContents
 from .engine.engine import Engine
 from .model import AnyEngine
 from .python_values import (
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from .resp.port import DatabasePort
 
 
-class KVServer(KVContents, KVAssertions, Handle):
+class KVServer(KVAssertions, Handle):
     """A fake key-value server with a REST interface and, on demand, a Redis protocol port.
 
     ``settings`` are the keywords of ``KVSettings``; ``KVConfig`` explains each of them.

@@ -320,37 +320,18 @@ def _reach(denial: Denial) -> tuple[int, int]:
     return _RANKS[denial.reason], denial.place
 
 
-class Anonymous:
+class Anonymous(AclUser):
     """The user of a client that has not logged in, who may only log in and out."""
 
-    known: ClassVar[bool] = False
-    name = "default"
-    unrestricted = False
-    passwordless = False
-
-    def accepts(self, password: bytes) -> bool:
-        """Return False, because no password logs in as this user."""
-        return False
-
-    def copy(self) -> Anonymous:
-        """Return the object itself, because it never changes."""
-        return self
+    known = False
 
     def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
         """Deny all commands except AUTH, HELLO, QUIT and RESET."""
         if "no_auth" not in spec.flags:
             raise CommandError(errors.NOAUTH)
 
-    def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Return False, because a client that has not logged in may not read keys."""
-        return False
 
-    def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """Return False, because a client that has not logged in may not subscribe."""
-        return False
-
-
-ANONYMOUS = Anonymous()
+ANONYMOUS = Anonymous("default")
 
 
 @cache

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..model import Transport, User
+    from ..acl.users import AclUser
+    from ..model import Transport
     from ..table.registry import CommandSpec
     from .keyspace import Keyspace
 
@@ -49,7 +50,7 @@ class Client:
     receives pushed messages, e.g. of pub/sub; None if the transport cannot push.
     """
 
-    user: User
+    user: AclUser
     db: Keyspace
     transport: Transport
     resp: int

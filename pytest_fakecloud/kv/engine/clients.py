@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from .client import Client
 
 if TYPE_CHECKING:
-    from ..model import User
+    from ..acl.users import AclUser
     from .blocking import Waiters
 
 S = TypeVar("S", bound=Client)
@@ -26,7 +26,7 @@ class Clients(Generic[S]):
         """Return a new list of the port's sessions, because other threads add and remove sessions."""
         return list(self.connected.copy().values())
 
-    def of(self, user: User) -> list[S]:
+    def of(self, user: AclUser) -> list[S]:
         return [each for each in (*self.of_port(), *self._streaming.copy()) if each.user is user]
 
     def disconnect(self, session: Client) -> None:

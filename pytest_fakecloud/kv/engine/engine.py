@@ -15,8 +15,9 @@ from ...core.budget import UNBOUNDED, OverBudget, running
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
+from ..acl.users import AclUser
 from ..errors import CLIENT_LEFT, CommandError, over_budget, unknown_command
-from ..model import Transport, User
+from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting, ScriptingCopy
 from ..scripting.turns import Turns
@@ -152,7 +153,7 @@ class Engine:
 
     def session(
         self,
-        user: User | None = None,
+        user: AclUser | None = None,
         transport: Transport = "local",
         resp: int = 2,
         address: str = "",

@@ -20,7 +20,6 @@ from ..acl.users import (
 from ..errors import WRONGPASS, CommandError
 
 if TYPE_CHECKING:
-    from ..model import User
     from ..table.registry import CommandSpec
     from .client import Client
     from .engine import Engine
@@ -91,7 +90,7 @@ class Users:
 
     # -- logging in ------------------------------------------------------------------------------
 
-    def visitor(self) -> User:
+    def visitor(self) -> AclUser:
         """Return the user of a new connection: ``default`` without a password, or ``ANONYMOUS``."""
         default = self._users["default"]
         return default if default.on and default.passwordless else ANONYMOUS
@@ -100,7 +99,7 @@ class Users:
         user = self._users.get(name)
         return user is not None and user.passwordless
 
-    def authenticate(self, name: str, password: bytes) -> User:
+    def authenticate(self, name: str, password: bytes) -> AclUser:
         """Return the user with this name and password; raise WRONGPASS if there is none."""
         user = self._users.get(name)
         if user is None or not user.accepts(password):

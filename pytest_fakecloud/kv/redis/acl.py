@@ -28,22 +28,10 @@ class RedisUser:
     """A user whose permissions the server checks. ``login`` is None for the URL's user."""
 
     unrestricted = True
-    passwordless = False
 
     def __init__(self, name: str, login: Login | None) -> None:
         self.name = name
         self.login = login
-
-    def accepts(self, password: bytes) -> bool:
-        """Return False, because only the server can check passwords."""
-        return False
-
-    def copy(self) -> RedisUser:
-        """Return the user itself, because users never change."""
-        return self
-
-    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Allow everything, because the server checks the user's permissions."""
 
 
 class RedisUsers:

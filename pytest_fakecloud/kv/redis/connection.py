@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import Parameter, signature
 from typing import Any, cast
 
@@ -189,16 +190,10 @@ class Link:
     def _run(
         self, argv: list[bytes], login: Login | None, place: Place | None, *, asking: bool = False
     ) -> Reply:
-        connection = self.lease(login, place)
-        try:
+        with self._leased(login, place) as connection:
             if asking:
                 exchange(connection, [b"ASKING"])
             return exchange(connection, argv)
-        except (LostConnection, LateReply, OSError) as error:
-            connection.disconnect()
-            raise self.unreachable(error) from None
-        finally:
-            self.give_back(connection)
 
     def _batch(
         self,
@@ -208,12 +203,17 @@ class Link:
         first: list[list[bytes]],
     ) -> list[Reply]:
         # The commands in `first` must succeed before the others are sent.
-        connection = self.lease(login, place)
-        try:
+        with self._leased(login, place) as connection:
             for line in first:
                 exchange(connection, line)
             connection.send_packed_command(connection.pack_commands(lines), check_health=False)
             return [_one(connection) for _ in lines]
+
+    @contextmanager
+    def _leased(self, login: Login | None, place: Place | None) -> Iterator[Any]:
+        connection = self.lease(login, place)
+        try:
+            yield connection
         except (LostConnection, LateReply, OSError) as error:
             connection.disconnect()
             raise self.unreachable(error) from None

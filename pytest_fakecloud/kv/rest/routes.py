@@ -21,7 +21,7 @@ from ...http.routing import Route
 from .. import errors
 from ..engine.quota import NO_QUOTA, Quota
 from ..errors import CommandError, RestError
-from ..model import TURN_SECONDS, AnyEngine, AnySession, User
+from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Interruptions
 from ..reply import LARGEST, Reply, size_of
 from ..settings import IntText, Limits
@@ -111,7 +111,7 @@ class KVApp(App):
 
     # -- the dialect -----------------------------------------------------------------------------
 
-    def authenticate(self, request: Request) -> User:
+    def authenticate(self, request: Request) -> object:
         """Return the user of the bearer token or of the query parameter ``_token``."""
         token = bearer_token(request.fields.get("authorization")) or request.query("_token")
         users = self.engine.users
@@ -299,35 +299,30 @@ class KVApp(App):
         command = request.path[1:].partition("/")[0]
         # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
         names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
-        if not _accepts_events(request):
-            return self._single(request, names, format_of(request))
-        session = self._session(request)
-        try:
-            self._admit(session, names)
-        except CommandError as error:
-            return Answer({"error": str(error)}, 400)
         kind = "pattern" if command == "psubscribe" else "channel"
-        events = subscription_stream(self.engine, session, kind, names[1:])
-        return self._streamed(events)
+        return self._stream(
+            request,
+            names,
+            lambda session: subscription_stream(self.engine, session, kind, names[1:]),
+        )
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Stream every command that the server runs, if the client accepts server-sent events."""
-        line = [b"MONITOR"]
-        session = self._session(request)
-        if not _accepts_events(request):
+        return self._stream(
+            request, [b"MONITOR"], lambda session: monitor_stream(self.engine, session)
+        )
+
+    def _stream(
+        self, request: Request, line: list[bytes], make: Callable[[AnySession], EventStream]
+    ) -> Answer | Stream:
+        if "text/event-stream" not in (request.fields.get("accept") or "").lower():
             return self._single(request, line, format_of(request))
+        session = self._session(request)
         try:
             self._admit(session, line)
         except CommandError as error:
             return Answer({"error": str(error)}, 400)
-        return self._streamed(monitor_stream(self.engine, session))
-
-    def is_full(self) -> bool:
-        """Return whether the number of open connections and event streams has reached its limit."""
-        limit = self.limits.max_connections
-        return limit is not None and len(self.connections) >= limit
-
-    def _streamed(self, events: EventStream) -> Stream:
+        events = make(session)
         self.connections.add(events)
 
         def closed() -> None:
@@ -335,6 +330,11 @@ class KVApp(App):
             self.connections.discard(events)
 
         return Stream(events.chunks(), on_close=closed)
+
+    def is_full(self) -> bool:
+        """Return whether the number of open connections and event streams has reached its limit."""
+        limit = self.limits.max_connections
+        return limit is not None and len(self.connections) >= limit
 
     def _admit(self, session: AnySession, line: list[bytes]) -> None:
         self._count()
@@ -392,7 +392,3 @@ class KVApp(App):
         if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return headers
-
-
-def _accepts_events(request: Request) -> bool:
-    return "text/event-stream" in (request.fields.get("accept") or "").lower()

@@ -90,18 +90,10 @@ def subscription_stream(
     """
 
     def opened() -> None:
-        with engine.lock:
-            engine.streaming.add(session)
-            for name in names:
-                engine.pubsub.subscribe(session, kind, name)
+        for name in names:
+            engine.pubsub.subscribe(session, kind, name)
 
-    def closed() -> None:
-        with engine.lock:
-            engine.streaming.discard(session)
-            engine.pubsub.drop(session)
-
-    outbox = EventStream(engine.clock, opened, closed)
-    session.wake = outbox.close
+    outbox = _stream(engine, session, opened, lambda: engine.pubsub.drop(session))
 
     def deliver(message: list[Any]) -> None:
         parts = [part if isinstance(part, bytes) else b"%d" % part for part in message]
@@ -118,16 +110,28 @@ def monitor_stream(engine: AnyEngine, session: AnySession) -> EventStream:
         outbox.put(monitor_line(at_us, session, argv))
 
     def opened() -> None:
-        with engine.lock:
-            engine.streaming.add(session)
-            engine.monitors.append(see)
+        engine.monitors.append(see)
         outbox.put(b'"OK"')
 
-    def closed() -> None:
+    outbox = _stream(engine, session, opened, lambda: engine.monitors.remove(see))
+    return outbox
+
+
+def _stream(
+    engine: AnyEngine, session: AnySession, opened: Callable[[], None], closed: Callable[[], None]
+) -> EventStream:
+    """Return a stream with functions that are called, under the lock, when it opens and closes."""
+
+    def begin() -> None:
+        with engine.lock:
+            engine.streaming.add(session)
+            opened()
+
+    def end() -> None:
         with engine.lock:
             engine.streaming.discard(session)
-            engine.monitors.remove(see)
+            closed()
 
-    outbox = EventStream(engine.clock, opened, closed)
+    outbox = EventStream(engine.clock, begin, end)
     session.wake = outbox.close
     return outbox

@@ -139,20 +139,8 @@ def _hexadecimal(text: bytes) -> float:
         return -math.inf if text.startswith(b"-") else math.inf
 
 
-def _list(*items: Any) -> list[Any]:
-    return list(items)
-
-
-def _extend(items: list[Any], *more: Any) -> None:
-    items.extend(more)
-
-
 def _failure(text: bytes, counted: bool = False) -> CommandError:
     return (HandedOn if counted else CommandError)(one_line(text))
-
-
-def _verbatim(text: bytes, format: bytes) -> Verbatim:
-    return Verbatim(text, format)
 
 
 def callbacks() -> dict[bytes, Callable[..., Any]]:
@@ -170,8 +158,8 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "unpack_struct": _unpack_struct,
         "pack_real": _pack_real,
         "unpack_real": _unpack_real,
-        "list": _list,
-        "extend": _extend,
+        "list": lambda *items: list(items),
+        "extend": lambda items, *more: items.extend(more),
         "failure": _failure,
         "status": lambda text: Status(one_line(text)),
         "double": Boxed,
@@ -179,7 +167,7 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "set": SetReply,
         "boolean": Bool,
         "big_number": lambda text: BigNumber(one_line(text)),
-        "verbatim": _verbatim,
+        "verbatim": Verbatim,
     }
     table.update({f"bit_{name}": function for name, function in _bit_library().items()})
     return {name.encode(): function for name, function in table.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import CommandError, Template, one_line
+from ..errors import Template
 
 
 class HostLost(Exception):
@@ -128,11 +128,6 @@ unknown_load_option = Template("ERR Unknown option given: <option>")
 unknown_list_argument = Template("ERR Unknown argument <argument>")
 library_compile_error = Template("ERR Error compiling function: <message>")
 registration_error = Template("ERR Error registering functions: <message>")
-
-
-def error_reply(text: bytes) -> CommandError:
-    """Return an error reply with this message."""
-    return CommandError(one_line(text))
 
 
 def waits_in_script(command: str) -> bytes:

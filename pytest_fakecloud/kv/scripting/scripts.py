@@ -118,8 +118,7 @@ class Scripting:
         except ScriptFailure as failure:
             raise CommandError(failure.text) from None
         except HostLost:
-            self._lose_host()
-            raise CommandError(errors.OUT_OF_MEMORY) from None
+            raise self._lose_host() from None
 
     def evaluate(
         self, session: Client, sha: bytes, keys: list[bytes], args: list[bytes], read_only: bool
@@ -130,14 +129,7 @@ class Scripting:
             raise CommandError(errors.NO_SCRIPT)
         if script.compiled is None:
             self._compile(script)
-        flags = script.flags
-        no_writes = flags is not None and b"no-writes" in flags
-        if read_only and flags is not None and not no_writes and not self.vendor:
-            raise CommandError(errors.WRITE_FLAG_IN_RO)
-        declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
-        without_memory = self._is_without_memory(session, flags)
-        clock, only_reads = self.engine.clock, read_only or no_writes
-        run = ScriptRun(clock, session, only_reads, declared, sha, None, without_memory)
+        run = self._new_run(session, sha, keys, script.flags, read_only)
         return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
@@ -185,8 +177,7 @@ class Scripting:
             text = errors.LOAD_TIMEOUT if failure.too_long else failure.text
             raise CommandError(errors.registration_error(text)) from None
         except HostLost:
-            self._lose_host()
-            raise CommandError(errors.OUT_OF_MEMORY) from None
+            raise self._lose_host() from None
         if not registered:
             raise CommandError(errors.NO_FUNCTIONS)
         functions = {
@@ -198,23 +189,12 @@ class Scripting:
     def call_function(
         self, session: Client, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a function of a library; raise ``CommandError`` for an unknown name.
-
-        FCALL_RO in Redis rejects functions without the flag ``no-writes``. The vendor's service
-        runs them, but rejects their writes.
-        """
+        """Run a function of a library; raise ``CommandError`` for an unknown name."""
         function = self.libraries.functions.get(name.lower())
         if function is None:
             raise CommandError(errors.FUNCTION_NOT_FOUND)
-        no_writes = b"no-writes" in function.flags
-        if read_only and not no_writes and not self.vendor:
-            raise CommandError(errors.WRITE_FLAG_IN_RO)
-        declared = frozenset(keys) if KEY_LOCKING in function.flags else None
-        without_memory = self._is_without_memory(session, frozenset(function.flags))
-        engine, only_reads = self.engine, read_only or no_writes
-        run = ScriptRun(
-            engine.clock, session, only_reads, declared, name, engine.line, without_memory
-        )
+        run = self._new_run(session, name, keys, frozenset(function.flags), read_only)
+        run.line = self.engine.line
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
 
     def snapshot(self) -> ScriptingCopy:
@@ -227,6 +207,27 @@ class Scripting:
         self.libraries.reload(saved.libraries)
 
     # -- running ---------------------------------------------------------------------------------
+
+    def _new_run(
+        self,
+        session: Client,
+        name: bytes,
+        keys: list[bytes],
+        flags: frozenset[bytes] | None,
+        read_only: bool,
+    ) -> ScriptRun:
+        """Return the run of a script or function; raise ``CommandError`` if its flags forbid it.
+
+        FCALL_RO in Redis rejects functions without the flag ``no-writes``. The vendor's service
+        runs them, but rejects their writes.
+        """
+        no_writes = flags is not None and b"no-writes" in flags
+        if read_only and flags is not None and not no_writes and not self.vendor:
+            raise CommandError(errors.WRITE_FLAG_IN_RO)
+        declared = frozenset(keys) if flags is not None and KEY_LOCKING in flags else None
+        without_memory = self._is_without_memory(session, flags)
+        clock, only_reads = self.engine.clock, read_only or no_writes
+        return ScriptRun(clock, session, only_reads, declared, name, without_memory)
 
     def _is_without_memory(self, session: Client, flags: frozenset[bytes] | None) -> bool:
         """Return whether memory is full; raise OOM for a script whose flags do not allow that."""
@@ -252,8 +253,7 @@ class Scripting:
             kind = HandedOn if failure.counted else CommandError
             raise kind(self._failure_text(failure, run.name)) from None
         except HostLost:
-            self._lose_host()
-            raise CommandError(errors.OUT_OF_MEMORY) from None
+            raise self._lose_host() from None
         finally:
             self.running = None
             session.db, session.resp, session.in_script = before
@@ -261,12 +261,13 @@ class Scripting:
             raise reply
         return reply
 
-    def _lose_host(self) -> None:
-        """Replace a broken Lua runtime with a new one, and load the libraries into it."""
+    def _lose_host(self) -> CommandError:
+        """Replace a broken Lua runtime, load the libraries again, and return the error to raise."""
         self._host = None
         for script in self.scripts.values():
             script.compiled = None
         self.restore(self.snapshot())
+        return CommandError(errors.OUT_OF_MEMORY)
 
     def _failure_text(self, failure: ScriptFailure, name: bytes) -> bytes:
         text = one_line(failure.text)
@@ -325,7 +326,7 @@ class Scripting:
                 raise CommandError(errors.FLUSH_WITH_KEY_LOCKING)
             for place, key_spec in spec.key_positions(argv):
                 if "not_key" not in key_spec.flags and argv[place] not in run.keys:
-                    raise errors.error_reply(errors.dynamic_key(argv[place]))
+                    raise CommandError(errors.dynamic_key(argv[place]))
 
     def _check_user(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
         try:

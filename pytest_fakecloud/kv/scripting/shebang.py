@@ -42,16 +42,16 @@ def script_shebang(source: bytes, vendor: bool) -> Shebang:
     if words is None:
         raise CommandError(errors.INVALID_ENGINE)
     if words[0] != b"#!lua":
-        raise errors.error_reply(errors.unexpected_engine(words[0]))
+        raise CommandError(errors.unexpected_engine(words[0]))
     known = SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
     flags: set[bytes] = set()
     for word in words[1:]:
         if not word.startswith(b"flags="):
-            raise errors.error_reply(errors.unknown_shebang_option(word))
+            raise CommandError(errors.unknown_shebang_option(word))
         listed = word.removeprefix(b"flags=")
         for flag in listed.split(b",") if listed else ():
             if flag not in known:
-                raise errors.error_reply(errors.unexpected_flag(flag))
+                raise CommandError(errors.unexpected_flag(flag))
             flags.add(flag)
     return Shebang(frozenset(flags), source[end:])
 
@@ -69,7 +69,7 @@ def library_name(source: bytes) -> tuple[bytes, bytes]:
     name = None
     for word in words[1:]:
         if not word.lower().startswith(b"name="):
-            raise errors.error_reply(errors.bad_metadata(word))
+            raise CommandError(errors.bad_metadata(word))
         if name is not None:
             raise CommandError(errors.NAME_TWICE)
         name = word[5:]
@@ -79,5 +79,5 @@ def library_name(source: bytes) -> tuple[bytes, bytes]:
         raise CommandError(errors.BAD_LIBRARY_NAME)
     engine = words[0].removeprefix(b"#!")
     if engine.lower() != b"lua":
-        raise errors.error_reply(errors.engine_not_found(engine))
+        raise CommandError(errors.engine_not_found(engine))
     return name, source[end:]

@@ -47,10 +47,10 @@ class ScriptRun:
     read_only: bool
     keys: frozenset[bytes] | None
     name: bytes
-    line: list[bytes] | None
-    """The command line that called the function; None for a script."""
     without_memory: bool
     """Whether memory was full when the script started, so its commands may not allocate more."""
+    line: list[bytes] | None = None
+    """The command line that called the function; None for a script."""
     wrote: bool = False
     killed: bool = False
     begun: float = field(init=False)

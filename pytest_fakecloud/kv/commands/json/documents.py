@@ -19,6 +19,7 @@ from .matches import (
     existing,
     find,
     no_path,
+    optional_path,
     outermost,
     parent_of,
     put,
@@ -228,9 +229,7 @@ def _remove(session: Session, key: bytes, document: JsonValue, matches: list[Loc
 @command("JSON.DEL", "JSON.FORGET")
 def json_del(session: Session, args: Args) -> Reply:
     """Delete the values at a path, or the whole document, and return the number of deleted values."""
-    if len(args) > 2:
-        raise CommandError(wrong_arity("json.del"))
-    path = read_path(session, args[1] if len(args) > 1 else DOT)
+    path = optional_path(session, args, "json.del")
     document = document_of(session, args[0])
     if document is None:
         return 0
@@ -240,9 +239,7 @@ def json_del(session: Session, args: Args) -> Reply:
 @command("JSON.CLEAR")
 def json_clear(session: Session, args: Args) -> Reply:
     """Empty the arrays and objects at a path, set numbers to 0, and return the number of changes."""
-    if len(args) > 2:
-        raise CommandError(wrong_arity("json.clear"))
-    path = read_path(session, args[1] if len(args) > 1 else DOT)
+    path = optional_path(session, args, "json.clear")
     document = existing(session, args[0])
     changed = 0
     deepest_first = sorted(find(path, document.root), key=lambda match: -len(match.parts))

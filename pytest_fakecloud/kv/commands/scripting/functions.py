@@ -41,7 +41,7 @@ def function_load(session: Session, args: Args) -> Reply:
     """Load a function library."""
     for option in args[:-1]:
         if option.upper() != b"REPLACE":
-            raise errors.error_reply(errors.unknown_load_option(option))
+            raise CommandError(errors.unknown_load_option(option))
     return session.engine.scripting.libraries.load(args[-1], len(args) > 1)
 
 
@@ -79,7 +79,7 @@ def function_list(session: Session, args: Args) -> Reply:
                 raise CommandError(errors.NO_LIBRARY_ARGUMENT)
             pattern = args[at]
         else:
-            raise errors.error_reply(errors.unknown_list_argument(args[at]))
+            raise CommandError(errors.unknown_list_argument(args[at]))
         at += 1
     libraries = session.engine.scripting.libraries
     return [

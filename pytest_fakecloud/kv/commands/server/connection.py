@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ... import errors
+from ...acl.users import AclUser
 from ...engine.client import Client
 from ...engine.engine import Session
 from ...engine.monitor import monitor_line
 from ...errors import CommandError, wrong_arity
-from ...model import User
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import parse_database, parse_int
@@ -73,7 +73,7 @@ def auth(session: Session, args: Args) -> Reply:
     return OK
 
 
-def _log_in(session: Session, name: str, password: bytes, word: bytes) -> User:
+def _log_in(session: Session, name: str, password: bytes, word: bytes) -> AclUser:
     try:
         return session.engine.users.authenticate(name, password)
     except CommandError:
