@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.reporting.model import Row
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.scene import scene_of
@@ -36,6 +37,12 @@ def shown(cloud: Cloud, served: Any = ()) -> list[Shown]:
     scene = scene_of(cloud, list(cloud.journal.entries))
     every = rows(cloud, served=served, scene=scene)
     return [Shown(row, describe(row, scene)) for row in every if row.kind != "action"]
+
+
+def deliver(queue: Queue, url: str, **options: Any) -> None:
+    """Publish a message, and deliver until nothing is due."""
+    queue.publish(url, **options)
+    queue.run_until_idle()
 
 
 def lines(cloud: Cloud) -> list[str]:

@@ -24,6 +24,7 @@ from pytest_fakecloud.reporting.applications import Listener
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run
+from .shown import deliver
 from .shown import shown as rows
 
 with warnings.catch_warnings():
@@ -132,8 +133,7 @@ def test_a_request_inside_a_request(cloud: Cloud, listener: Listener) -> None:
 def test_what_a_queue_delivered_has_one_row(cloud: Cloud, listener: Listener) -> None:
     queue = cloud.queue()
     queue.destinations.wsgi(URL, shop(cloud.kv_server().client()))
-    queue.publish(f"{URL}/checkout", retries=0)
-    queue.run_until_idle()
+    deliver(queue, f"{URL}/checkout", retries=0)
     assert len(listener.served) == 1
     found = told(cloud, listener)
     assert [line.rpartition("POST ")[2] for line in found[:1]] == [f"{URL}/checkout 201"]

@@ -1,15 +1,10 @@
-"""Credentials are masked in every encoding, and only the owner can read files that contain
-requests.
-"""
+"""Credentials are masked in every encoding."""
 
 from __future__ import annotations
 
 import base64
 import json
-import stat
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -19,13 +14,13 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.masking import HIDDEN, Mask
-from pytest_fakecloud.reporting.page import page, write
-from pytest_fakecloud.reporting.private_files import write_private
+from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.text import text as as_text
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of files are POSIX'")
+from .shown import deliver
+
 TOKENS = ["a-plain-token-of-24-chars", "pa?s/word~with+odd>ones", "eightchr", "schlüssel-ungleich"]
 
 
@@ -142,8 +137,7 @@ def test_no_report_shows_the_credentials_of_a_destination(cloud: Cloud) -> None:
     httpx.post(f"{api}/publish/all", headers=headers).raise_for_status()
     httpx.get(f"{api}/topics/all", headers=headers).raise_for_status()
     queue.run_until_idle()
-    queue.publish("https://refused.example", callback=URL)
-    queue.run_until_idle()
+    deliver(queue, "https://refused.example", callback=URL)
     queue.publish(URL, delay="1h")
     report = report_of(cloud, test="test")
     data = json.dumps(as_json(report), ensure_ascii=False)
@@ -153,26 +147,3 @@ def test_no_report_shows_the_credentials_of_a_destination(cloud: Cloud) -> None:
         assert f"{HIDDEN}@app.example" in text
         for secret in SECRETS:
             assert secret not in text, text[max(0, text.index(secret) - 300) :][:400]
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-@posix
-def test_a_page_is_for_its_owners_eyes(cloud: Cloud, tmp_path: Path) -> None:
-    path = write(cloud, tmp_path / "deep" / "er", report_of(cloud, test="test_it"))
-    assert mode(path) == 0o600
-    # Give an existing file other permissions.
-    path.chmod(0o666)
-    assert mode(write(cloud, path.parent, report_of(cloud, test="test_it"))) == 0o600
-    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-@posix
-def test_a_private_file_is_replaced_and_not_added_to(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_private(path, "a long text")
-    write_private(path, "short \ud800")
-    assert path.read_text(encoding="utf-8") == "short \\ud800"
-    assert mode(path) == 0o600

@@ -19,6 +19,7 @@ from pytest_fakecloud.reporting.page import file_name, page, write, write_index
 from pytest_fakecloud.reporting.report import report_of
 
 from ..harness import Run
+from .shown import deliver
 
 EVIL = "<script>document.title='owned'</script>&\"'"
 FAILURE = """\
@@ -53,13 +54,13 @@ def fill(cloud: Cloud) -> None:
     with kv.faults.answer(503):
         httpx.get(f"{kv.url}/incr/orders", headers=kv.headers)
     queue.destinations.answers("https://shop.example.com/remind", 500, 200)
-    queue.publish(
+    deliver(
+        queue,
         "https://shop.example.com/remind",
         json={"order": 1},
         settings={"Upstash-Retry-Delay": "60000"},
         callback=capture.callback_url,
     )
-    queue.run_until_idle()
     requests.get(f"{broker.url}/topix", auth=auth, timeout=5)
 
 
@@ -261,8 +262,7 @@ def test_a_browser_shows_it_offline_in_light_and_dark(
 def test_every_delivery_has_its_request_and_answer(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.call("https://a.example.com/", lambda request: {"reports": 2})
-    queue.publish("https://a.example.com/", json={"report": "sales"})
-    queue.run_until_idle()
+    deliver(queue, "https://a.example.com/", json={"report": "sales"})
     report = report_of(cloud)
     row = as_json(report)["rows"][-1]
     assert (row["request"]["decoded"], row["response"]["decoded"]) == (

@@ -44,7 +44,7 @@ def test_a_file_that_was_there_is_closed_too(tmp_path: Path) -> None:
     file = tmp_path / "x.har"
     file.write_text("of before, and longer than what comes", encoding="utf-8")
     file.chmod(0o644)
-    assert write_private(file, "new").read_text(encoding="utf-8") == "new"
+    assert write_private(file, "new \ud800").read_text(encoding="utf-8") == "new \\ud800"
     assert mode(file) == 0o600
 
 

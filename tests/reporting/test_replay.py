@@ -15,6 +15,8 @@ from pytest_fakecloud.reporting.replay import record_times, replay, states
 from pytest_fakecloud.reporting.replay.views import VIEWS
 from pytest_fakecloud.reporting.report import report_of
 
+from .shown import deliver
+
 NOON = "2026-03-01T12:00:00Z"
 
 
@@ -49,6 +51,14 @@ def real(cloud: Cloud) -> dict[str, Any]:
         name: {section: items for section, items in view.items() if items}
         for name, view in views.items()
     }
+
+
+def replayed(cloud: Cloud) -> dict[str, Any]:
+    """Return the states of a cloud, after checking that they end with its data."""
+    result = found(cloud)
+    assert result["note"] == ""
+    assert after(result) == real(cloud)
+    return result
 
 
 def changes(states: dict[str, Any]) -> list[tuple[float, list[str]]]:
@@ -191,8 +201,7 @@ def _actions(cloud: Cloud) -> None:
     broker.join("g", "w", ["mails"])
     broker.commit("g", "mails", 0, 0)
     queue.destinations.answers("https://a.example.com/", 500, 200)
-    queue.publish("https://a.example.com/", json={"n": 1})
-    queue.run_until_idle()
+    deliver(queue, "https://a.example.com/", json={"n": 1})
     broker.partial_produce(keep=1)
     httpx.post(f"{broker.url}/produce/mails", json=[{"value": "a"}] * 2, headers=broker.headers)
     message = queue.publish("https://a.example.com/", delay="5m")
@@ -215,10 +224,7 @@ def test_a_replay_ends_with_the_data_of_the_fakes(
         cloud.clock.resume()
         record_times(cloud)
     scene(cloud)
-    result = found(cloud)
-    assert result["note"] == ""
-    assert after(result) == real(cloud)
-    assert len(result["steps"]) >= 2
+    assert len(replayed(cloud)["steps"]) >= 2
 
 
 @pytest.mark.parametrize("scene", [_kv, _kv_port], ids=["rest", "port"])
@@ -230,9 +236,7 @@ def test_each_reading_of_a_running_clock_is_replayed(
     cloud.clock.resume()
     record_times(cloud)
     scene(cloud)
-    result = found(cloud)
-    assert result["note"] == ""
-    assert after(result) == real(cloud)
+    replayed(cloud)
 
 
 def test_each_row_has_its_own_changes(cloud: Cloud) -> None:
@@ -249,9 +253,8 @@ def test_each_row_has_its_own_changes(cloud: Cloud) -> None:
 
 def test_a_call_of_a_fault_before_a_command_comes_before_it(cloud: Cloud) -> None:
     _kv_faults(cloud)
-    result = found(cloud)
-    wallet = [step["changes"][0][3]["value"] for step in result["steps"]][:2]
-    assert wallet == ["7", "6"]
+    steps = found(cloud)["steps"]
+    assert [step["changes"][0][3]["value"] for step in steps][:2] == ["7", "6"]
 
 
 def test_what_cannot_be_repeated_is_not_shown(cloud: Cloud) -> None:
@@ -306,16 +309,13 @@ def test_data_that_was_there_before_the_test_is_the_start(cloud: Cloud) -> None:
     kv.set_baseline()
     kv.reset()
     kv.client().incr("kept")
-    result = found(cloud)
-    assert result["initial"]["kv_server"]["keys"]["kept"]["value"] == "1"
-    assert after(result) == real(cloud)
+    assert replayed(cloud)["initial"]["kv_server"]["keys"]["kept"]["value"] == "1"
 
 
 def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.answers("https://a.example.com/", 500)
-    queue.publish("https://a.example.com/", retries=0)
-    queue.run_until_idle()
+    deliver(queue, "https://a.example.com/", retries=0)
     report = report_of(cloud, test="t")
     attempt = next(row.number for row in report.rows if row.kind == "attempt")
     steps = [step for step in states(cloud, report)["steps"] if step["number"] == attempt]

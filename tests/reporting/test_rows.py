@@ -24,6 +24,7 @@ from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
+from .shown import deliver
 from .shown import shown as rows
 
 URL = "https://app.example.com/orders?from=shop"
@@ -105,8 +106,7 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
 ) -> None:
     queue = cloud.queue()
     url = way(queue, cloud)
-    queue.publish(url, json={"customer": {}}, retries=0, headers={"X-Tenant": "acme"})
-    queue.run_until_idle()
+    deliver(queue, url, json={"customer": {}}, retries=0, headers={"X-Tenant": "acme"})
     (row,) = [row for row in rows(cloud) if "attempt" in row.what]
     # The row of a call to a fake, such as the destination, shows only the error's message.
     assert row.answer in ('422 {"error":"no customer"}', "422 no customer")
@@ -118,8 +118,7 @@ def test_an_attempt_that_failed_tells_both_bodies_and_what_was_logged(
 def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.call(URL, lambda request: json.loads("{no json"))
-    queue.publish(URL, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, retries=0)
     (row,) = rows(cloud)
     assert "JSONDecodeError" in row.note
     assert "(test_rows.py:" in row.note  # not json/decoder.py, where the exception was raised
@@ -128,8 +127,7 @@ def test_an_exception_has_the_last_line_of_the_application(cloud: Cloud) -> None
 def test_an_attempt_that_worked_tells_nothing_more(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.answers(URL, (200, "fine"))
-    queue.publish(URL, json={"n": 1})
-    queue.run_until_idle()
+    deliver(queue, URL, json={"n": 1})
     assert rows(cloud)[0].remarks == ()
     assert "answer" not in cloud.journal.events("attempt")[0].data
 
@@ -138,8 +136,9 @@ def test_no_secret_is_told(cloud: Cloud) -> None:
     queue = cloud.queue()
     secret = queue.token
     queue.destinations.answers(URL, (500, {"echo": "x" * 390 + secret}))
-    queue.publish(URL, body="y" * 395 + secret, retries=0, headers={"Authorization": "Bearer mine"})
-    queue.run_until_idle()
+    deliver(
+        queue, URL, body="y" * 395 + secret, retries=0, headers={"Authorization": "Bearer mine"}
+    )
     text = section(cloud, width=140) + str(rows(cloud))
     assert secret[:12] not in text
     assert secret[-12:] not in text
@@ -157,8 +156,7 @@ def refused(cloud: Cloud, url: str = URL, **published: Any) -> tuple[str, ...]:
 
 def refused_by(cloud: Cloud, queue: Queue, url: str = URL, **published: Any) -> tuple[str, ...]:
     queue.destinations.answers(url, 401)
-    queue.publish(url, retries=0, **(published or {"json": {"n": 1}}))
-    queue.run_until_idle()
+    deliver(queue, url, retries=0, **(published or {"json": {"n": 1}}))
     return next(row.remarks for row in rows(cloud) if "attempt" in row.what)
 
 
@@ -185,12 +183,10 @@ def test_keys_in_the_environment_are_compared(
     monkeypatch.setenv(name, queue.current_signing_key)
     assert "the URL must be the signed one" in refused_by(cloud, queue)[-1]
     monkeypatch.setenv(name, queue.next_signing_key)
-    queue.publish(URL, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, retries=0)
     assert f"{name} of this process is the queue's next key" in rows(cloud)[-1].remarks
     monkeypatch.setenv(name, "sig_another_one_of_somebody")
-    queue.publish(URL, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, retries=0)
     assert f"{name} of this process is not a key of this queue" in rows(cloud)[-1].remarks
 
 
@@ -219,11 +215,9 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
         return 200
 
     queue.destinations.call(URL, verify)
-    queue.publish(URL, json={"n": 1}, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, json={"n": 1}, retries=0)
     queue.faults.tamper()
-    queue.publish(URL, json={"n": 1}, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, json={"n": 1}, retries=0)
     good, bad = rows(cloud)
     assert (good.answer, good.remarks) == ("200", ())
     assert any(
@@ -248,8 +242,7 @@ def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
         return 200
 
     queue.destinations.call(URL, verify)
-    queue.publish(URL, json={"n": 1}, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, json={"n": 1}, retries=0)
     return rows(cloud)[-1].remarks
 
 
@@ -301,8 +294,7 @@ def test_a_check_of_the_applications_own_is_explained(
         return 401
 
     queue.destinations.call(URL, verify)
-    queue.publish(URL, json={"n": 1}, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, json={"n": 1}, retries=0)
     scene = scene_of(cloud, [])
     (one,) = find(Look(cloud, scene))
     assert (one.kind, said.items() <= one.values.items()) == (kind, True)
@@ -336,8 +328,7 @@ def test_a_receiver_that_was_replaced_meanwhile_stays_so(
         return 200
 
     queue.destinations.call(URL, replace_it)
-    queue.publish(URL)
-    queue.run_until_idle()
+    deliver(queue, URL)
     assert Receiver.verify is accept
 
 
@@ -349,13 +340,11 @@ def test_a_key_that_is_missing_is_told_with_what_was_there(cloud: Cloud) -> None
         order["id"], unused["x"] = order["number"], 1
 
     queue.destinations.call(URL, ship)
-    queue.publish(URL, json={"n": 1}, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, json={"n": 1}, retries=0)
     note = rows(cloud)[0].note
     assert 'order is {"n": 1}' in note
     queue.destinations.call(URL, lambda request: {object(): 1}["x"])
-    queue.publish(URL, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, retries=0)
     assert " is {" not in rows(cloud)[-1].note
 
 
@@ -390,8 +379,7 @@ def test_ids_are_as_short_as_they_may_be(cloud: Cloud) -> None:
 def test_a_refused_delivery_names_its_error_once(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.refuse(URL)
-    queue.publish(URL, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, retries=0)
     (row,) = rows(cloud)
     assert (row.answer, row.note) == (
         "ConnectionRefusedError: https://app.example.com refuses connections",

@@ -12,6 +12,8 @@ from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
+from .shown import deliver
+
 URL = "https://app.example.com/hook"
 
 
@@ -32,8 +34,7 @@ def test_nothing_waits(cloud: Cloud) -> None:
     cloud.kv_server()
     index.load([{"id": "a", "vector": [1]}])
     queue.destinations.accept(URL)
-    queue.publish(URL)
-    queue.run_until_idle()
+    deliver(queue, URL)
     assert told(cloud) == []
     assert "Unfinished" not in section(cloud)
 
@@ -96,8 +97,7 @@ def test_a_wait_in_vain_has_the_same_line(cloud: Cloud, wait: str) -> None:
 def test_only_says_what_was_given_up_and_counts_the_rest(cloud: Cloud) -> None:
     queue, capture = cloud.queue(), cloud.callback_capture()
     queue.destinations.answers(URL, 404)
-    queue.publish(URL, retries=0)
-    queue.run_until_idle()
+    deliver(queue, URL, retries=0)
     with pytest.raises(AssertionError, match="failed after 1 attempt, last status 404; dead le"):
         capture.callbacks.only()
     for number in range(9):

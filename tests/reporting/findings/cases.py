@@ -29,6 +29,8 @@ from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
+from ..shown import deliver
+
 EXPECTED = Path(__file__).parent / "expected"
 HOOK = "https://app.example.com/hook"
 Scene = Callable[[Cloud], object]
@@ -163,8 +165,7 @@ def _deliver(queue: Any, server: Any, statuses: list[int], lines: list[list[str]
         return status
 
     queue.destinations.call(HOOK, take)
-    queue.publish(HOOK, retries=len(statuses) - 1)
-    queue.run_until_idle()
+    deliver(queue, HOOK, retries=len(statuses) - 1)
 
 
 def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> Scene:

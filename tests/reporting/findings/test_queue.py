@@ -9,7 +9,8 @@ import httpx
 
 from pytest_fakecloud import Cloud
 
-from .cases import HOOK, Scene, check
+from ..shown import deliver
+from .cases import HOOK, Scene, answered, check, logs
 
 Request = tuple[str, Any, dict[str, str]]
 
@@ -62,8 +63,7 @@ def writes(*of_delivery: str, duplicate: bool = True, delay: bool = False) -> Sc
             return 200
 
         queue.destinations.call(HOOK, take)
-        queue.publish(HOOK, retries=0)
-        queue.run_until_idle()
+        deliver(queue, HOOK, retries=0)
 
     return run
 
@@ -88,8 +88,7 @@ def called_back(*answers: int) -> Scene:
         queue.destinations.answers(HOOK, *answers)
         queue.destinations.accept("https://app.example.com/callback")
         callback = "https://app.example.com/callback"
-        queue.publish(HOOK, retries=len(answers) - 1, callback=callback)
-        queue.run_until_idle()
+        deliver(queue, HOOK, retries=len(answers) - 1, callback=callback)
 
     return run
 
