@@ -78,8 +78,8 @@ SETTINGS: dict[str, tuple[str, Any, Any]] = {
         False,
     ),
     "fakecloud_call_sites": (
-        "record the source line of each call for reports: auto (in tests that failed in the "
-        "last run), true or false",
+        "record the source line of each call for reports: auto (with --fakecloud-report, and in "
+        "tests that failed in the last run), true or false",
         None,
         "auto",
     ),

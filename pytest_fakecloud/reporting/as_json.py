@@ -29,6 +29,11 @@ LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
 _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
+_COPIED = (
+    "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
+    "outcome", "ok", "cause", "depth", "attempt",
+)  # fmt: skip
+"""Fields of a row that its JSON contains unchanged."""
 _HIDDEN = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
 
@@ -86,24 +91,10 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
         text["script"] = words.script[1]
     request, response = _exchange(row, scene)
     return {
-        "number": row.number,
-        "began": row.began,
-        "ended": row.ended,
+        **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
-        "at_us": row.at_us,
-        "kind": row.kind,
-        "actor": row.actor,
-        "peer": row.peer,
-        "service": row.service,
-        "operation": row.operation,
         "subjects": [asdict(subject) for subject in row.subjects],
-        "status": row.status,
-        "outcome": row.outcome,
-        "ok": row.ok,
         "faults": [asdict(fault) for fault in row.faults],
-        "cause": row.cause,
-        "depth": row.depth,
-        "attempt": row.attempt,
         "findings": list(findings),
         "where": None if row.where is None else _where(row.where, scene.mask),
         "text": text,
@@ -121,6 +112,8 @@ def _where(place: Place, mask: Mask) -> dict[str, Any]:
     source = [(line, linecache.getline(place.file, line).rstrip()) for line in lines]
     while source and not source[-1][1]:
         source.pop()
+    while source and not source[0][1]:
+        source.pop(0)
     return {
         **asdict(place),
         "file": str(path.relative_to(cwd)) if local else place.file,

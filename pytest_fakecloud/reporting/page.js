@@ -97,8 +97,8 @@ function offsets({start = 0, end, committed, position}) {
   picture.append(svg("rect", {class: "trace-waiting", width: 100, height: 8}),
     svg("rect", {class: "trace-delivered", width: share(position), height: 8}),
     svg("rect", {class: "trace-committed", width: share(committed), height: 8}));
-  const gone = committed !== null && committed < start
-    ? `${plural(start - committed, "record")} from the committed offset on no longer exist${start - committed === 1 ? "s" : ""}` : "";
+  const missing = committed === null ? 0 : start - committed;
+  const gone = missing > 0 ? `${plural(missing, "uncommitted record")} no longer exist${missing === 1 ? "s" : ""}` : "";
   return el("div", {}, picture, gone ? el("p", {class: "trace-fault"}, gone) : null);
 }
 

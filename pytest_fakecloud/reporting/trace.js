@@ -439,13 +439,13 @@ export class Trace {
     const lines = (where.source ?? []).map(({line, text}) =>
       el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
     return [el("p", {}, `Called at ${where.file}:${where.line} in ${where.function}`),
-      lines.length ? el("pre", {tabindex: 0, "aria-label": "Source"}, ...lines) : null];
+      lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
   }
 
   linksElement({row}, effects, related) {
     const cause = this.byNumber.get(row.cause);
     const items = [
-      cause && [el("dt", {}, "Cause"), el("dd", {}, this.goToRow(cause))],
+      cause && [el("dt", {}, "Caused by"), el("dd", {}, this.goToRow(cause))],
       effects.length && [el("dt", {}, "Effects"), el("dd", {}, ...effects.slice(0, 50).flatMap((other) =>
         [this.goToRow(other), el("br")]), effects.length > 50 ? `… ${effects.length - 50} more` : null)],
       related.size && [el("dt", {}, "Follow"), el("dd", {}, ...[...related].map(([subject, rows]) => rows > 1
@@ -557,7 +557,7 @@ function isWanted(one, wanted, search) {
   if (wanted.fake && row.actor !== wanted.fake && row.peer !== wanted.fake) return false;
   if (wanted.subject && !hasSubject(row, wanted.subject)) return false;
   if (!search) return true;
-  one.words ??= [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.request?.line,
+  one.words ??= [row.text.what, row.text.answer, row.text.note, ...(row.text.lines ?? []), one.fromName, one.toName, row.where?.file, row.request?.line,
     row.request?.body, row.response?.body, ...(row.subjects ?? []).map((subject) => subject.name),
     ...[row.request?.decoded, row.response?.decoded, row.data].map((value) => value === undefined ? "" : JSON.stringify(value))]
     .join("\n").toLowerCase();

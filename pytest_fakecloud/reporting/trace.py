@@ -197,7 +197,9 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
     if row["actor"] != row["peer"] and row["peer"] not in text:
         text = f"{row['actor']} → {row['peer']} {text}"
     text = shortened(" ".join(text.split()), _LONGEST)
-    return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>'
+    where = row["where"]
+    called = f" (called at {where['file']}:{where['line']})" if where else ""
+    return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'
 
 
 def _first_error(rows: Sequence[Mapping[str, Any]], links: Mapping[int, str]) -> Iterator[str]:

@@ -408,10 +408,8 @@ class Run:
         None.
         """
         wanted = self.config.getini("fakecloud_call_sites")
-        failed = (
-            wanted == "auto" and self.item is not None and self.item.nodeid in self._last_failed
-        )
-        if wanted != "true" and not failed:
+        failed = self.item is not None and self.item.nodeid in self._last_failed
+        if wanted != "true" and not (wanted == "auto" and (failed or self.timelines is not None)):
             return None
         from ..transport.call_sites import call_site
 

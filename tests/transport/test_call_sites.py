@@ -53,7 +53,7 @@ def test_a_report_has_the_source_lines_around_a_call(cloud: Cloud) -> None:
     [row] = as_json(report_of(cloud, test="t", failure=""))["rows"]
     [called] = [one for one in row["where"]["source"] if one["line"] == row["where"]["line"]]
     assert called["text"] == '    httpx.post(cloud.kv_server().url, json=["GET", "a"])'
-    assert [one["text"].strip()[:5] for one in row["where"]["source"]][2:4] == ["httpx", "[row]"]
+    assert [one["text"].strip()[:5] for one in row["where"]["source"]][1:3] == ["httpx", "[row]"]
 
 
 def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
@@ -115,13 +115,19 @@ def test_it(kv_server):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("setting", "shown"), [("auto", [False, True]), ("true", [True]), ("false", [False, False])]
+    ("setting", "options", "shown"),
+    [
+        ("auto", [], [False, True]),
+        ("auto", ["--fakecloud-report=pages"], [True]),
+        ("true", [], [True]),
+        ("false", ["--fakecloud-report=pages"], [False, False]),
+    ],
 )
-def test_they_are_recorded_for_tests_that_failed_in_the_last_run(
-    run: Run, pytester: Any, setting: str, shown: list[bool]
+def test_they_are_recorded_for_pages_and_tests_that_failed_in_the_last_run(
+    run: Run, pytester: Any, setting: str, options: list[str], shown: list[bool]
 ) -> None:
     pytester.makeini(f"[pytest]\nfakecloud_call_sites = {setting}")
     for expected in shown:
-        text = "\n".join(run(SOURCE, "-p", "cacheprovider").outlines)
+        text = "\n".join(run(SOURCE, "-p", "cacheprovider", *options).outlines)
         section = text.partition("--- fakecloud ---")[2]
         assert (" in application" in section) is expected

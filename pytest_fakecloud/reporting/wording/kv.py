@@ -222,7 +222,11 @@ def _repeated(of: Finding, scene: Scene) -> str:
         first, now = map(shortened, of.values["marks"])
         told += f"; the key set with NX was {first} in that attempt and {now} in this one: "
         same = "use the same key in each attempt"
-        told += "leave the attempt number out of the key" if of.values["numbered"] else same
+        told += (
+            "leave the number of the attempt or retry out of the key"
+            if of.values["numbered"]
+            else same
+        )
     return told
 
 
@@ -255,11 +259,11 @@ def _read_after_expiry(of: Finding, scene: Scene) -> str:
 
 
 def _check_then_set(of: Finding, scene: Scene) -> str:
-    read, write = of.values["read"], of.values["write"]
+    read, write, item = (of.values[name] for name in ("read", "write", "item"))
     instead = "HSETNX" if write == "HSET" else f"{write} with NX"
     return (
-        f"two {read} of {of.values['item']} found nothing, then two {write} wrote it, the second over "
-        f"the first: the check and the write are separate commands; use {instead} or a script"
+        f"two {read} commands found that {item} did not exist, then two {write} commands wrote it, the "
+        f"second over the first: the check and the write are separate; use {instead} or a script"
     )
 
 

@@ -147,7 +147,8 @@ def _hit_not_used(of: Finding, scene: Scene) -> str:
     id, unread, written = (shortened(of.values[name]) for name in ("id", "unread", "written"))
     return (
         f"the query returned {id} with score {_score(of.values['score'])} (a similarity: the higher, "
-        f"the nearer), but {unread} was not read, and then {written} was written"
+        f"the nearer), but {unread} was not read, and then {written} was written; was the score "
+        "compared as if it were a distance?"
     )
 
 
