@@ -51,7 +51,7 @@ class RandomStream:
 
     def restart(self) -> None:
         """Start over from the current seed."""
-        self._random.seed(self._seed())
+        vars(self).pop("_random", None)
 
     def random(self) -> float:
         """Return a float from 0 (included) to 1 (excluded)."""

@@ -395,13 +395,11 @@ class Recorder:
         Used by the cloud's recorder to undo a trial run.
         """
         with self._lock:
-            gone: list[Entry] = []
             for journal in (self, *self._open_children()):
                 at = bisect_right(journal.entries, number, key=_number_of)
-                gone += journal.entries[at:]
-                journal.entries = journal.entries[:at]
-            if self._root._heavy:
-                self._root._take_off(e for e in gone if isinstance(e, Call))
+                gone, journal.entries = journal.entries[at:], journal.entries[:at]
+                if self._heavy:
+                    self._take_off(e for e in gone if isinstance(e, Call))
 
 
 def is_own(frame: FrameType) -> bool:

@@ -48,10 +48,6 @@ HOLD_US = 60_000_000
 """Microseconds for which vectors remain pending after a ``hold_pending`` event."""
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
-_GARBAGE = 20_000
-"""Number of new objects after which the garbage collector runs between two schedules."""
-_OLD_GARBAGE = 10
-"""Number of collections after which the garbage collector also inspects old objects."""
 MOST_TIMERS = 1_000
 """Maximum number of timers that are inspected."""
 _CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
@@ -118,6 +114,9 @@ class World:
                 # code of the fakes that holds a lock, and would make the schedules differ.
                 gc.disable()
                 exits.callback(gc.enable)
+                # Exclude the objects of the test session from these collections.
+                gc.freeze()
+                exits.callback(gc.unfreeze)
             exits.enter_context(sleeps_follow(self))
             exits.enter_context(loops_follow(self, self._is_here))
             exits.enter_context(self.wires)
@@ -281,16 +280,15 @@ class World:
 
     def reset(self) -> None:
         """Return to the baseline: data, clock, randomness and credentials."""
-        new, _, old = gc.get_count()
-        if new > _GARBAGE:
-            gc.collect(2 if old > _OLD_GARBAGE else 1)
+        _collect_garbage()
         self._undo.clear()
         self._idle_times.clear()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
         self.wires.forget()
-        self.clock.rewind(to_datetime(self._start_us), "frozen")
+        if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
+            self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._baseline)
         self.cloud.reseed(self.cloud.seed)
         # Restore the state of ``random``: clients use it to choose how long they wait before they
@@ -516,6 +514,15 @@ def refusal(handle: Handle) -> Answer:
         assert handle._fault_table.dump is not None
         answer.body = handle._fault_table.dump(answer.body)
     return answer
+
+
+def _collect_garbage() -> None:
+    """Collect the oldest generation of objects that is due by the collector's own thresholds."""
+    due = [
+        count > limit > 0 for count, limit in zip(gc.get_count(), gc.get_threshold(), strict=True)
+    ]
+    if any(due):
+        gc.collect(max(generation for generation, is_due in enumerate(due) if is_due))
 
 
 def _swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:

@@ -265,6 +265,13 @@ class Turns:
             # Let Ctrl-C and the exception of pytest-timeout end the test.
             self.end(error)
             raise
+        if self._live:
+            self._await_threads()
+        if self.failure is not None:
+            raise self.failure
+
+    def _await_threads(self) -> None:
+        """Wait, for a limited time, until the threads of the strands have ended."""
         deadline = monotonic() + _JOIN
         for strand in self._simulation.live():
             strand.go.release()
@@ -272,8 +279,6 @@ class Turns:
             self._finished.acquire(timeout=0.002)
             if self._live and all(one.carried for one in self.by_thread.values()):
                 break
-        if self.failure is not None:
-            raise self.failure
 
     def _step_over(self, current: Strand) -> bool:
         """Let another strand run while this one waits for a lock that the other may hold."""

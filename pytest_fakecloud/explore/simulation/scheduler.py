@@ -55,10 +55,10 @@ class Simulation(Points):
             self._note_disabled((CLOCK,))
         if self._moves_time and run.broken is None:
             self._foresee()
-        for line, source in zip(
-            run.lines, told_apart([one.lines for one in run.lines]), strict=True
-        ):
-            line.source = source
+        if self._stacks:
+            sources = told_apart([line.lines for line in run.lines])
+            for line, source in zip(run.lines, sources, strict=True):
+                line.source = source
         run.ids = self._world.message_names()
         for strand in self._strands:
             if strand.error is not None:
