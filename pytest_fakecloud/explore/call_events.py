@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import shown
+from ..core.errors import ServiceError, shown
 from ..core.wording import counted
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from .schedule import Event
-from .world import refusal
 
 if TYPE_CHECKING:
     from ..handle import Handle
@@ -26,13 +25,22 @@ FAULT_WORDS: dict[str, str] = {
 
 def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
     if kind == "answer":
-        return refusal(handle) if session is None else _loading(session)
+        return _refusal(handle) if session is None else _loading(session)
     if kind == "drop":
         return Effect("drop")
     if kind == "lose_answer":
         return lost(serve())
     serve()
     return serve()
+
+
+def _refusal(handle: Handle) -> Answer:
+    """Return the service's own 503 answer."""
+    answer = handle._fault_table.render(ServiceError(503, "Service Unavailable"))
+    if not isinstance(answer.body, bytes):
+        assert handle._fault_table.dump is not None
+        answer.body = handle._fault_table.dump(answer.body)
+    return answer
 
 
 def _loading(session: Any) -> Answer:

@@ -83,7 +83,6 @@ def outcomes(
         with World(cloud) as world, cooperation(world), share_locks(world, programs):
             while strategy.next():
                 world.reset()
-                world.record(True)
                 memory.clear()
                 simulation = Simulation(world, programs, Schedule(), choice, threads, strategy)
                 redundant = False
@@ -97,7 +96,7 @@ def outcomes(
                     continue
                 runs += 1
                 if strategy.moves_time:
-                    world.move_to(world.now_us() + PATIENCE_US)
+                    world.time.move_to(world.now_us() + PATIENCE_US)
                 results = simulation.history.results
                 state = tuple(sorted((k, str(v)) for k, v in kv.values().items()))
                 end = tuple(memory) if late else ()

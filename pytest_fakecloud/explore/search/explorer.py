@@ -82,9 +82,9 @@ class Explorer:
         lines of the application that make each call.
         """
         world = self.world
-        number = recorder_of(world.cloud.journal).reserve()
+        recorder = recorder_of(world.cloud.journal)
+        number = recorder.reserve()
         world.reset()
-        world.record(stacks or (strategy is not None and strategy.records))
         if self.setup is not None:
             self._call(self.setup)
         simulation = Simulation(
@@ -102,7 +102,7 @@ class Explorer:
         except Redundant:
             run = simulation.run
             if not keep:
-                world.forget(number)
+                recorder.forget_since(number)
             raise _Repeated(run) from None
         if run.broken is None and self.check is not None:
             try:
@@ -122,7 +122,7 @@ class Explorer:
                     add_schedule(error, "after", schedule)
                     raise
         if not keep:
-            world.forget(number)
+            recorder.forget_since(number)
         if strategy is None:
             self._known[schedule] = Schedule(run.fired) if run.broken is not None else None
         self.tally.note(run)

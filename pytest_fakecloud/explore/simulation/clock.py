@@ -37,7 +37,7 @@ class ClockMoves(RunState):
         if not self._moves_time:
             return frozenset()
         waits = (s.wake_us for s in self._strands if s.state == "waiting" and s.wake_us is not None)
-        return frozenset((*self._world.known_instants(MOST_MOVES), *waits))
+        return frozenset((*self._world.time.known_instants(MOST_MOVES), *waits))
 
     def _moment(self, options: Sequence[Option]) -> Moment | None:
         """Return the next move of the clock, or None if a client's patience does not allow it."""
@@ -49,7 +49,7 @@ class ClockMoves(RunState):
         if forced:
             if not self._moves_time:
                 return None
-            at_us = min([at_us, *self._world.known_instants(1)])
+            at_us = min([at_us, *self._world.time.known_instants(1)])
         moment = Moment(at_us)
         if forced:
             return moment
@@ -69,13 +69,13 @@ class ClockMoves(RunState):
         now = world.now_us()
         if self._moved >= MOST_MOVES:
             return
-        for at_us in world.known_instants(MOST_MOVES - self._moved):
+        for at_us in world.time.known_instants(MOST_MOVES - self._moved):
             if at_us > now + self._choice.patience_us:
                 return
-            touched = Footprint([MOVES_CLOCK, *world.ends_until(at_us)])
+            touched = Footprint([MOVES_CLOCK, *world.time.ends_until(at_us)])
             if self._choice.always:
                 touched.add(Touch("", "promise", "*", True))
-            touched.is_everything = world.fires_until(at_us)
+            touched.is_everything = world.time.fires_until(at_us)
             run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self._barrier))
 
     def _pass_time(self) -> bool:
@@ -83,7 +83,7 @@ class ClockMoves(RunState):
         target = self._next_us(forced=True)
         if target is None:
             return False
-        if target == self._world.next_firing_us():
+        if target == self._world.deliveries.next_firing_us():
             self._firings += 1
         self._passed += 1
         if self._passed > MOST_STEPS:
@@ -92,7 +92,7 @@ class ClockMoves(RunState):
                 f"time has moved {MOST_STEPS} times and the run goes on: {waiting} waits again and "
                 "again. Give its loop an end"
             )
-        self._world.move_to(target)
+        self._world.time.move_to(target)
         self._barrier = len(self.run.steps) - 1
         return True
 
@@ -118,16 +118,16 @@ class ClockMoves(RunState):
         if self._held_us > now:
             found.append(self._held_us)
         if not forced:
-            found += self._world.known_instants(1)
-        firing = self._world.next_firing_us()
+            found += self._world.time.known_instants(1)
+        firing = self._world.deliveries.next_firing_us()
         if firing is not None and not found and not self._may_fire(firing):
             if forced:
-                self._world.end_schedules()
+                self._world.deliveries.end_schedules()
             firing = None
         if firing is not None:
             found.append(firing)
         # A message that is due but cannot begin waits for something else, such as a paused queue.
-        due = self._world.next_delivery_us(after_us=now)
+        due = self._world.deliveries.next_us(after_us=now)
         if due is not None:
             found.append(due)
         return min((at for at in found if at > now), default=None)
@@ -185,7 +185,7 @@ class ClockMoves(RunState):
         if event.detail == EDGE:
             target = _edge(now)
         else:
-            instants = self._world.known_instants(_JUMPS)
+            instants = self._world.time.known_instants(_JUMPS)
             index = int(event.detail) - 1 if event.detail.isdigit() else 0
             if index >= len(instants):
                 return None
@@ -220,7 +220,7 @@ class ClockMoves(RunState):
         world = self._world
         if not world.clock.driving:
             now = world.now_us()
-            for index, at in enumerate(world.known_instants(_JUMPS), 1):
+            for index, at in enumerate(world.time.known_instants(_JUMPS), 1):
                 if self._may_pause(strand, at - now):
                     detail = "" if index == 1 else str(index)
                     choices += [("jump", detail), ("past", detail), ("nearly", detail)]

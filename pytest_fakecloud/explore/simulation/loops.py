@@ -66,7 +66,7 @@ class EventLoops(Connections):
         if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
             return True
         now = self._world.now_us()
-        if timeout is not None and self._records:
+        if timeout is not None and self.records:
             self.touch([READS_CLOCK])
         host.wake_us = None if timeout is None else now + math.ceil(timeout * 1e6)
 

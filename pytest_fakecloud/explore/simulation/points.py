@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ContractError
 from ...http.messages import Effect, Request, Response, Serve
 from ..call_events import FAULT_WORDS, command_of, faulted, seconds, session_of
+from ..disturbances import HOLD_US, ROTATED_US
+from ..footprint import touches_of_request
 from ..run import Line
 from ..runtime.frames import carried_source, source_of
 from ..runtime.strands import Crash, Strand
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
-from ..world import HOLD_US, ROTATED_US
 from .loops import EventLoops
 
 if TYPE_CHECKING:
@@ -193,8 +194,8 @@ class Points(EventLoops):
                 or source_of(sys._current_frames().get(strand.host.thread))
             )
         run.lines.append(line)
-        if self._records:
-            self.touch(self._world.touches_of(handle, request))
+        if self.records:
+            self.touch(touches_of_request(handle, request))
         if until > self._world.now_us():
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
@@ -204,7 +205,7 @@ class Points(EventLoops):
         request.call.fault = fault
         return faulted(fault, handle, session_of(handle, request), serve)
 
-    def at_gap(self, handle: Handle) -> None:
+    def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline."""
         strand = self._serving.get(threading.get_ident()) or self._here()
         if strand is None or self._turns.over or self._world.clock.driving:
@@ -269,7 +270,7 @@ class Points(EventLoops):
             self._say(strand.name, "crashes", event=True)
             return True
         if kind == "rotate_token":
-            self._world.rotate(handle)
+            self._world.disturbances.rotate(handle)
             text = (
                 f"the token of {handle.name} is rotated; the code has the new one after "
                 f"{seconds(ROTATED_US)}"
@@ -279,7 +280,7 @@ class Points(EventLoops):
         if kind == "hold_pending":
             if handle.fixture != "vector_index":
                 return False
-            self._world.hold(handle)
+            self._world.disturbances.hold(handle)
             text = f"changes of {handle.name} stay pending for {HOLD_US // 1_000_000} s"
             self._say(strand.name, text, event=True)
             return True

@@ -49,9 +49,10 @@ class Simulation(Points):
             self._world.stage = None
             simulation.reset(token)
             self._cut_wires(lambda owner: owner.crashed or owner.host.crashed or owner.is_over)
-        self._world.settle()
+        self._world.disturbances.end()
+        self._world.deliveries.resume_schedules()
         run = self.run
-        if self._records and run.broken is None:
+        if self.records and run.broken is None:
             self._note_disabled((CLOCK,))
         if self._moves_time and run.broken is None:
             self._foresee()
@@ -59,7 +60,7 @@ class Simulation(Points):
             sources = told_apart([line.lines for line in run.lines])
             for line, source in zip(run.lines, sources, strict=True):
                 line.source = source
-        run.ids = self._world.message_names()
+        run.ids = self._world.deliveries.names()
         for strand in self._strands:
             if strand.error is not None:
                 run.errors[strand.name] = strand.error
@@ -133,7 +134,7 @@ class Simulation(Points):
             awake.sort(key=lambda s: -1 if s.wake_us is None else s.wake_us)
         options: list[Option] = [*parked, *awake, *threads, *clients]
         if self._held_us <= now:
-            options += self._world.due()
+            options += self._world.deliveries.due(now)
         if workers and (options or last or self._workers_may_begin(now)):
             # A paused worker lets other workers start before it continues.
             after = [strand for strand in last if strand.root.role == "worker"]
@@ -150,12 +151,12 @@ class Simulation(Points):
     def _decide(self, options: list[Option]) -> Option:
         default = options[0]
         kind, point = _place_of(default)
-        if len(options) == 1 and not self._records:
+        if len(options) == 1 and not self.records:
             return default
         others = options[1:]
         label = default.name, point
         names = [one.name for one in options]
-        if self._records:
+        if self.records:
             self._note_disabled(names)
         if others:
             self._note_switches(label, kind, [name for name in names[1:] if name != CLOCK])
@@ -172,7 +173,7 @@ class Simulation(Points):
             wanted = self._strategy.pick(self.run, names, kind)
             if wanted != default.name:
                 self._switched(Event(default.name, point, kind, wanted))
-        if self._records:
+        if self.records:
             self._begin_step(next(one for one in options if one.name == wanted), names)
         return next(one for one in options if one.name == wanted)
 
@@ -246,11 +247,11 @@ class Simulation(Points):
         if options:
             self._moved += 1
             self._say("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
-        elif moment.at_us == self._world.next_firing_us():
+        elif moment.at_us == self._world.deliveries.next_firing_us():
             self._firings += 1
-        ends = list(self._world.ends_until(moment.at_us)) if self._records else []
-        fired = self._world.move_to(moment.at_us)
-        if self._records:
+        ends = list(self._world.time.ends_until(moment.at_us)) if self.records else []
+        fired = self._world.time.move_to(moment.at_us)
+        if self.records:
             index = len(self.run.steps) - 1
             self._moves.append((index, moment.at_us))
             self.touch([MOVES_CLOCK, *ends])

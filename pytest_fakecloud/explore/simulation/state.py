@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ..runtime.deliveries import Due
 from ..runtime.frames import Source
 from ..runtime.strands import Crash, Strand, Threads, Turns
 from ..schedule import CLOCK, SWITCHES, Event, Kind, Schedule
-from ..world import World, put_back
+from ..world import World
 
 if TYPE_CHECKING:
     from .scheduler import Simulation
@@ -172,7 +173,8 @@ class RunState:
         return None if strand is None or strand.host.real else strand
 
     @property
-    def _records(self) -> bool:
+    def records(self) -> bool:
+        """Whether the data that each step accesses are recorded."""
         return self._stacks or (self._strategy is not None and self._strategy.records)
 
     def touch(self, touches: Iterable[Touch]) -> None:
@@ -187,16 +189,16 @@ class RunState:
                     footprint.add(Touch("", "promise", "*", True))
 
     def _touch_message(self, due: Due) -> None:
-        if self._records:
+        if self.records:
             self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
 
     def _touch_history(self, writes: bool) -> None:
-        if self._choice.is_history_read and self._records:
+        if self._choice.is_history_read and self.records:
             self.touch([Touch("", "history", "*", writes)])
 
     def touch_lock(self, name: str) -> None:
         """Record that a lock was acquired or released."""
-        if self._records:
+        if self.records:
             self.touch([Touch("", "lock", name, True)])
 
     def _note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
@@ -225,11 +227,16 @@ class RunState:
                     # End the run here, because the explored code could catch the exception.
                     self.fail(error)
 
-    def aside(self) -> _Aside:
-        """Return a context manager for code of a promise, whose calls are not part of the explored
-        code.
-        """
-        return _Aside(self)
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Do not explore the calls within the block, which a promise makes."""
+        self._aside += 1
+        try:
+            # The clients of a promise have the old tokens, as those of the code do.
+            with self._world.disturbances.old_tokens():
+                yield
+        finally:
+            self._aside -= 1
 
     def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
         """Record the start of a client's operation."""
@@ -242,20 +249,6 @@ class RunState:
         """Record the end of a client's operation."""
         self._touch_history(True)
         end(self.history, operation, result)
-
-
-class _Aside:
-    def __init__(self, running: RunState) -> None:
-        self._running = running
-
-    def __enter__(self) -> None:
-        self._running._aside += 1
-        # The clients of a promise have the old tokens, as those of the code do.
-        self._tokens = self._running._world.use_old_tokens()
-
-    def __exit__(self, *error: object) -> None:
-        put_back(self._tokens)
-        self._running._aside -= 1
 
 
 def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:

@@ -50,7 +50,7 @@ class Waits(Workers):
         """Let other strands run until ``ready()`` is true, or until the given time."""
         if own:
             self._finish_calls(strand)
-        if until_us is not None and self._records:
+        if until_us is not None and self.records:
             self.touch([READS_CLOCK])
         strand.place, strand.ready, strand.wake_us = "wake", ready, until_us
         strand.why = why
@@ -106,7 +106,7 @@ class Waits(Workers):
         if self._turns.current is None or self._aside:
             return False
         if not self._world.clock.driving and seconds > 0:
-            self._world.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
+            self._world.time.move_to(self._world.now_us() + math.ceil(seconds * 1e6))
         return True
 
     def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
@@ -145,9 +145,9 @@ class Waits(Workers):
 
     def _is_alone(self, strand: Strand) -> bool:
         """Return whether no other strand could run, so that this strand can keep its turn."""
-        if self._records or self._may_move or strand.carried or strand.state != "parked":
+        if self.records or self._may_move or strand.carried or strand.state != "parked":
             return False
-        if strand.held_until_us > self._world.now_us() or self._world.has_messages():
+        if strand.held_until_us > self._world.now_us() or self._world.deliveries.are_left():
             return False
         return all(one is strand or one.state == "ended" for one in self._strands)
 

@@ -11,7 +11,7 @@ from ...queue.model import Outcome
 from ..call_events import delivery_words
 from ..runtime.deliveries import Due
 from ..runtime.strands import Strand
-from ..schedule import SWITCHES, Kind
+from ..schedule import Kind
 from .clock import ClockMoves
 
 if TYPE_CHECKING:
@@ -35,10 +35,8 @@ class Workers(ClockMoves):
             kinds += [("unreachable", str(left))] if left > 1 else []
         kinds += [("fail", str(left + 1)), ("unreachable", str(left + 1))]
         self._note(due.name, 0, kinds)
-        hit = [e for e in self._schedule.at(due.name, 0) if e.kind not in SWITCHES]
-        hit = [
-            e for e in hit if e.kind in ("duplicate", "crash_after_answer", "fail", "unreachable")
-        ]
+        possible = ("duplicate", "crash_after_answer", "fail", "unreachable")
+        hit = [event for event in self._schedule.at(due.name, 0) if event.kind in possible]
         self._mishaps[due.message.id] = tuple(
             e.kind for e in hit if e.kind in ("duplicate", "crash_after_answer")
         )
@@ -84,7 +82,7 @@ class Workers(ClockMoves):
 
     def _workers_may_begin(self, now: int) -> bool:
         # Start workers only if no delivery or sleep is pending, so that they have work to do.
-        if self._world.next_delivery_us(after_us=now) is not None:
+        if self._world.deliveries.next_us(after_us=now) is not None:
             return False
         return not any(
             s.state == "waiting" and s.wake_us is not None and not s.is_daemon

@@ -1,0 +1,211 @@
+"""Passes each call, command and delivery of a cloud's fakes to the simulation first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..core.concurrency.aio import checkpoint, in_thread
+from ..http.messages import Request, Response, Serve
+from ..transport.inprocess import origins
+from ..transport.shortcut import Shortcut
+from .footprint import touches_of_command
+from .runtime.frames import carried_source, source_of
+from .runtime.loops import await_in_own_loop
+
+if TYPE_CHECKING:
+    from ..handle import Handle
+    from ..http.app import App
+    from ..queue.model import Delivery, Message, Outcome
+    from .world import World
+
+T = TypeVar("T")
+
+
+def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
+    """Connect a fake to the simulations of a world until the stack is closed."""
+    app: Any = handle._app
+    swap(exits, app, "faults", _Watched(world, handle, app.faults))
+    if hasattr(app, "interruptions"):
+        swap(exits, app, "interruptions", _Interruptions(world, app.interruptions))
+    engine: Any = handle._engine
+    if handle.fixture == "kv_server" and hasattr(engine, "run"):
+        vars(engine)["run"] = _recorded(world, handle.name, engine.run)
+        exits.callback(vars(engine).pop, "run", None)
+    if hasattr(engine, "delivery_hooks"):
+        swap(exits, engine, "delivery_hooks", _ExploredDeliveries(world, engine.delivery_hooks))
+    before = origins.add(handle._mount, lingers=True)
+    exits.callback(origins.put_back, handle._mount.origin, before)
+    shortcut = origins.find(*handle._mount.origin)
+    assert isinstance(shortcut, Shortcut)
+    shortcut.around = partial(_around, world, handle)
+    origins.enter()
+    exits.callback(origins.leave)
+    if handle.fixture == "queue":
+        _watch_deliveries(world, handle, exits)
+
+
+def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
+    """Set an attribute until the stack is closed."""
+    exits.callback(setattr, owner, name, getattr(owner, name))
+    setattr(owner, name, value)
+
+
+def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an engine's ``run()`` so that the data and the idle times of commands are recorded."""
+
+    def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
+        stage = world.stage
+        if stage is not None:
+            if stage.records:
+                stage.touch(touches_of_command(fake, session, spec, argv))
+            world.time.note_idle_time(fake, session.db.index, argv)
+        return real(session, spec, argv)
+
+    return run
+
+
+def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:
+    runner = queue._engine.runner
+    real = runner.perform
+
+    def perform(delivery: Delivery) -> Outcome:
+        stage = world.stage
+        return real(delivery) if stage is None else stage.perform_delivery(delivery, real)
+
+    swap(exits, runner, "perform", perform)
+    for route in queue.destinations.routes:
+        handler = getattr(route, "_handler", None)
+        if route.where == "asgi":
+            # ASGI applications run in a thread of the fakes, which is not explored.
+            swap(exits, route, "_perform", _waits_for_real(world, route._perform))
+        if inspect.iscoroutinefunction(handler):
+            swap(exits, route, "_handler", partial(_awaited, world, handler))
+
+
+def _waits_for_real(world: World, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that its strand is marked as waiting for a thread of the fakes."""
+
+    def waiting(*args: Any, **kwargs: Any) -> Any:
+        strand = None if world.stage is None else world.stage.cooperating()
+        if strand is None:
+            return run(*args, **kwargs)
+        strand.host.real += 1
+        try:
+            return run(*args, **kwargs)
+        finally:
+            strand.host.real -= 1
+
+    return waiting
+
+
+def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:
+    if not world.is_here():
+        return handler(request)
+    return await_in_own_loop(world, lambda: handler(request))
+
+
+async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
+    """Make an asynchronous request while other strands run."""
+    stage = world.stage
+    if stage is None:
+        await checkpoint()
+        return exchange()
+    if stage.is_here():
+        await stage.leaves(handle)
+        answer = exchange()
+        await stage.arrives(handle)
+        return answer
+    # Several strands share this event loop, so run the request in a thread: it would block the
+    # loop.
+    carried_source.set(source_of(sys._getframe()))
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # trio's loop
+        return await in_thread(exchange)
+    return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
+
+
+class _Watched:
+    """A fake's faults, wrapped so that the simulation handles each request first."""
+
+    def __init__(self, world: World, handle: Handle, plan: Any) -> None:
+        self._world = world
+        self._handle = handle
+        self._plan = plan
+
+    def __bool__(self) -> bool:
+        # Return False if only the simulation injects faults, so that requests skip the socket.
+        return bool(self._plan)
+
+    @property
+    def active(self) -> tuple[object, ...]:
+        return (self,)
+
+    def run(self, request: Request, serve: Serve) -> Response:
+        if self._plan.active:
+            serve = partial(self._plan.run, request, serve)
+        stage = self._world.stage
+        return serve() if stage is None else stage.at_call(self._handle, request, serve)
+
+    def attach(self, app: App) -> None:
+        self._plan.attach(app)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._plan)
+
+
+class _Interruptions:
+    """Hooks between the commands of a pipeline, wrapped so that the simulation is called after the
+    test's own.
+    """
+
+    def __init__(self, world: World, planned: Any) -> None:
+        self._world = world
+        self._planned = planned
+
+    def __bool__(self) -> bool:
+        return self._world.stage is not None or bool(self._planned)
+
+    def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
+        planned = self._planned.begin(lines) if self._planned else None
+
+        def at(index: int) -> None:
+            if planned is not None:
+                planned(index)
+            if self._world.stage is not None:
+                self._world.stage.at_gap()
+
+        return at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._planned, name)
+
+
+class _ExploredDeliveries:
+    """Faults of deliveries: first the faults that the test injected, then the faults of the
+    schedule.
+    """
+
+    active = ("the schedule",)
+
+    def __init__(self, world: World, planned: Any) -> None:
+        self._world = world
+        self._planned = planned
+
+    def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
+        found: tuple[str, ...] = self._planned.before(message, delivery)
+        stage = self._world.stage
+        return found if stage is None else found + stage.faults_of(message.id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._planned, name)
