@@ -10,11 +10,16 @@ limit.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from statistics import median
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time
+from typing import Any
 from unittest import mock
 
 import httpx
@@ -22,7 +27,12 @@ import hypothesis
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud
+from pytest_fakecloud.explore.runtime.strands import Turns
+from pytest_fakecloud.explore.search.explorer import Explorer
+from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.world import World
+from pytest_fakecloud.http.app import App
+from pytest_fakecloud.transport.shortcut import Shortcut
 from tests.explore.bugs import NAMES, queues
 
 from .explorers import compared
@@ -33,7 +43,22 @@ CALLS = 10
 SCHEDULES = 1_000
 ROUNDS = 20
 COMPARED = 100
-"""Maximum number of the cookbook's bugs that all tools search for."""
+"""How many bugs of the cookbook are searched for by all tools, at most."""
+PARTS: dict[str, tuple[tuple[type, str], ...]] = {
+    "client library": ((Redis, "execute"),),
+    "in-process transport": ((Shortcut, "takes"), (Shortcut, "send")),
+    "HTTP pipeline and journal": ((App, "answer"),),
+    "engine": ((App, "_serve"),),
+    "points and events of calls": ((Simulation, "at_call"),),
+    "accesses of steps": ((Simulation, "touch"),),
+    "choice of the next strand": ((Simulation, "choose"),),
+    "turns of the threads": ((Turns, "_work"), (Turns, "_hand"), (Turns, "give_way")),
+    "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),
+    "return to the baseline": ((World, "reset"),),
+    "check of the promise": ((Explorer, "_call"),),
+    "search": ((Explorer, "search"),),
+}
+"""The parts of a schedule, with the functions that belong to each."""
 
 
 def small_cloud(cloud: Cloud) -> Redis:
@@ -62,30 +87,63 @@ def schedules_of_ten_calls() -> bool:
     print(f"      {library:.2f} ms of processor time are ten calls of the client library alone")
     for clients in (1, 2):
         with Cloud(seed=1, delivery="driven", now=START) as cloud:
-            kv = cloud.kv_server()
-            redis = Redis(kv.url, kv.token)
-
-            def run(redis: Redis = redis, calls: int = CALLS // clients) -> None:
-                for number in range(calls):
-                    redis.set(f"key {number}", "value", ex=60)
-
-            with World(cloud):
-                bare = milliseconds(run) * clients
+            run = ten_calls(cloud, clients)
             started, busy = perf_counter(), process_time()
             found = cloud.explore([run] * clients, holds, budget=SCHEDULES)
             seconds, busy = perf_counter() - started, process_time() - busy
-        each = 1000 * busy / max(1, found.tried)
-        print(f"{found!r}; {busy:.1f} s of processor time")
-        print(
-            f"      of {each:.2f} ms for each schedule, {library:.2f} ms are the client library, "
-            f"{bare - library:.2f} ms the fake, and {each - bare:.2f} ms exploring"
-        )
+            each = 1000 * busy / max(1, found.tried)
+            print(f"{found!r}; {busy:.1f} s of processor time")
+            print_shares(cloud, [run] * clients)
         of = f"ten calls by {clients} client{'s' * (clients > 1)}"
         good = limit(f"schedules of {of} tried", found.tried, at_least=SCHEDULES) and good
         good = limit(f"times the client library alone: {of}", each / library, 3.0) and good
         limit(f"milliseconds for a schedule of {of}", each, 3.0)
         limit(f"seconds for {SCHEDULES:,} schedules of {of}", seconds, 4.0)
     return good
+
+
+def ten_calls(cloud: Cloud, clients: int) -> Callable[[], None]:
+    """Return the code of each of some clients that make ten calls together."""
+    kv = cloud.kv_server()
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for number in range(CALLS // clients):
+            redis.set(f"key {number}", "value", ex=60)
+
+    return run
+
+
+def print_shares(cloud: Cloud, runs: list[Callable[[], None]]) -> None:
+    """Print the processor time that each part of a schedule takes, without the parts it calls."""
+    spent: Counter[str] = Counter()
+    inner = threading.local()
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def measured(*args: Any, **options: Any) -> Any:
+            outer, inner.spent = getattr(inner, "spent", 0.0), 0.0
+            began = thread_time()
+            try:
+                return function(*args, **options)
+            finally:
+                took = thread_time() - began
+                spent[part] += took - inner.spent
+                inner.spent = outer + took
+
+        return measured
+
+    with ExitStack() as patches:
+        for part, functions in PARTS.items():
+            for owner, name in functions:
+                made = timed(part, getattr(owner, name))
+                patches.enter_context(mock.patch.object(owner, name, made))
+        busy = process_time()
+        tried = cloud.explore(runs, holds, budget=SCHEDULES // 2).tried
+        busy = process_time() - busy
+    spent["other"] = busy - sum(spent.values())
+    for part, took in spent.most_common():
+        print(f"      {100 * took / busy:5.1f} %  {1000 * took / tried:5.2f} ms  {part}")
 
 
 def milliseconds(run: Callable[[], None]) -> float:
