@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
+import importlib.metadata
 import importlib.util
 import random
 import threading
@@ -22,7 +24,7 @@ from .footprint import READS_CLOCK
 from .runtime.deliveries import Deliveries
 from .runtime.loops import OwnLoop, loops_follow, sleeps_follow
 from .runtime.wires import Wires
-from .watching import watch
+from .watching import swap, watch
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
@@ -89,6 +91,8 @@ class World:
                 # Exclude the objects of the test session from these collections.
                 gc.freeze()
                 exits.callback(gc.unfreeze)
+            # redis-py reads its version from its metadata file for each new connection.
+            swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
             exits.enter_context(sleeps_follow(self))
             exits.enter_context(loops_follow(self, self.is_here))
             exits.enter_context(self.wires)

@@ -9,7 +9,7 @@ import selectors
 import sys
 import time
 from asyncio import events
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -96,20 +96,15 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         sleeper = self.loop.sleeper
-        if self.loop.has_sockets():
-            sleeper.settles(self.loop)
+        sleeper.settles(self.loop)
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
             if sleeper.idle(self.loop, timeout):
                 timeout = 0
+                sleeper.settles(self.loop)
             ready = super().select(timeout)
         # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
-
-    def reads(self, descriptor: int) -> bool:
-        """Return whether the loop waits for data of a socket."""
-        key = self.get_map().get(descriptor)
-        return key is not None and bool(key.events & selectors.EVENT_READ)
 
     def has_events(self, seconds: float = 0.0) -> bool:
         """Return whether a socket or another thread has an event for the loop."""
@@ -145,9 +140,10 @@ class OwnLoop(asyncio.SelectorEventLoop):
         self.sleeper.creates_task(task, _is_inner(coro))
         return task
 
-    def has_sockets(self) -> bool:
-        """Return whether the loop waits for sockets other than its own."""
-        return len(self.selector.get_map()) > 1
+    def has_sockets(self, known: Collection[int]) -> bool:
+        """Return whether the loop waits for sockets other than its own and the known ones."""
+        own = self._ssock.fileno()  # type: ignore[attr-defined]
+        return any(fd != own and fd not in known for fd in self.selector.get_map())
 
     def has_soon(self) -> bool:
         """Return whether a socket has an event within a few wall-clock milliseconds."""

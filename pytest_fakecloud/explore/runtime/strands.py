@@ -82,7 +82,10 @@ class Strand:
     ``"waiting"`` until ``wake_us`` or until ``ready()`` is true, or ``"ended"`` with a ``result``
     or an ``error``. ``root`` is the client, worker or delivery to which it belongs. ``host`` is the
     strand whose thread runs it; for a task, the strand of its event loop. ``paused_us`` is the fake
-    time for which events have paused it, at most ``patience_us``.
+    time for which events have paused it, at most ``patience_us``. ``port`` is the local port of the
+    connection whose last call a fake's thread delayed until the strand's turn. ``is_settled`` is
+    true for a strand whose event loop can read the answers to all of its requests, ``is_blocking``
+    for a task whose last request blocks its event loop.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Strand:
     error: BaseException | None = None
     members: set[tuple[Any, str, str]] = field(default_factory=set)
     thread: int = 0
+    port: int = 0
     carried: bool = False
     real: int = 0
     locks: int = 0
@@ -126,6 +130,8 @@ class Strand:
     turn_is_async: bool = False
     inline: bool = False
     is_idle: bool = False
+    is_settled: bool = False
+    is_blocking: bool = False
     main: Strand | None = None
     title: str = ""
 

@@ -9,13 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.timeparse import monotonic
-from .strands import pause
+from .strands import Gate
 
 if TYPE_CHECKING:
     from ..simulation.scheduler import Simulation
 
-_PATIENCE = 5.0
-"""Wall-clock seconds to wait for a fake to finish sending."""
+PATIENCE = 10.0
+"""Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
+_CHECK = 0.001
+"""Wall-clock seconds after which a waiting thread checks its condition again, because a fake's
+thread may have changed it after its last use of a socket.
+"""
+_LARGE = 64 * 1024
+"""Size in bytes above which a fake may have to wait until the client reads."""
 
 
 class Wire:
@@ -31,6 +37,8 @@ class Wire:
         self.mount = mount
         self.sent = self.got = self.answered = 0
         self.is_over = False
+        self.is_answering = False
+        """Whether the fake is sending an answer that may not fit into the socket's buffers."""
         self._base: int | None = None
         self._connection: Any = None
         connection = self.connection()
@@ -70,19 +78,17 @@ class Wire:
         """Return whether the fake is still working on what the client has sent."""
         connection = self.connection()
         if connection is None:
-            return self.sent > 0 and not self.is_over
-        if connection.ended or connection not in self.mount._live:
+            # If the socket is readable, the fake has already closed its end.
+            return self.sent > 0 and not self.is_over and not self.is_readable(0)
+        if connection.ended or not self.is_served():
             return False
+        if self.fileno() < 0:
+            return True
         return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
 
-    def await_end(self) -> None:
-        """Wait, in wall-clock time, until the fake has noticed that the client closed the
-        connection.
-        """
-        connection = self.connection()
-        deadline = monotonic() + _PATIENCE
-        while connection in self.mount._live and not connection.inside and monotonic() < deadline:
-            pause(0.0001)
+    def is_served(self) -> bool:
+        """Return whether the fake has the connection open."""
+        return self.connection() in self.mount._live
 
     def has_unsent(self) -> bool:
         """Return whether the fake still has messages to send."""
@@ -99,6 +105,18 @@ class Wire:
     def has_unread(self) -> bool:
         """Return whether the fake has sent bytes that the client can still read."""
         return self.got < self.answered and not self.is_over and self.fileno() >= 0
+
+    def has_news(self) -> bool:
+        """Return whether the client can still read bytes, or the end of the connection."""
+        connection = self._connection
+        has_ended = connection is not None and (connection.ended or not self.is_served())
+        return (has_ended or self.got < self.answered) and not self.is_over and self.fileno() >= 0
+
+    def is_readable(self, seconds: float = PATIENCE) -> bool:
+        """Wait, in wall-clock time, until the client's socket is readable."""
+        sock = self._sock()
+        # If another thread has closed the socket, let the read report it.
+        return sock is None or sock.fileno() < 0 or bool(select.select([sock], [], [], seconds)[0])
 
     def fileno(self) -> int:
         """Return the client's file descriptor, or -1 if the client has closed the connection."""
@@ -118,6 +136,7 @@ class Wires:
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
         self._by_port: dict[int, Wire] = {}
+        self._progress = Gate()
         self._real_close = socket.socket.close
 
     def __enter__(self) -> Wires:
@@ -125,7 +144,7 @@ class Wires:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for name in ("send", "sendall", "sendmsg", "recv", "recv_into", "shutdown"):
+        for name in ("connect", "send", "sendall", "sendmsg", "recv", "recv_into", "shutdown"):
             vars_ = vars(socket.socket)
             if name in vars_ and getattr(vars_[name], "_is_wire", False):
                 delattr(socket.socket, name)
@@ -138,7 +157,7 @@ class Wires:
 
     def all(self) -> list[Wire]:
         """Return the connections that this run has used."""
-        return [wire for wire in list(self._by_port.values()) if wire.is_open()]
+        return [w for w in list(self._by_port.values()) if w.is_open() or w.is_served()]
 
     def settle(self) -> None:
         """Wait, in wall-clock time, until no fake has anything left to send.
@@ -146,10 +165,23 @@ class Wires:
         Connections whose command waits for its strand's turn are skipped, because they send only
         after that turn.
         """
-        deadline = monotonic() + _PATIENCE
-        for wire in self.all():
-            while wire.has_unsent() and not wire.is_inside() and monotonic() < deadline:
-                pause(0.0001)
+        wires = self.all()
+        self.wait_while(lambda: any(w.has_unsent() and not w.is_inside() for w in wires))
+
+    def wait_while(self, is_busy: Callable[[], bool]) -> bool:
+        """Wait, in wall-clock time, while the fakes are busy; return False if they remain busy."""
+        if not is_busy():
+            return True
+        deadline = monotonic() + PATIENCE
+        while is_busy():
+            if monotonic() > deadline:
+                return False
+            self._progress.acquire(_CHECK)
+        return True
+
+    def progresses(self) -> None:
+        """Make ``wait_while()`` check again. Called by the fakes' threads."""
+        self._progress.release()
 
     def _wire(self, sock: socket.socket) -> Wire | None:
         try:
@@ -170,16 +202,19 @@ class Wires:
             self._by_port[wire.port] = wire
         return wire
 
-    def _answers(self, sock: socket.socket, size: int) -> None:
-        """Count the bytes that a fake is about to send."""
+    def _answers(self, sock: socket.socket, size: int) -> Wire | None:
+        """Count the bytes that a fake is about to send, and return the connection."""
         if not self._by_port:
-            return
+            return None
         try:
             wire = self._by_port.get(sock.getpeername()[1])
         except (OSError, IndexError):
-            return
-        if wire is not None and getattr(wire.connection(), "sock", None) is sock:
-            wire.answered += size
+            return None
+        if wire is None or getattr(wire.connection(), "sock", None) is not sock:
+            return None
+        wire.answered += size
+        wire.is_answering = size > _LARGE
+        return wire
 
     def _mount_at(self, port: int) -> Any:
         for handle in self._handles:
@@ -201,15 +236,21 @@ class Wires:
 
             def sending(sock: socket.socket, *args: Any) -> Any:
                 stage = self._stage()
-                is_here = stage is not None and stage.is_here()
-                wire = self._wire(sock) if is_here else None
-                if wire is None or stage is None:
-                    if stage is not None and not is_here:
-                        if name == "sendall":
-                            self._answers(sock, size(*args))
-                        stage.sends_elsewhere(sock)
+                if stage is None:
                     return original(sock, *args)
-                stage.sends(wire.port)
+                if not stage.is_here():
+                    stage.sends_elsewhere(sock)
+                    wire = self._answers(sock, size(*args)) if name == "sendall" else None
+                    try:
+                        return original(sock, *args)
+                    finally:
+                        if wire is not None:
+                            wire.is_answering = False
+                            self.progresses()
+                wire = self._wire(sock)
+                if wire is None:
+                    return original(sock, *args)
+                stage.sends(wire.port, is_blocking=sock.gettimeout() != 0)
                 if name == "sendall":
                     wire.sent += size(*args)
                     return original(sock, *args)
@@ -225,18 +266,15 @@ class Wires:
 
             def reading(sock: socket.socket, *args: Any, **options: Any) -> Any:
                 stage = self._stage()
-                wire = self._wire(sock) if stage is not None and stage.is_here() else None
-                if wire is not None and stage is not None:
-                    timeout = sock.gettimeout()
-
-                    def is_readable(seconds: float) -> bool:
-                        # If another thread has closed the socket, let the read report it.
-                        return sock.fileno() < 0 or bool(select.select([sock], [], [], seconds)[0])
-
-                    if timeout != 0 and not stage.reads(is_readable, wire, timeout):
-                        raise TimeoutError("timed out")
-                if wire is None:
+                if stage is not None and not stage.is_here():
+                    # A fake's thread reads again after it has handled all earlier bytes.
+                    self.progresses()
                     return original(sock, *args, **options)
+                wire = self._wire(sock) if stage is not None else None
+                if wire is None or stage is None:
+                    return original(sock, *args, **options)
+                if not stage.reads(wire, sock.gettimeout()):
+                    raise TimeoutError("timed out")
                 try:
                     found = original(sock, *args, **options)
                 except ConnectionError:
@@ -261,6 +299,8 @@ class Wires:
             real_close(sock)
             if wire is not None and sock.fileno() < 0:
                 ends(wire)
+            else:
+                self.progresses()
 
         def shutdown(sock: socket.socket, how: int, /) -> None:
             wire = self._of.get(sock)
@@ -271,8 +311,29 @@ class Wires:
         def ends(wire: Wire) -> None:
             stage = self._stage()
             if stage is not None and stage.is_here():
-                wire.await_end()
+                # Wait until the fake has noticed the end of the connection.
+                self.wait_while(lambda: wire.is_served() and not wire.is_inside())
 
+        real_connect = socket.socket.connect
+
+        def connect(sock: socket.socket, address: Any, /) -> None:
+            stage = self._stage()
+            is_fake = isinstance(address, tuple) and self._mount_at(address[1]) is not None
+            if stage is None or not is_fake or not stage.is_here():
+                real_connect(sock, address)
+                return
+            try:
+                real_connect(sock, address)
+            except (BlockingIOError, InterruptedError):
+                # Wait for the kernel, because the next strand must not depend on its speed.
+                select.select([], [sock], [sock], PATIENCE)
+                error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if error:
+                    raise OSError(error, f"Connect call failed {address}") from None
+            self._wire(sock)
+
+        connect._is_wire = True  # type: ignore[attr-defined]
+        socket.socket.connect = connect  # type: ignore[method-assign, assignment]
         shutdown._is_wire = True  # type: ignore[attr-defined]
         socket.socket.close = close  # type: ignore[method-assign, assignment]
         socket.socket.shutdown = shutdown  # type: ignore[method-assign, assignment]

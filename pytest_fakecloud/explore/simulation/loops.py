@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...core.timeparse import monotonic
 from ..footprint import READS_CLOCK
 from ..runtime.frames import source_of
-from ..runtime.strands import Strand, pause
+from ..runtime.strands import Strand
 from .state import nothing
-from .waits import LOOK, PATIENCE
 from .wires import Connections
 
 if TYPE_CHECKING:
     from ..runtime.loops import OwnLoop
+    from ..runtime.wires import Wire
 
 
 class EventLoops(Connections):
@@ -47,10 +47,16 @@ class EventLoops(Connections):
         host.name = host.title
         if host.main is not None:
             host.points = host.main.points
-        for strand in self._strands:
-            if strand.role == "task" and strand.host is host:
-                strand.state = "ended"
+        tasks = [one for one in self._strands if one.role == "task" and one.host is host]
+        for strand in sorted(tasks, key=lambda one: one.parked_at):
+            while strand.state == "parked":
+                # A request may still wait for its turn after its task has ended, e.g. because of a
+                # timeout. The fake handles it, because it has already been sent.
+                strand.state = "running"
                 strand.go.release()
+                self._await_handling(self._wires_of(host))
+            strand.state = "ended"
+            strand.go.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits."""
@@ -60,10 +66,7 @@ class EventLoops(Connections):
         self._check_alive(host)
         if self._world.clock.driving:
             return True
-        if loop.selector.has_events():
-            # Do not wait: the next strand must not depend on the time at which an answer arrives.
-            return True
-        if loop.has_sockets() and not self._wires_of(host) and loop.has_soon():
+        if loop.has_sockets([wire.fileno() for wire in self._wires_of(host)]) and loop.has_soon():
             return True
         now = self._world.now_us()
         if timeout is not None and self.records:
@@ -72,39 +75,32 @@ class EventLoops(Connections):
 
         def arrived() -> bool:
             self._world.wires.settle()
-            is_coming = any(
-                wire.has_unread() and loop.selector.reads(wire.fileno())
-                for wire in self._wires_of(host)
-            )
-            return loop.selector.has_events(LOOK if is_coming else 0)
+            _await_answers(self._wires_of(host))
+            return loop.selector.has_events()
 
         host.ready = arrived
         host.place, host.why = "wake", "loop"
         host.points = host.main.points if host.main is not None else 0
         self._turns.idle(host)
         self._check_alive(host)
+        host.is_settled = False
         return True
 
     def settles(self, loop: OwnLoop) -> None:
-        """Wait, in wall-clock time, until the fakes have answered all requests of the loop's tasks.
+        """Wait, in wall-clock time, until the loop can read the answers to all requests of its tasks.
 
-        Otherwise the order in which several answers arrive would influence the run.
+        Otherwise the order in which several answers arrive would influence the run. Requests that
+        wait for the turn of their strand are skipped.
         """
         host = loop.strand
         if host is None or self._aside or self._turns.here() is not host:
             return
-        deadline = monotonic() + PATIENCE
-        while self._has_answers_to_come(host) and monotonic() < deadline:
-            self._check_alive(host)
-            pause(0.0001)
-
-    def _has_answers_to_come(self, host: Strand) -> bool:
-        """Return whether a fake is working on a request of the loop's tasks."""
-        return any(
-            self._owners[wire.port].state == "running"
-            and (wire.has_unhandled() or wire.has_unsent())
-            for wire in self._wires_of(host)
-        )
+        if host.is_settled:
+            return
+        wires = self._wires_of(host)
+        self._await_handling(wires)
+        _await_answers(wires)
+        host.is_settled = True
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         """Assign an inner task to the strand that created it."""
@@ -113,3 +109,10 @@ class EventLoops(Connections):
             self._tasks[task] = creator
             if self._stacks:
                 self._inner_sources[task] = source_of(sys._getframe())
+
+
+def _await_answers(wires: Iterable[Wire]) -> None:
+    """Wait, in wall-clock time, until the bytes that the fakes have sent can be read."""
+    for wire in wires:
+        if wire.has_news():
+            wire.is_readable()

@@ -62,6 +62,10 @@ class Points(EventLoops):
         try:
             if self._turns.over or strand is None or strand.is_over:
                 raise Crash
+            if request.call.route == "database-port" and self._is_silent(handle, request):
+                if self._stacks:
+                    self.run.quiet.append(request.call)
+                return serve()
             is_second = not own and strand in self._serving.values()
             self._serving[me] = strand
             if (strand.state != "running" or is_second) and not strand.granted:
@@ -71,13 +75,10 @@ class Points(EventLoops):
                 if self._notes and handle.name in self._choice.handles:
                     self._note_call(strand, strand.points, handle, request, False)
                 return self._serve(strand, handle, request, serve)
-            if request.call.route == "database-port" and self._is_silent(handle, request):
-                if self._stacks:
-                    self.run.quiet.append(request.call)
-                return serve()
             if strand.granted:
                 strand.granted = False
             else:
+                strand.port = request.client[1] if request.client and not own else 0
                 for _ in self._approach(strand, handle, request):
                     self._take_turn(strand, own)
             response = self._serve(strand, handle, request, serve)
@@ -144,7 +145,7 @@ class Points(EventLoops):
         """Process the point before the code receives an answer; yield wherever the strand must give
         up its turn.
         """
-        if self._world.clock.driving:
+        if self._world.clock.driving or strand.state == "ended":
             return
         for event in self._schedule.at(strand.name, strand.points):
             if event.kind == "slow":

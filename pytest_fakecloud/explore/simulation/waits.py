@@ -7,19 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...core.timeparse import monotonic
 from ..footprint import READS_CLOCK
-from ..runtime.strands import Crash, Strand, pause
+from ..runtime.strands import Crash, Strand
 from .state import nothing
 from .workers import Workers
 
 if TYPE_CHECKING:
     from ...core.timers import Signal
 
-PATIENCE = 10.0
-"""Wall-clock seconds to wait until a fake has handled requests whose answers the code does not
-read.
-"""
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
 
@@ -68,14 +63,15 @@ class Waits(Workers):
         """
         if strand.host.loop is not None:
             return
-        deadline = monotonic() + PATIENCE
-        for wire in self._world.wires.all():
-            if wire.port != but and self._owners.get(wire.port) is strand:
-                while wire.has_unhandled() and monotonic() < deadline:
-                    if strand.state == "waiting" and strand.why == "wait":
-                        break
-                    self._check_alive(strand)
-                    pause(0.0005)
+        wires = self._world.wires.all()
+        own = [w for w in wires if w.port != but and self._owners.get(w.port) is strand]
+
+        def is_handling() -> bool:
+            is_blocking = strand.state == "waiting" and strand.why == "wait"
+            is_alive = not (self._turns.over or strand.is_over)
+            return is_alive and not is_blocking and any(wire.has_unhandled() for wire in own)
+
+        self._world.wires.wait_while(is_handling)
 
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
@@ -122,11 +118,14 @@ class Waits(Workers):
         return child
 
     def _take_turn(self, strand: Strand, own: bool) -> None:
-        if strand.role == "task" and not own:
+        if strand.role == "task" and not own and not strand.is_blocking:
             # The event loop of a task chooses the next strand when it is idle.
-            while not strand.go.acquire(LOOK):
-                if strand.state == "ended":
-                    raise Crash
+            self._world.wires.progresses()
+            self._check_alive(strand)
+            while not strand.go.acquire(LOOK) and strand.state != "ended":
+                pass
+            if strand.state == "ended":
+                raise Crash
             self._check_alive(strand)
             strand.state = "running"
             return

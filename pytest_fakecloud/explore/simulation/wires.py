@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -37,15 +37,42 @@ class Connections(Waits):
             if (owner := self._owners.get(w.port)) is not None and owner.host is host
         ]
 
-    def sends(self, port: int) -> None:
-        """Called before the code sends to a fake from a local port."""
+    def _await_handling(self, wires: Iterable[Wire]) -> None:
+        """Wait, in wall-clock time, until the fakes have handled all bytes of connections, except
+        requests that wait for the turn of their strand.
+        """
+
+        def is_handling(wire: Wire) -> bool:
+            owner = self._owners[wire.port]
+            if owner.state != "running" and owner.port == wire.port:
+                return False
+            if wire.is_answering and wire.is_readable(0):
+                return False  # The fake may wait until the client reads.
+            return wire.has_unhandled() or (wire.has_unsent() and not wire.is_inside())
+
+        self._world.wires.wait_while(
+            lambda: not self._turns.over and any(is_handling(wire) for wire in wires)
+        )
+
+    def sends(self, port: int, *, is_blocking: bool) -> None:
+        """Called before the code sends to a fake from a local port.
+
+        ``is_blocking`` tells whether the code will block its thread until the answer arrives.
+        """
         self._note_source(port)
         strand = self._here()
         if strand is not None:
             if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
                 raise ConnectionResetError("the process has ended")
             self._check_alive(strand)
-            self._finish_calls(strand, but=port)
+            if strand.host.loop is None:
+                self._finish_calls(strand, but=port)
+            else:
+                # The fakes handle requests in the order in which the tasks send them.
+                if not strand.host.is_settled:
+                    self._await_handling(self._wires_of(strand.host))
+                strand.host.is_settled = False
+                strand.is_blocking = is_blocking
             if strand is not strand.host or strand.loop is None:
                 self._owners[port] = strand
 
@@ -65,36 +92,35 @@ class Connections(Waits):
         if source:
             self._sources[port] = source
 
-    def reads(
-        self,
-        is_readable: Callable[[float], bool],
-        wire: Wire,
-        timeout: float | None,
-    ) -> bool:
+    def reads(self, wire: Wire, timeout: float | None) -> bool:
         """Wait until a fake has sent something; return False when the timeout expires."""
         strand = self._here()
-        if strand is None or strand.host.loop is not None:
+        if strand is None:
             return True
-        while not is_readable(0):
+        # After the last bytes, the end of the connection may follow.
+        strand.host.is_settled = False
+        if timeout == 0:
+            return True
+        while not wire.is_readable(0):
             self._check_alive(strand)
             owner = self._owners.get(wire.port, strand)
             # Another strand may share this connection, and its call cannot proceed while this
             # strand has the turn.
             is_other_waiting = owner is not strand and owner.state == "parked"
             if not is_other_waiting and not wire.is_quiet():
-                is_readable(0.01)
+                wire.is_readable(0.01)
                 continue
-            if is_readable(0):
+            if wire.is_readable(0):
                 break
             now = self._world.now_us()
             until = None if timeout is None else now + math.ceil(timeout * 1e6)
 
             def arrived() -> bool:
                 self._world.wires.settle()
-                return is_readable(LOOK if wire.has_unread() else 0)
+                return wire.is_readable(LOOK if wire.has_unread() else 0)
 
             self.wait_for(strand, arrived, until, "push")
-            if not is_readable(0):
+            if not wire.is_readable(0):
                 return False
         self._check_alive(strand)
         return True

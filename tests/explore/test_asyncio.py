@@ -1,0 +1,219 @@
+"""Asynchronous clients: each schedule repeats, and the simulation waits for nothing in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis
+import redis.asyncio as redis_asyncio
+
+from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
+from pytest_fakecloud.explore.run import Run
+from pytest_fakecloud.explore.runtime.wires import PATIENCE, Wire, Wires
+from pytest_fakecloud.explore.simulation.scheduler import Simulation
+
+Call = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The waits that ended only because their time was over."""
+    is_readable, wait_while = Wire.is_readable, Wires.wait_while
+    found: list[str] = []
+
+    def readable(wire: Wire, seconds: float = PATIENCE) -> bool:
+        arrived = is_readable(wire, seconds)
+        if not arrived and seconds == PATIENCE:
+            found.append("for an answer")
+        return arrived
+
+    def wait(wires: Wires, is_busy: Callable[[], bool]) -> bool:
+        ended = wait_while(wires, is_busy)
+        if not ended:
+            found.append("for a fake")
+        return ended
+
+    monkeypatch.setattr(Wire, "is_readable", readable)
+    monkeypatch.setattr(Wires, "wait_while", wait)
+    return found
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The events, calls and points of each run, in order."""
+    play = Simulation.play
+    found: list[Any] = []
+
+    def noted(simulation: Simulation) -> Run:
+        run = play(simulation)
+        calls = [
+            (line.process, line.at_us, line.words if line.call is None else line.call.body)
+            for line in run.lines
+        ]
+        points = [(point.process, point.number) for point in run.points]
+        found.append((list(map(str, run.fired)), calls, points, list(map(repr, run.errors))))
+        return run
+
+    monkeypatch.setattr(Simulation, "play", noted)
+    return found
+
+
+def test_an_answer_that_is_not_read_is_not_awaited(
+    cloud: Cloud, kv: KVServer, waits: list[str]
+) -> None:
+    async def client() -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url) as own:
+            given_up: Any = await own.connection_pool.get_connection()
+            given_up._writer.transport.pause_reading()
+            await given_up.send_command("INCR", "n")
+            await own.ping()
+            await given_up.disconnect(nowait=True)
+            await asyncio.sleep(1)
+            await own.ping()
+
+    def check() -> None:
+        assert kv.value("n") == "1"
+
+    found = cloud.explore(client, check, kinds="lose_answer", budget=3)
+    assert found.points == {"client": 3}, "the setup of a connection has no points"
+    assert not waits
+
+
+def test_an_answer_that_does_not_fit_into_the_sockets_buffers_is_read(
+    cloud: Cloud, kv: KVServer, waits: list[str]
+) -> None:
+    kv.load({"large": "x" * 9_000_000})
+    read: list[int] = []
+
+    async def client() -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url) as own:
+            value, _ = await asyncio.gather(own.get("large"), own.incr("n"))
+            read.append(len(value))
+
+    cloud.explore(client, schedule="")
+    assert read == [9_000_000]
+    assert not waits
+
+
+def test_a_request_whose_client_gave_up_is_handled(cloud: Cloud, kv: KVServer) -> None:
+    async def client() -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url) as own:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(own.incr("n"), 1)
+
+    def check() -> None:
+        assert kv.value("n") == "1"
+
+    cloud.explore(client, check, schedule="client.1 delay 30")
+
+
+def test_a_blocking_client_in_a_coroutine_takes_turns(
+    cloud: Cloud, kv: KVServer, waits: list[str]
+) -> None:
+    with redis.Redis.from_url(kv.database_url) as own:
+
+        async def client() -> None:
+            own.set("n", int(own.get("n") or 0) + 1)
+
+        def check() -> None:
+            assert kv.value("n") == "2"
+
+        with pytest.raises(BrokenSchedule) as found:
+            cloud.explore({"ann": client, "bob": client}, check, kinds="switch")
+    assert found.value.schedule == "ann.2 switch bob"
+    assert not waits
+
+
+# -- repetition ------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _redis(kv: KVServer) -> AsyncIterator[Call]:
+    async with redis_asyncio.Redis.from_url(kv.database_url) as client:
+        yield client.execute_command
+
+
+@contextlib.asynccontextmanager
+async def _httpx(kv: KVServer) -> AsyncIterator[Call]:
+    async with httpx.AsyncClient(headers=kv.headers) as client:
+
+        async def call(*words: str) -> object:
+            return (await client.post(kv.url, json=words)).json()
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def _aiohttp(kv: KVServer) -> AsyncIterator[Call]:
+    aiohttp: Any = pytest.importorskip("aiohttp")
+    async with aiohttp.ClientSession(headers=kv.headers) as client:
+
+        async def call(*words: str) -> object:
+            async with client.post(kv.url, json=words) as answer:
+                return await answer.json()
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def _streams(kv: KVServer) -> AsyncIterator[Call]:
+    url = httpx.URL(kv.url)
+
+    async def call(*words: str) -> object:
+        body = json.dumps(words)
+        headers = {**kv.headers, "Host": "fake", "Content-Length": str(len(body))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        try:
+            writer.write(f"POST / HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            writer.write(body.encode())
+            return await reader.read()
+        finally:
+            writer.close()
+
+    yield call
+
+
+@pytest.mark.parametrize("connect", [_redis, _httpx, _aiohttp, _streams])
+def test_the_schedules_of_an_asynchronous_client_repeat(
+    cloud: Cloud,
+    kv: KVServer,
+    waits: list[str],
+    runs: list[Any],
+    connect: Callable[[KVServer], contextlib.AbstractAsyncContextManager[Call]],
+) -> None:
+    if connect is _aiohttp:
+        pytest.importorskip("aiohttp")
+
+    async def add(call: Call, key: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                await call("GET", key)
+                await asyncio.sleep(1)
+                await call("INCR", key)
+
+    async def client() -> None:
+        async with connect(kv) as call:
+            await asyncio.gather(*(add(call, key) for key in "aab"))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(add(call, "c"))
+                group.create_task(add(call, "a"))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(call("SET", "d", "1"), 20)
+            await call("GET", "d")
+
+    clients = {"ann": client, "bob": client}
+    explored = []
+    for _ in range(2):
+        runs.clear()
+        cloud.explore(clients, lambda: None, budget=4)
+        explored.append(list(runs))
+    assert len(explored[0]) > 3
+    assert explored[0] == explored[1]
+    assert not waits
