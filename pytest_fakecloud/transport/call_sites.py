@@ -2,7 +2,8 @@
 
 A client in this process is on the stack of the thread that handles the call, or it waits for the
 response in another thread or in a task of an event loop. If several threads or tasks wait, it is
-unknown which of them made the call.
+unknown which of them made the call, so no line is recorded. The same applies to a task that runs
+only library code, such as ``gather(client.get(url))``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ from pathlib import Path
 from types import FrameType
 
 _PACKAGE = str(Path(__file__).parents[1])
+_NO_CLIENTS = sys.stdlib_module_names | {
+    "_pytest",
+    "anyio",
+    "hypercorn",
+    "pytest_asyncio",
+    "uvicorn",
+}
+"""Packages whose own tasks make no calls."""
 _MOST = 300
 """Maximum number of frames to search in a stack."""
 Site = dict[str, str | int]
@@ -29,8 +38,10 @@ def call_site() -> Site | None:
     here = _application(mine)
     if here is not None:
         return _site(here)
+    if asyncio._get_running_loop() is not None:
+        return None  # A task of this thread makes the call, and runs only library code.
     own = threading.get_ident()
-    found: list[FrameType] = []
+    found: list[FrameType | None] = []
     for ident, top in sys._current_frames().items():
         stack = _stack(top)
         if ident == own or not _waits(top):
@@ -38,7 +49,7 @@ def call_site() -> Site | None:
         tasks = list(_tasks(stack))
         frame = None if tasks else _application(stack)
         found += tasks or ([frame] if frame is not None else [])
-    return _site(found[0]) if len(found) == 1 else None
+    return _site(found[0]) if len(found) == 1 and found[0] is not None else None
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:
@@ -62,9 +73,9 @@ def _waits(frame: FrameType) -> bool:
     )
 
 
-def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
-    """Yield a frame of the application for each task that waits inside a library, in all event
-    loops that run on a stack.
+def _tasks(stack: list[FrameType]) -> Iterator[FrameType | None]:
+    """Yield the application's frame, or None, for each task that waits inside a library, in all
+    event loops that run on a stack.
     """
     for frame in stack:
         loop = frame.f_locals.get("self") if frame.f_code.co_name == "run_forever" else None
@@ -79,7 +90,10 @@ def _tasks(stack: list[FrameType]) -> Iterator[FrameType]:
             application = _application(frames[::-1])
             # Skip a task that waits in the application's own code: it is not waiting for a
             # response.
-            if application is not None and application is not frames[-1]:
+            if application is None:
+                if any(map(_is_client, frames)):
+                    yield None
+            elif application is not frames[-1]:
                 yield application
 
 
@@ -93,6 +107,11 @@ def _innermost(task: asyncio.Task[object]) -> list[FrameType]:
             frames.append(frame)
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
     return frames
+
+
+def _is_client(frame: FrameType) -> bool:
+    """Return whether a frame belongs to a library that may make calls."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NO_CLIENTS
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import httpx
@@ -48,3 +50,31 @@ def test_a_line_with_one_caller_is_the_innermost() -> None:
     sources = [("a.py:1", "a.py:9"), ("a.py:1", "a.py:9"), ("a.py:2",), ()]
     assert told_apart(sources) == ["a.py:1", "a.py:1", "a.py:2", ""]
     assert told_apart([("a.py:1", "a.py:8"), ("a.py:1", "a.py:9")]) == ["a.py:8", "a.py:9"]
+
+
+@pytest.mark.parametrize("over_redis", [True, False])
+def test_calls_of_concurrent_tasks_have_lines_of_their_own(
+    cloud: Cloud, kv: KVServer, over_redis: bool
+) -> None:
+    async def concurrent(call: Callable[..., Coroutine[Any, Any, object]]) -> None:
+        async def own() -> None:
+            await call("DBSIZE")
+
+        await call("PING")
+        # The other task runs only code of a library.
+        await asyncio.gather(call("GET", "a"), own())
+
+    async def run() -> None:
+        if over_redis:
+            async with redis.asyncio.Redis.from_url(kv.database_url) as client:
+                await concurrent(client.execute_command)
+        else:
+            async with httpx.AsyncClient(headers=kv.headers) as web:
+                await concurrent(lambda *words: web.post(kv.url, json=words))
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken)
+    lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_sources.py:(\d+)\)", found.value.story)
+    named = {call: int(line) for call, line in lines}
+    ping = named["PING"]
+    assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}

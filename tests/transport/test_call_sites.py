@@ -93,6 +93,23 @@ def test_in_an_event_loop(cloud: Cloud) -> None:
     assert places(cloud)[0] == "ask"
 
 
+def test_a_request_has_no_line_of_a_concurrent_request(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["GET", "a"])
+
+    async def application() -> None:
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            # This task runs only code of a library.
+            await asyncio.gather(client.post(server.url, json=["DBSIZE"]), ask(client))
+
+    asyncio.run(application())
+    found = {row.operation: row.where and row.where.function for row in rows(cloud)}
+    assert found["DBSIZE"] is None
+    assert found["GET"] in (None, "ask")
+
+
 def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
     server = cloud.kv_server()
     for key in "ab":

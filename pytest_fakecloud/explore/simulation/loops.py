@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..footprint import READS_CLOCK
-from ..runtime.frames import source_of
 from ..runtime.strands import Strand
 from .state import nothing
 from .wires import Connections
@@ -103,12 +101,12 @@ class EventLoops(Connections):
         host.is_settled = True
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """Assign an inner task to the strand that created it."""
+        """Assign an inner task to the strand that created it, and note the line that created it."""
         creator = self._here()
         if is_inner and creator is not None and creator.role == "task":
             self._tasks[task] = creator
-            if self._stacks:
-                self._inner_sources[task] = source_of(sys._getframe())
+        if self._stacks:
+            self._task_sources[task] = self._source_here()
 
 
 def _await_answers(wires: Iterable[Wire]) -> None:

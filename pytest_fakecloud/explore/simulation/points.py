@@ -190,10 +190,11 @@ class Points(EventLoops):
         if self._stacks:
             line.lines = (
                 carried_source.get()
-                or source_of(sys._getframe())
-                or self._sources.get(request.client[1] if request.client else 0)
-                or source_of(sys._current_frames().get(strand.host.thread))
+                or self._source_here()
+                or self._sources.get(request.client[1] if request.client else 0, ())
             )
+            if not line.lines and strand.host.loop is None:
+                line.lines = source_of(sys._current_frames().get(strand.host.thread))
         run.lines.append(line)
         if self.records:
             self.touch(touches_of_request(handle, request))

@@ -86,7 +86,7 @@ class RunState:
         self._barrier = -1
         self._by: dict[str, int] = {}
         self._sources: dict[int, Source] = {}
-        self._inner_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+        self._task_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
         self.run = Run(schedule, start_us=world.now_us())
         self.history = History(world.cloud, str(schedule))
 

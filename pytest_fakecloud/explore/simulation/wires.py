@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ..runtime.frames import source_of
+from ..runtime.frames import Source, source_of
 from ..runtime.strands import Strand
 from .waits import LOOK, Waits
 
@@ -85,12 +85,18 @@ class Connections(Waits):
     def _note_source(self, port: int) -> None:
         if not self._stacks:
             return
-        source = source_of(sys._getframe())
-        if not source and self._turns.here() is not None:
-            with contextlib.suppress(RuntimeError):
-                source = self._inner_sources.get(asyncio.current_task(), ())
-        if source:
+        source = self._source_here()
+        # A loop can send the end of a request outside of a task.
+        if source or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
             self._sources[port] = source
+
+    def _source_here(self) -> Source:
+        """Return the application's lines that lead here, or that created the current task."""
+        source = source_of(sys._getframe())
+        if not source and asyncio._get_running_loop() is not None:
+            task = asyncio.current_task()
+            source = () if task is None else self._task_sources.get(task, ())
+        return source
 
     def reads(self, wire: Wire, timeout: float | None) -> bool:
         """Wait until a fake has sent something; return False when the timeout expires."""
