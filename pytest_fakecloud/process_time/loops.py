@@ -52,6 +52,8 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
             if sleepers.first_of(loop.key) is not sleeper:
                 await _wait(loop, sleepers, sleeper)
                 continue
+            # Go on even if the loop does not become idle: it may wait for this sleep in a loop of its
+            # own, as in `while not task.done(): await asyncio.sleep(0)`.
             await loop.rest(PATIENCE)
             sleepers.settle(sleeper)
             try:
