@@ -140,7 +140,8 @@ def test_code_with_many_calls_is_sampled(cloud: Cloud, kv: KVServer) -> None:
         seen.update(part.split()[1] for part in history.schedule.split(", ") if part)
 
     found = cloud.explore(run, check, budget=40)
-    assert (found.tried, found.singles) == (40, 39)
+    assert found.tried == 40
+    assert found.singles >= 30
     assert found.all_singles > 200
     assert len(seen) > 5, "some of each kind"
 

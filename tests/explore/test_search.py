@@ -158,8 +158,9 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer) -> None
 
     clients = {"first": lambda: run(0), "second": lambda: run(1)}
     with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"), budget=200)
+        cloud.explore(clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"))
     assert found.value.schedule.count(" slow ") == 2
+    assert found.value.tried < 40
 
 
 def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, kv: KVServer) -> None:
@@ -226,8 +227,9 @@ def test_orders_and_events_take_turns(cloud: Cloud, kv: KVServer) -> None:
             redis.incr("n")
 
     found = cloud.explore([run, run], lambda: None, budget=120)
-    assert found.orders > 40
-    assert found.singles > 40
+    assert found.orders > 30
+    assert found.singles > 60
+    assert found.pairs
 
 
 def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:

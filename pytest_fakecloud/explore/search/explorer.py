@@ -24,7 +24,7 @@ from ..schedule import DELAY, DELAYS, SWITCHES, Event, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import add_schedule
 from .dpor import Interleavings, Redundant
-from .pairs import Pairs
+from .pairs import Pairs, delayed_again, likelihood, paused_again
 from .pct import DEPTHS, Priorities
 from .shrink import shrink
 from .singles import Singles, reads_clock
@@ -42,6 +42,8 @@ REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
+_BEFORE_PAIRS = 25
+"""Number of turns of every other search before the first schedules with two events."""
 _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget that is used before schedules with two events are tried."""
 _FOR_ORDERS_ALONE = 0.25
@@ -175,7 +177,10 @@ class Explorer:
         if tally.all_singles > budget.expected(tally.tried):
             singles = Singles(undisturbed, chance)
         runs: list[Run] = []
-        first = _Search(self._singles(singles.first, runs), 2 * max(1, len(searches)))
+        for extend, weight in ((delayed_again, 1.0), (paused_again, 0.5)):
+            pairs = self._pairs_of(extend, runs, chance)
+            searches.append(_Search(pairs, weight, weight * _BEFORE_PAIRS))
+        first = _Search(self._singles(singles.first, runs), 1.5 * len(searches))
         first.used = first.weight * _HEAD_START
         part = budget.part(tally.tried, _FOR_FIRST_SINGLES)
         found = self._take_turns([first, *searches], part, until=first)
@@ -187,10 +192,6 @@ class Explorer:
         rest = itertools.chain(
             first.runs, self._singles(singles.others, runs), self._any_pairs(runs, chance)
         )
-        pairs = Pairs(runs)
-        searches.append(_Search(self._pairs(pairs.delays(chance))))
-        if tally.reads_clock:
-            searches.append(_Search(self._pairs(pairs.pauses())))
         drawn = self._drawn([undisturbed, *runs], chance)
         if tally.all_singles**2 / 2 < left:
             rest = itertools.chain(rest, drawn)
@@ -215,12 +216,12 @@ class Explorer:
         while going and budget.left(tally.tried) and not (until is not None and until.is_over):
             search = min(going, key=lambda one: one.used / one.weight)
             run = search.next()
-            if run is None:
+            if run is not None and run.broken is not None:
+                return run
+            if search.is_over:
                 going.remove(search)
                 if tally.is_exhaustive and self.choice.kinds <= SWITCHES:
                     return None
-            elif run.broken is not None:
-                return run
         return None
 
     def _orders(self, undisturbed: Run) -> list[_Search]:
@@ -237,7 +238,7 @@ class Explorer:
         self.tally.unfinished_orders += 1
         return _Search(self._interleavings(Interleavings(late=late, moves_time=moves_time)))
 
-    def _interleavings(self, strategy: Interleavings) -> Iterator[Run]:
+    def _interleavings(self, strategy: Interleavings) -> Iterator[Run | None]:
         """Run each order of conflicting calls once."""
         tally, kinds = self.tally, self.choice.kinds
         late = "late" in strategy.places
@@ -246,7 +247,7 @@ class Explorer:
                 run = self.play(Schedule(), strategy=strategy)
             except _Repeated as repeated:
                 strategy.learn(repeated.run, was_redundant=True)
-                yield Run(Schedule())  # lets the budget end the search
+                yield None
                 continue
             strategy.learn(run, was_redundant=False)
             tally.has_timers = tally.has_timers or run.has_timers
@@ -270,6 +271,24 @@ class Explorer:
             run.lines.clear()  # only the points are needed, to build schedules with two events
             runs.append(run)
             yield run
+
+    def _pairs_of(
+        self, extend: Callable[[Run], list[Schedule]], runs: list[Run], chance: random.Random
+    ) -> Iterator[Run | None]:
+        """Run schedules that extend those of the runs in a growing list, likely ones first."""
+        tally, seen = self.tally, 0
+        ready: list[Schedule] = []
+        while ready or seen < len(runs) or tally.singles < tally.all_singles:
+            added = [schedule for run in runs[seen:] for schedule in extend(run)]
+            seen = len(runs)
+            if added:
+                ready += added
+                chance.shuffle(ready)
+                ready.sort(key=likelihood)
+            if ready:
+                yield from self._pairs([ready.pop()])
+            else:
+                yield None
 
     def _any_pairs(self, runs: list[Run], chance: random.Random) -> Iterator[Run]:
         """Run all schedules with two events, in random order."""
@@ -394,20 +413,23 @@ class Explorer:
 class _Search:
     """A part of the search: an iterator that runs a schedule at each step.
 
-    ``weight`` determines the share of the runs that it gets when it takes turns with others.
+    The iterator yields None if it has nothing to run at the moment. ``weight`` determines the share
+    of the steps that the search gets when it takes turns with others.
     """
 
-    runs: Iterator[Run]
+    runs: Iterator[Run | None]
     weight: float = 1.0
     used: float = 0.0
     is_over: bool = False
 
     def next(self) -> Run | None:
-        """Run the next schedule and return its run; return None if there is none."""
+        """Run the next schedule and return its run, if there is one."""
         self.used += 1
-        run = next(self.runs, None)
-        self.is_over = run is None
-        return run
+        try:
+            return next(self.runs)
+        except StopIteration:
+            self.is_over = True
+            return None
 
 
 class _Repeated(Exception):

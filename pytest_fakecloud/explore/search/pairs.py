@@ -7,10 +7,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from ..run import Run
-from ..schedule import DELAYS, EDGE, WINDOWS, Event, Schedule
+from ..schedule import DELAYS, EDGE, SLOW, WINDOWS, Event, Schedule
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
+
+_NEXT = 2
+"""Number of calls after a slow answer at which the same strand is delayed again."""
 
 
 class Pairs:
@@ -28,10 +31,7 @@ class Pairs:
         for run in runs:
             if not run.fired:
                 continue
-            after = run.fired[-1]
-            places = [(point.process, point.number) for point in run.points]
-            place = (after.process, after.point)
-            begins = places.index(place) if place in places else 0
+            after, begins = run.fired[-1], _begin(run)
             here = [event for event in run.points[begins].events() if _may_follow(event, after)]
             total += len(here) + sum(len(point.choices) for point in run.points[begins + 1 :])
             self._later.append((run, begins, here))
@@ -53,40 +53,6 @@ class Pairs:
             left -= len(point.choices)
         raise IndexError(index)
 
-    def delays(self, chance: random.Random) -> Iterator[Schedule]:
-        """Yield schedules that delay a strand past a timer, and later another strand, in random
-        order.
-
-        Without the second delay, the code that the timer starts would end before the first strand
-        goes on. Schedules with two ``delay`` events come first, because a ``slow`` answer usually
-        has the same effect as a delay of the next call.
-        """
-        found = [
-            run.schedule + event
-            for run, begins, _ in self._later
-            if run.overlaps
-            for point in run.points[begins + 1 :]
-            if point.process != run.fired[-1].process
-            for event in point.events()
-            if event.kind in DELAYS
-        ]
-        chance.shuffle(found)
-        found.sort(key=lambda pair: sum(event.kind == "slow" for event in pair))
-        yield from found
-
-    def pauses(self) -> Iterator[Schedule]:
-        """Yield schedules that pause until just before a whole second, and later until just before
-        the end of a window.
-
-        Code that truncates times to seconds fails only at such a distance.
-        """
-        for run, begins, _ in self._later:
-            if run.fired[-1].detail == EDGE:
-                for point in run.points[begins + 1 :]:
-                    for event in point.events():
-                        if event.detail in WINDOWS:
-                            yield run.schedule + event
-
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
         """Yield each schedule once, in random order."""
         if len(self) <= MOST_LISTED:
@@ -100,6 +66,56 @@ class Pairs:
             if index not in drawn:
                 drawn.add(index)
                 yield self[index]
+
+
+def delayed_again(run: Run) -> list[Schedule]:
+    """Return schedules that delay another strand, too, if it woke up while the event of a run
+    delayed a strand.
+
+    Without the second delay, the code that a timer starts would end before the first strand goes
+    on. After a slow answer, the next calls of the same strand are delayed as well, because the
+    strand may have counted a lease from the answer.
+    """
+    event = run.fired[-1] if run.fired else None
+    if event is None or event.kind not in DELAYS:
+        return []
+    after = run.points[_begin(run) + 1 :]
+    others = [point for point in after if point.process != event.process]
+    events = [each for point in others for each in point.events() if run.overlaps]
+    if event.kind == "slow":
+        own = [point for point in after if point.process == event.process]
+        events += [each for point in own[:_NEXT] for each in point.events() if each.kind == "delay"]
+    return [run.schedule + each for each in events if each.kind in DELAYS]
+
+
+def paused_again(run: Run) -> list[Schedule]:
+    """Return schedules that pause until just before the end of a window, if a run paused until just
+    before a whole second.
+
+    Code that truncates times to seconds fails only at such a distance.
+    """
+    if not run.fired or run.fired[-1].detail != EDGE:
+        return []
+    events = [event for point in run.points[_begin(run) + 1 :] for event in point.events()]
+    return [run.schedule + event for event in events if event.detail in WINDOWS]
+
+
+def likelihood(pair: Schedule) -> int:
+    """Return a number that is higher for pairs that are more likely to find something new.
+
+    A slow answer usually has the same effect as a delay of the next call, except that a short one
+    does not exceed the client's timeout.
+    """
+    first, second = pair
+    is_long = first.kind == "slow" and first.detail != str(min(SLOW))
+    return -(second.kind == "slow") - is_long
+
+
+def _begin(run: Run) -> int:
+    """Return the index of the point at which the last event of a run was applied."""
+    place = run.fired[-1].process, run.fired[-1].point
+    places = [(point.process, point.number) for point in run.points]
+    return places.index(place) if place in places else 0
 
 
 def _may_follow(event: Event, after: Event) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator
 
-from ..schedule import SWITCHES, TRIED, Event, Kind, Schedule
+from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 
 _AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_answer", "duplicate", "drop", "answer"})
 """Kinds without a detail that are easy to explain, at a call."""
@@ -59,7 +59,7 @@ def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
 def _simpler(event: Event) -> Iterator[Event]:
     """Yield events that could replace an event and are easier to explain."""
     process, point, kind, detail = event.process, event.point, event.kind, event.detail
-    if kind in ("past", "nearly"):
+    if kind in ("past", "nearly") and detail != EDGE:
         yield Event(process, point, "jump", detail)
     if kind in ("jump", "past", "nearly") and detail:
         yield Event(process, point, kind)
@@ -69,6 +69,7 @@ def _simpler(event: Event) -> Iterator[Event]:
         yield Event(process, point + 1, "switch", detail)
     if kind in ("fail", "unreachable") and detail not in ("", "1"):
         yield Event(process, point, kind, str(int(detail) - 1))
-    for clearer in TRIED[: TRIED.index(kind)]:
-        if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS) and kind not in SWITCHES:
-            yield Event(process, point, clearer)
+    if kind not in SWITCHES | PAUSES | DELAYS:
+        for clearer in TRIED[: TRIED.index(kind)]:
+            if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS):
+                yield Event(process, point, clearer)
