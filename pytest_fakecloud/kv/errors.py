@@ -566,5 +566,4 @@ max_key_size = Template("ERR max key size exceeded. Limit: <limit> bytes, Actual
 
 
 def pipeline_too_long(limit: int, actual: int) -> str:
-    """The error for a request with too many commands."""
     return f"ERR max pipeline length exceeded. Limit: {limit}, Actual: {actual}"

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from .errors import CommandError
 from .table.syntax import format_double
 
 
-class Status:
-    """A simple string such as ``OK``. Unlike a bulk string, ``OK`` is never base64-encoded."""
+class _Text:
+    """A string with its own type in the protocol."""
 
     __slots__ = ("text",)
 
@@ -25,13 +26,19 @@ class Status:
         self.text = text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Status) and other.text == self.text
+        return type(other) is type(self) and other.text == self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
     def __repr__(self) -> str:
-        return f"Status({self.text!r})"
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class Status(_Text):
+    """A simple string such as ``OK``. Unlike a bulk string, ``OK`` is never base64-encoded."""
+
+    __slots__ = ()
 
 
 class Map(list[Any]):
@@ -52,41 +59,21 @@ class Push(list[Any]):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Bool:
     """A boolean in RESP3, 1 or 0 in RESP2 and JSON."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: bool) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Bool) and other.value == self.value
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-    def __repr__(self) -> str:
-        return f"Bool({self.value})"
+    value: bool
 
 
-class Verbatim:
+class Verbatim(_Text):
     """Text for readers: a verbatim string in RESP3, else a bulk string. ``format`` has 3 bytes."""
 
-    __slots__ = ("format", "text")
+    __slots__ = ("format",)
 
     def __init__(self, text: bytes, format: bytes = b"txt") -> None:
-        self.text = text
+        super().__init__(text)
         self.format = format.partition(b"\0")[0][:3].ljust(3)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Verbatim) and other.text == self.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return f"Verbatim({self.text!r})"
 
 
 class Attributed(bytes):
@@ -100,16 +87,10 @@ class Attributed(bytes):
         return made
 
 
-class BigNumber:
+class BigNumber(_Text):
     """An integer of any size: a big number in RESP3, a bulk string of its digits in RESP2."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return f"BigNumber({self.text!r})"
+    __slots__ = ()
 
 
 class PrintedDouble(float):
@@ -136,6 +117,7 @@ class _NilArray:
         return "NIL_ARRAY"
 
 
+@dataclass(slots=True)
 class Blocked:
     """The result of a blocking command that has to wait.
 
@@ -145,19 +127,10 @@ class Blocked:
     sessions with ``may_block``.
     """
 
-    __slots__ = ("attempt", "keys", "on_timeout", "timeout_ms")
-
-    def __init__(
-        self,
-        keys: list[bytes],
-        timeout_ms: int,
-        attempt: Callable[[], Reply],
-        on_timeout: Reply = None,
-    ) -> None:
-        self.keys = keys
-        self.timeout_ms = timeout_ms
-        self.attempt = attempt
-        self.on_timeout = on_timeout
+    keys: list[bytes]
+    timeout_ms: int
+    attempt: Callable[[], Reply]
+    on_timeout: Reply = None
 
 
 NIL_ARRAY = _NilArray()

@@ -53,7 +53,6 @@ class AclLog:
         del self._entries[self._longest() :]
 
     def clear(self) -> None:
-        """Remove all entries."""
         self._entries.clear()
 
     def show(self, count: int, now_us: int) -> list[Any]:

@@ -76,9 +76,12 @@ def _apply(user: AclUser, rule: bytes) -> None:
         user.passwordless = word == b"nopass"
         user.hashes.clear()
     elif rule[:1] in (b">", b"#"):
-        _add_password(user, rule)
+        user.hashes = [*dict.fromkeys([*user.hashes, _hash_of(rule)])]
+        user.passwordless = False
     elif rule[:1] in (b"<", b"!"):
-        _remove_password(user, rule)
+        if (hash := _hash_of(rule)) not in user.hashes:
+            raise _Invalid(errors.ACL_NO_PASSWORD)
+        user.hashes.remove(hash)
     elif rule.startswith(b"("):
         selector = Selector(user.table)
         for part in rule[1:-1].split():
@@ -101,20 +104,6 @@ def _hash_of(rule: bytes) -> str:
     if not _HASH.fullmatch(rule[1:]):
         raise _Invalid(errors.ACL_BAD_HASH)
     return rule[1:].decode()
-
-
-def _add_password(user: AclUser, rule: bytes) -> None:
-    hash = _hash_of(rule)
-    if hash not in user.hashes:
-        user.hashes.append(hash)
-    user.passwordless = False
-
-
-def _remove_password(user: AclUser, rule: bytes) -> None:
-    hash = _hash_of(rule)
-    if hash not in user.hashes:
-        raise _Invalid(errors.ACL_NO_PASSWORD)
-    user.hashes.remove(hash)
 
 
 def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
@@ -155,9 +144,7 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
     flags, _, pattern = rule.partition(b"~")
     if rule[:1] == b"%":
         letters = flags[1:].upper()
-        if not letters or rule.find(b"~") < 0 or len(set(letters)) != len(letters):
-            raise _Invalid(errors.ACL_SYNTAX)
-        if set(letters) - set(b"RW"):
+        if b"~" not in rule or letters not in (b"R", b"W", b"RW", b"WR"):
             raise _Invalid(errors.ACL_SYNTAX)
     else:
         letters = b"RW"

@@ -97,7 +97,6 @@ class Selector:
         self.all_channels = False
 
     def copy(self) -> Selector:
-        """Return an independent copy."""
         other = Selector(self.table)
         other.commands = self.commands
         other.first_words = {spec: list(words) for spec, words in self.first_words.items()}
@@ -175,7 +174,6 @@ class Selector:
         return any(matcher(pattern)(channel) for pattern in self.channels)
 
     def reads_all_keys(self) -> bool:
-        """Return whether every key may be read."""
         return self.all_keys or any(each.reads and each.pattern == b"*" for each in self.keys)
 
 
@@ -244,7 +242,6 @@ class AclUser:
         return other
 
     def copy(self) -> AclUser:
-        """Return an independent copy."""
         other = AclUser(self.name, self.dialect, self.table)
         other.adopt(self)
         return other
@@ -274,7 +271,6 @@ class AclUser:
         self.hashes = [password_hash(password)] if password else []
 
     def accepts(self, password: bytes) -> bool:
-        """Return whether the user may log in with a password."""
         return self.on and (self.passwordless or password_hash(password) in self.hashes)
 
     def accepts_token(self, token: RestToken) -> bool:
@@ -304,7 +300,6 @@ class AclUser:
         raise Denied(text, worst.reason, object)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
-        """Return whether a selector that allows the command also allows reading every key."""
         return any(
             each.reads_all_keys()
             for each in self.selectors
@@ -312,7 +307,6 @@ class AclUser:
         )
 
     def may_listen(self, name: bytes, is_pattern: bool) -> bool:
-        """Return whether the user may subscribe to a channel or pattern."""
         return any(each.allows_channel(name, is_pattern) for each in self.selectors)
 
 

@@ -40,7 +40,7 @@ def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
 
 def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
     if pattern == b"*":
-        return _anything
+        return lambda text: True
     pattern = pattern.lower() if nocase else pattern
     if not any(special in pattern for special in (b"?", b"[", b"\\")):
         match = _plain(pattern.split(b"*"))
@@ -51,10 +51,6 @@ def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
 
 
 _kept = lru_cache(maxsize=512)(_matcher)
-
-
-def _anything(text: bytes) -> bool:
-    return True
 
 
 def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:

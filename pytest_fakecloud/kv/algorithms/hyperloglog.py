@@ -82,7 +82,6 @@ def is_hyperloglog(value: bytes) -> bool:
 
 
 def is_dense(value: bytes) -> bool:
-    """Return whether a HyperLogLog has the dense encoding."""
     return value[4] == DENSE
 
 

@@ -65,11 +65,9 @@ class LinearRegex:
         self._fold = False
 
     def fullmatch(self, text: str) -> bool:
-        """Return whether the whole string matches."""
         return self._run(text, anywhere=False)
 
     def search(self, text: str) -> bool:
-        """Return whether any part of the string matches."""
         return self._run(text, anywhere=True)
 
     # -- matching --------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..settings import Limits
     from ..table.registry import CommandSpec
     from .client import Client
-    from .keyspace import Keyspace
 
 _NUMBER = 8
 _MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "SORT"})
@@ -61,7 +60,9 @@ class Capacity:
                     raise CommandError(errors.MAX_RECORD_SIZE)
         if limits.max_data_size is not None:
             new = sum(len(name) for name, _ in keys if name not in found)
-            if _data_size(session.db) + new + brought > limits.max_data_size:
+            session.db.purge()
+            kept = sum(len(key) + content_size(value) for key, value in found.items())
+            if kept + new + brought > limits.max_data_size:
                 raise CommandError(errors.MAX_DATA_SIZE)
 
 
@@ -81,11 +82,6 @@ def _brought(spec: CommandSpec, argv: list[bytes]) -> int:
         for at, word in enumerate(argv)
         if at >= spec.skip and at not in names and word.upper() not in words
     )
-
-
-def _data_size(keyspace: Keyspace) -> int:
-    keyspace.purge()
-    return sum(len(key) + content_size(value) for key, value in keyspace.values.items())
 
 
 def content_size(value: Any) -> int:

@@ -394,7 +394,6 @@ class Keyspace:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> KeyspaceCopy:
-        """Return a copy of the content; later changes do not affect it."""
         return KeyspaceCopy(
             {key: _copy(value) for key, value in self.values.items()},
             dict(self.expires),

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..table.registry import CommandSpec
-
 if TYPE_CHECKING:
     from .engine import Engine
     from .keyspace import Keyspace
@@ -73,7 +71,8 @@ class Notifications:
         return bool(self._letters & {"K", "E"})
 
     def follow_config(self) -> None:
-        self._letters = _spelled_out(self._engine.config.text("notify-keyspace-events"))
+        flags = self._engine.config.text("notify-keyspace-events")
+        self._letters = frozenset(flags.replace("A", "g$lshzxetd"))
         for keyspace in self._engine.databases:
             keyspace.notify = self.publish if self else None
         self.plan()
@@ -84,18 +83,19 @@ class Notifications:
         if event == "expire" or event == "":
             self.plan()
         if event is None:
-            event = "" if running is None else _own_event(running)
+            name = "" if running is None else running.name
+            event = _EVENT_OF.get(name) or name.lower().replace(" ", "-")
         if event == "keymiss" and (
             running is None or running.name in _SILENT or not running.reads_keys
         ):
             return
         if _CLASS_OF.get(event) not in self._letters:
             return
-        send, number, name = self._engine.pubsub.publish, keyspace.index, event.encode()
+        send, number, text = self._engine.pubsub.publish, keyspace.index, event.encode()
         if "K" in self._letters:
-            send(b"__keyspace@%d__:%b" % (number, key), name)
+            send(b"__keyspace@%d__:%b" % (number, key), text)
         if "E" in self._letters:
-            send(b"__keyevent@%d__:%b" % (number, name), key)
+            send(b"__keyevent@%d__:%b" % (number, text), key)
 
     def plan(self) -> None:
         """Set a timer for the next expiry, so that its event does not need an access to the key."""
@@ -116,11 +116,3 @@ class Notifications:
                 self._planned_us = None
             self._engine.remove_expired()
             self.plan()
-
-
-def _spelled_out(flags: str) -> frozenset[str]:
-    return frozenset(flags.replace("A", "g$lshzxetd"))
-
-
-def _own_event(spec: CommandSpec) -> str:
-    return _EVENT_OF.get(spec.name) or spec.name.lower().replace(" ", "-")

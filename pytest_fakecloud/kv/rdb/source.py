@@ -42,7 +42,6 @@ class Source:
         return len(self.data) - self.at
 
     def take(self, size: int) -> bytes:
-        """Return the next ``size`` bytes."""
         at = self.at
         stop = at + size
         if stop > len(self.data):
@@ -51,7 +50,6 @@ class Source:
         return self.data[at:stop]
 
     def byte(self) -> int:
-        """Return the next byte as a number."""
         at = self.at
         if at >= len(self.data):
             raise RdbError(f"the data ends at byte {at}, within a value")
@@ -59,11 +57,9 @@ class Source:
         return self.data[at]
 
     def int64(self) -> int:
-        """Return the next eight bytes as a signed little-endian integer."""
         return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float:
-        """Return the next eight bytes as a little-endian IEEE double."""
         found: float = unpack_from("<d", self.take(8))[0]
         return found
 

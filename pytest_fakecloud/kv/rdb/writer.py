@@ -55,7 +55,6 @@ class Writer:
         return data
 
     def raw(self, data: bytes) -> None:
-        """Write bytes unchanged."""
         self._parts.append(data)
 
     def length(self, number: int) -> None:

@@ -150,11 +150,9 @@ class Link:
 
     @property
     def user(self) -> bytes:
-        """The name of the user in the URL."""
         return (self._options.get("username") or "default").encode()
 
     def select(self, database: int) -> None:
-        """Use another numbered database."""
         self.database = self._options["db"] = database
         self.close()
 
@@ -241,7 +239,6 @@ class Link:
         return connection
 
     def give_back(self, connection: Any) -> None:
-        """Return a leased connection to its pool."""
         connection.of_pool.release(connection)
 
     def dedicated(self, login: Login | None = None) -> Any:
@@ -278,7 +275,6 @@ class Link:
         return Unreachable(self.where, reason)
 
     def close(self) -> None:
-        """Close all pooled connections."""
         with self._lock:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:

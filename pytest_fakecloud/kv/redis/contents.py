@@ -25,7 +25,6 @@ class RedisContents:
         return (key[prefix:] for key in self._engine.full_names())
 
     def peek(self, key: bytes) -> _Value | None:
-        """Return a key's value, or None if the key does not exist."""
         engine = self._engine
         name = engine.names.keys + key
         kind = engine.link.call([b"TYPE", name])
@@ -52,7 +51,6 @@ class _Value:
         self._value = value
 
     def to_python(self) -> Any:
-        """Return the value as a plain Python object."""
         return self._value
 
 

@@ -85,7 +85,6 @@ class RedisSession:
         return self.user.login if isinstance(self.user, RedisUser) else None
 
     def push(self, message: list[Any]) -> None:
-        """Push a message to the client."""
         if self.deliver is not None:
             self.deliver(message)
 

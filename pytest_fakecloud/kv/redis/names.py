@@ -193,7 +193,6 @@ class Names:
         return reply
 
     def without(self, text: bytes) -> bytes:
-        """Return a string with every occurrence of a prefix removed."""
         for prefix in self._prefixes:
             text = text.replace(prefix, b"")
         return text

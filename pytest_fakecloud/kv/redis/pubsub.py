@@ -84,7 +84,6 @@ class _Feed:
             connection.disconnect()
 
     def stop(self) -> None:
-        """Stop reading and close the connection."""
         self._stopped.set()
         if self._connection is not None:
             self._connection.disconnect()
@@ -149,7 +148,6 @@ class Subscriptions:
             return len({name for names in self._patterns.values() for name in names})
 
     def close(self) -> None:
-        """Remove the subscriptions of all sessions."""
         with self._lock:
             feeds = [feed for each in self._feeds.values() for feed in each]
             self._feeds.clear()
@@ -187,7 +185,6 @@ class MonitorFeed:
         feed.opened.wait(2.0)
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Remove a function that ``append()`` added."""
         with self._lock:
             self._watchers = tuple(each for each in self._watchers if each is not watcher)
             if self._watchers or self._feed is None:
@@ -196,7 +193,6 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
-        """Unregister all callbacks and close the connection."""
         with self._lock:
             feed, self._feed, self._watchers = self._feed, None, ()
         if feed is not None:

@@ -39,12 +39,10 @@ class Outbox:
         """Whether the connection's own thread will soon send, so that other threads need not."""
 
     def has_unsent(self) -> bool:
-        """Return whether any message has not been sent completely."""
         return bool(self._messages) or self._flushing
 
     @property
     def is_full(self) -> bool:
-        """Whether more than ``SEND_BYTES`` bytes are waiting to be sent."""
         return self.waiting_bytes > SEND_BYTES
 
     def put(self, *parts: bytes) -> None:

@@ -72,7 +72,6 @@ class CommandReader:
         self._words: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0

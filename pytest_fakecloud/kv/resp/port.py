@@ -85,12 +85,11 @@ class DatabasePort:
         self.engine = engine
         self.app = app
         self.mount: Mount
-        engine.can_listen = self._can_listen
+        engine.can_listen = lambda port: port == self.mount.port or is_free(self.mount.host, port)
         self._open: set[PortConnection] = set()
         self._lock = threading.Lock()
 
     def serve(self, connection: Connection) -> None:
-        """Serve a connection until it ends."""
         begun = b""
         kind = None
         while kind is None:
@@ -117,11 +116,7 @@ class DatabasePort:
                 self.app.connections.discard(client)
             client.abandon()
 
-    def _can_listen(self, port: int) -> bool:
-        return port == self.mount.port or is_free(self.mount.host, port)
-
     def wake(self) -> None:
-        """End the waits of all connections, because the port or its connections are being closed."""
         with self._lock:
             clients = list(self._open)
         for client in clients:
@@ -164,7 +159,6 @@ class PortConnection:
     # -- the connection's own thread -------------------------------------------------------------
 
     def serve(self, begun: bytes) -> None:
-        """Read commands and run them in order until the client or the server closes the connection."""
         reader, sock = self.reader, self.connection.sock
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
@@ -394,7 +388,8 @@ class PortConnection:
         session = self.session
         if not spec.least <= len(argv) <= spec.most:
             return None  # The engine reports a wrong number of arguments.
-        if self._listens() and spec.name not in _LISTENER_MAY:
+        listens = session.resp == 2 and any(session.subscriptions.values())
+        if listens and spec.name not in _LISTENER_MAY:
             return CommandError(errors.listeners_may_not(spec.full_name))
         if session.monitor is not None and (spec.write or spec.readonly):
             return CommandError(errors.MONITORS_MAY_NOT)
@@ -409,10 +404,6 @@ class PortConnection:
             return CommandError(errors.MAX_REQUEST_SIZE)
         return None
 
-    def _listens(self) -> bool:
-        session = self.session
-        return session.resp == 2 and any(session.subscriptions.values())
-
     def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
         session = self.session
         reply = self.app.with_int_text(reply)
@@ -425,7 +416,7 @@ class PortConnection:
             return 200, self._put_large(reply)
         data = b"" if reply is NO_REPLY else written(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
-            if not _chooses_replies(argv):
+            if [word.upper() for word in argv[:2]] != [b"CLIENT", b"REPLY"]:
                 session.reply_mode = "on"
             data = b""
         elif session.reply_mode == "off":
@@ -494,7 +485,6 @@ class PortConnection:
         return self._gone
 
     def _wait_for_pause(self, argv: list[bytes]) -> None:
-        """Wait as long as CLIENT PAUSE delays the command."""
         engine = self.engine
         if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
             return
@@ -551,7 +541,6 @@ class PortConnection:
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 
     def wake(self) -> None:
-        """End all waits of the connection."""
         self._signal.close()
         waiter = self._waiter
         if waiter is not None:
@@ -578,10 +567,6 @@ _MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 
 def _facts(call: Call) -> dict[str, Any]:
     return {**facts_of([orjson.loads(call.body)]), "encoding": ""}
-
-
-def _chooses_replies(argv: list[bytes]) -> bool:
-    return len(argv) > 1 and argv[0].upper() == b"CLIENT" and argv[1].upper() == b"REPLY"
 
 
 def _as_resp(answer: Answer, version: int) -> bytes:

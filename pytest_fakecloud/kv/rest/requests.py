@@ -80,10 +80,7 @@ def _is_word(found: str, wanted: Any) -> bool:
 
 
 COMMAND, LINES = _Command(), _Lines()
-
-
-def _names_an_index(command: str) -> bool:
-    return command.startswith("SEARCH.") and not command.startswith("SEARCH.LIST")
+_ON_AN_INDEX = re.compile(r"SEARCH\.(?!LIST)", re.IGNORECASE)
 
 
 def facts_of(lines: list[list[str]]) -> dict[str, Any]:
@@ -91,7 +88,7 @@ def facts_of(lines: list[list[str]]) -> dict[str, Any]:
     return {
         "command": [command_name(line) for line in lines],
         "words": lines,
-        "index": [line[1] for line in lines if line[1:] and _names_an_index(line[0].upper())],
+        "index": [line[1] for line in lines if line[1:] and _ON_AN_INDEX.match(line[0])],
     }
 
 

@@ -125,7 +125,6 @@ class KVApp(App):
         return user
 
     def render_error(self, error: ServiceError) -> Answer:
-        """Return an error response: ``{"error": text}``."""
         return Answer({"error": error.message}, error.status, error.headers)
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
@@ -170,7 +169,6 @@ class KVApp(App):
         return self._single(request, command_of_body(request.body), wanted)
 
     def no_command(self, request: Request) -> Answer:
-        """Reject ``GET /``, because it contains no command."""
         raise RestError(400, errors.EMPTY_COMMAND)
 
     def path_command(self, request: Request) -> Answer | Stream:

@@ -64,23 +64,6 @@ def _tohex(number: Number, digits: Number) -> bytes:
     return text[-min(count, 8) :] if count else b""
 
 
-def _bit_library() -> dict[str, Callable[..., Any]]:
-    return {
-        "tobit": lambda number: _signed(_bits(number)),
-        "bnot": lambda number: _signed(~_bits(number)),
-        "bswap": lambda number: _signed(int.from_bytes(_bits(number).to_bytes(4, "little"), "big")),
-        "lshift": lambda number, places: _signed(_bits(number) << (_bits(places) & 31)),
-        "rshift": lambda number, places: _signed(_bits(number) >> (_bits(places) & 31)),
-        "arshift": lambda number, places: _signed(_bits(number)) >> (_bits(places) & 31),
-        "rol": lambda number, places: _rotate(number, _bits(places)),
-        "ror": lambda number, places: _rotate(number, -_bits(places)),
-        "band": _fold(int.__and__),
-        "bor": _fold(int.__or__),
-        "bxor": _fold(int.__xor__),
-        "tohex": _tohex,
-    }
-
-
 def _pack_float(number: Number) -> bytes:
     """Encode a number as a MessagePack float, with 32 bits if that loses no precision."""
     value = float(number)
@@ -91,11 +74,6 @@ def _pack_float(number: Number) -> bytes:
     if struct.unpack(">f", short)[0] == value:
         return b"\xca" + short
     return b"\xcb" + struct.pack(">d", value)
-
-
-def _unpack_float(data: bytes) -> float:
-    found: float = struct.unpack(">f" if len(data) == 4 else ">d", data)[0]
-    return found
 
 
 def _to_c_integer(number: Number) -> int:
@@ -127,11 +105,6 @@ def _pack_real(number: Number, kind: bytes, little: bool) -> bytes:
         return struct.pack(order + "f", math.copysign(math.inf, value))
 
 
-def _unpack_real(data: bytes, kind: bytes, little: bool) -> float:
-    found: float = struct.unpack(("<" if little else ">") + kind.decode(), data)[0]
-    return found
-
-
 def _hexadecimal(text: bytes) -> float:
     try:
         return float.fromhex(text.decode())
@@ -153,11 +126,13 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "pack_integer": lambda number: (_to_c_integer(number) & (2**64 - 1)).to_bytes(8, "big"),
         "unpack_integer": lambda data: float(int.from_bytes(data, "big", signed=True)),
         "pack_float": _pack_float,
-        "unpack_float": _unpack_float,
+        "unpack_float": lambda data: struct.unpack(">f" if len(data) == 4 else ">d", data)[0],
         "pack_struct": _pack_struct,
         "unpack_struct": _unpack_struct,
         "pack_real": _pack_real,
-        "unpack_real": _unpack_real,
+        "unpack_real": lambda data, kind, little: struct.unpack(
+            ("<" if little else ">") + kind.decode(), data
+        )[0],
         "list": lambda *items: list(items),
         "extend": lambda items, *more: items.extend(more),
         "failure": _failure,
@@ -168,6 +143,17 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "boolean": Bool,
         "big_number": lambda text: BigNumber(one_line(text)),
         "verbatim": Verbatim,
+        "bit_tobit": lambda number: _signed(_bits(number)),
+        "bit_bnot": lambda number: _signed(~_bits(number)),
+        "bit_bswap": lambda number: _signed(int.from_bytes(_bits(number).to_bytes(4)[::-1])),
+        "bit_lshift": lambda number, places: _signed(_bits(number) << (_bits(places) & 31)),
+        "bit_rshift": lambda number, places: _signed(_bits(number) >> (_bits(places) & 31)),
+        "bit_arshift": lambda number, places: _signed(_bits(number)) >> (_bits(places) & 31),
+        "bit_rol": lambda number, places: _rotate(number, _bits(places)),
+        "bit_ror": lambda number, places: _rotate(number, -_bits(places)),
+        "bit_band": _fold(int.__and__),
+        "bit_bor": _fold(int.__or__),
+        "bit_bxor": _fold(int.__xor__),
+        "bit_tohex": _tohex,
     }
-    table.update({f"bit_{name}": function for name, function in _bit_library().items()})
     return {name.encode(): function for name, function in table.items()}

@@ -86,6 +86,7 @@ NO_CHANNEL_PERMISSION = (
     b"ERR The user executing the script can't access at least one of the channels mentioned in "
     b"the command arguments"
 )
+waits_in_script = Template("ERR <command> command is not allowed with BLOCK option from scripts")
 INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
 FLUSH_WITH_KEY_LOCKING = (  # Decided here, because the vendor publishes no message.
     b"ERR FLUSHDB and FLUSHALL are not allowed in Lua scripts when 'allow-key-locking' flag is set"
@@ -128,8 +129,3 @@ unknown_load_option = Template("ERR Unknown option given: <option>")
 unknown_list_argument = Template("ERR Unknown argument <argument>")
 library_compile_error = Template("ERR Error compiling function: <message>")
 registration_error = Template("ERR Error registering functions: <message>")
-
-
-def waits_in_script(command: str) -> bytes:
-    """Return the error for a command that would block within a script."""
-    return f"ERR {command.lower()} command is not allowed with BLOCK option from scripts".encode()

@@ -73,7 +73,6 @@ class Libraries:
         self.functions.update((name.lower(), one) for name, one in library.functions.items())
 
     def delete(self, name: bytes) -> bool:
-        """Remove a library and its functions; return whether it existed."""
         library = self._libraries.pop(name, None)
         if library is None:
             return False
@@ -82,7 +81,6 @@ class Libraries:
         return True
 
     def flush(self) -> None:
-        """Remove all libraries."""
         self._libraries.clear()
         self.functions.clear()
 

@@ -198,7 +198,6 @@ class Scripting:
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))
 
     def snapshot(self) -> ScriptingCopy:
-        """Return a copy of the scripts and libraries."""
         return ScriptingCopy(dict(self.scripts), self.libraries.sources())
 
     def restore(self, saved: ScriptingCopy) -> None:
@@ -313,7 +312,7 @@ class Scripting:
         if "noscript" in spec.flags and not self.denies_nothing:
             raise CommandError(errors.NOT_FROM_SCRIPT)
         if spec.may_wait and asks_to_wait(argv):
-            raise CommandError(errors.waits_in_script(spec.name))
+            raise CommandError(errors.waits_in_script(spec.name.lower()))
         if run.without_memory and "denyoom" in spec.flags:
             raise CommandError(OOM)
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):

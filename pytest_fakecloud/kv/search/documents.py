@@ -138,29 +138,16 @@ def _whole(low: int, high: int) -> Callable[[Any], int | None]:
     return take
 
 
-_u64, _i64 = _whole(0, 2**64 - 1), _whole(-(2**63), 2**63 - 1)
-
-
-def _f64(value: Any) -> float | None:
-    return float(value) if value.__class__ in (int, float) else None
-
-
-def _bool(value: Any) -> bool | None:
-    return value if value.__class__ is bool else None
-
-
-def _date(value: Any) -> int | None:
-    return date_ms(value) if isinstance(value, str) else None
-
-
-def _facet(value: Any) -> str | None:
-    return facet_path(value) if isinstance(value, str) else None
-
-
 _TAKE: dict[str, Callable[[Any], Any]] = {
-    "TEXT": _text, "KEYWORD": _text, "U64": _u64, "I64": _i64, "F64": _f64, "BOOL": _bool,
-    "DATE": _date, "FACET": _facet,
-}  # fmt: skip
+    "TEXT": _text,
+    "KEYWORD": _text,
+    "U64": _whole(0, 2**64 - 1),
+    "I64": _whole(-(2**63), 2**63 - 1),
+    "F64": lambda value: float(value) if value.__class__ in (int, float) else None,
+    "BOOL": lambda value: value if value.__class__ is bool else None,
+    "DATE": lambda value: date_ms(value) if isinstance(value, str) else None,
+    "FACET": lambda value: facet_path(value) if isinstance(value, str) else None,
+}
 """Functions that convert a JSON value to a type of field, or return None if it does not fit."""
 
 
@@ -177,8 +164,8 @@ def _read_float(text: str) -> float | None:
 
 _READ: dict[str, Callable[[str], Any]] = {
     **_TAKE,
-    "U64": _read_whole(_u64),
-    "I64": _read_whole(_i64),
+    "U64": _read_whole(_TAKE["U64"]),
+    "I64": _read_whole(_TAKE["I64"]),
     "F64": _read_float,
     "BOOL": {"true": True, "false": False}.get,
 }

@@ -31,7 +31,7 @@ from .clauses import (
     Regex,
 )
 from .documents import date_ms, facet_path
-from .schema import Definition, FieldSpec, SearchError
+from .schema import RANGED, Definition, FieldSpec, SearchError
 
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
             "$mustNot": "must_not"}  # fmt: skip
@@ -57,7 +57,6 @@ def parse_object(text: bytes, what: str) -> dict[str, Any]:
 
 
 def parse_filter(definition: Definition, text: bytes) -> Clause:
-    """Parse a filter; raise `SearchError` if it is invalid."""
     return _Reader(definition).level(parse_object(text, "filter"))
 
 
@@ -154,7 +153,7 @@ class _Reader:
         return Equal(spec, _typed(spec, operand))
 
     def _range(self, spec: FieldSpec, ranges: dict[str, Any]) -> Clause:
-        if not spec.has_ranges:
+        if spec.kind not in RANGED:
             word = next(iter(ranges))
             raise SearchError(
                 f"Operator '{word}' is not supported on {spec.kind} field '{spec.name}'"

@@ -60,7 +60,6 @@ class SearchIndex:
     # -- the value of a key ----------------------------------------------------------------------
 
     def encoding(self, config: object) -> str:
-        """Return the encoding that OBJECT ENCODING reports."""
         return "raw"
 
     def __len__(self) -> int:
@@ -77,7 +76,6 @@ class SearchIndex:
         return twin
 
     def to_python(self) -> dict[str, Any]:
-        """Return the definition of the index as plain Python data."""
         definition = self.definition
         return {
             "type": definition.kind,
@@ -109,7 +107,6 @@ class SearchIndex:
                 self.note(key, due_ms, reads)
 
     def empty(self) -> None:
-        """Remove all documents."""
         self.documents.clear()
         self._numbers.clear()
         self._changed.clear()

@@ -54,7 +54,6 @@ class TextPostings:
         self._seen: set[str] = set()
 
     def add(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
-        """Index the texts of a document."""
         length = 0
         for nth, tokens in enumerate(texts):
             for at, token in enumerate(tokens, nth * GAP):
@@ -75,7 +74,6 @@ class TextPostings:
         self.total += length
 
     def remove(self, number: int, texts: Iterable[tuple[str | None, ...]]) -> None:
-        """Remove a document, given the texts with which it was added."""
         self.total -= self.lengths.pop(number)
         for token in {token for tokens in texts for token in tokens if token is not None}:
             places = self.terms[token]
@@ -84,7 +82,6 @@ class TextPostings:
                 del self.terms[token]
 
     def with_prefix(self, prefix: str) -> Iterator[str]:
-        """Yield the tokens that start with ``prefix``."""
         return (term for term in self.known.beginning(prefix) if term in self.terms)
 
 
@@ -100,7 +97,6 @@ class ValuePostings:
         self._seen: set[Any] = set()
 
     def add(self, number: int, values: tuple[Any, ...]) -> None:
-        """Index the values of a document."""
         self.of[number] = values
         for value in values:
             found = self.numbers.get(value)
@@ -113,7 +109,6 @@ class ValuePostings:
                 found.add(number)
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
-        """Remove a document."""
         del self.of[number]
         for value in set(values):
             found = self.numbers[value]
@@ -148,12 +143,10 @@ class FacetPostings(ValuePostings):
     __slots__ = ()
 
     def add(self, number: int, values: tuple[Any, ...]) -> None:
-        """Index the paths of a document."""
         super().add(number, _with_ancestors(values))
         self.of[number] = values
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
-        """Remove a document."""
         super().remove(number, _with_ancestors(values))
 
 

@@ -12,7 +12,8 @@ from .analysis import LANGUAGES, Analyzer, analyzer
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _WITH_FAST = frozenset({"U64", "I64", "F64", "DATE", "BOOL"})
-_RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
+RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
+"""Types of fields that support range operators such as ``$gt``."""
 FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
 
 _MOST_FIELDS = 1000
@@ -52,18 +53,12 @@ class FieldSpec:
 
     @property
     def is_text(self) -> bool:
-        """Whether words in the field can be searched for."""
         return self.kind == "TEXT"
 
     @property
     def is_number(self) -> bool:
         """Whether the field contains numbers other than dates."""
         return self.kind in ("U64", "I64", "F64")
-
-    @property
-    def has_ranges(self) -> bool:
-        """Whether the field supports range operators such as ``$gt``."""
-        return self.kind in _RANGED
 
     @property
     def is_column(self) -> bool:
@@ -115,12 +110,10 @@ class Definition:
         return sorted(prefix.encode("utf-8", "surrogateescape") for prefix in self.prefixes)
 
     def covers(self, key: bytes) -> bool:
-        """Return whether a key starts with one of the prefixes."""
         # No prefix covers another one, so only the last prefix that does not sort after the key can
         # match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
-        """Return the analyzer of a text field."""
         return analyzer(self.language, not spec.nostem, spec.notokenize)

@@ -90,11 +90,9 @@ class Config:
         self._changed()
 
     def snapshot(self) -> Mapping[str, str]:
-        """Return the current values of all parameters."""
         return self._texts
 
     def restore(self, saved: Mapping[str, str]) -> None:
-        """Restore the values of all parameters."""
         self._texts = saved
         self._changed()
 

@@ -77,10 +77,9 @@ class KeySpec:
         return bool({"update", "insert", "delete"} & set(self.flags))
 
     @property
-    def is_fixed(self) -> bool:
-        """Whether there is always exactly one key, at a fixed position."""
-        sought = self.unknown or self.numkeys or self.keyword is not None
-        return not sought and self.last == 0
+    def is_sought(self) -> bool:
+        """Whether the positions depend on the arguments, not only on their number."""
+        return self.unknown or self.numkeys or self.keyword is not None
 
     def positions(self, argv: list[bytes]) -> range | None:
         """Return the positions of the keys in ``argv``, or None if they are unknown."""
@@ -190,8 +189,8 @@ class CommandSpec:
         self.keys = _key_specs(keys)
         # The position of the key, if the command always has exactly one key at a fixed position.
         # Otherwise 0.
-        first = self.keys[0] if len(self.keys) == 1 else None
-        self.only_key = first.first if first is not None and first.is_fixed else 0
+        fixed = len(self.keys) == 1 and not self.keys[0].is_sought and self.keys[0].last == 0
+        self.only_key = self.keys[0].first if fixed else 0
         self.options = tuple(options.split())
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags

@@ -43,17 +43,14 @@ class PendingList:
         return entry_id in self._entries
 
     def get(self, entry_id: int) -> Pending | None:
-        """Return the pending entry with this ID, or None."""
         return self._entries.get(entry_id)
 
     def put(self, entry_id: int, pending: Pending) -> None:
-        """Add a pending entry, or replace the one with the same ID."""
         if entry_id not in self._entries:
             insort(self._order, entry_id)
         self._entries[entry_id] = pending
 
     def pop(self, entry_id: int) -> Pending | None:
-        """Remove and return the pending entry with this ID, or None."""
         pending = self._entries.pop(entry_id, None)
         if pending is not None:
             del self._order[bisect_left(self._order, entry_id)]
@@ -90,7 +87,6 @@ class Group:
     pending: PendingList = field(default_factory=PendingList)
 
     def sorted_consumers(self) -> list[Consumer]:
-        """Return the consumers sorted by name, as Redis lists them."""
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     def deliver(self, entry_id: int, consumer: Consumer, now_ms: int, deliveries: int = 1) -> None:

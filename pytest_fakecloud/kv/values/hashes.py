@@ -79,7 +79,6 @@ class HashValue:
         return new
 
     def remove(self, field: bytes) -> bool:
-        """Remove a field; return whether it existed."""
         if self.fields.pop(field, None) is None:
             return False
         self.persist(field)
@@ -111,7 +110,6 @@ class HashValue:
         return min(self.expires.values()) if self.expires else None
 
     def expire(self, now_ms: int) -> None:
-        """Remove all fields that have expired."""
         for field in [field for field, at in (self.expires or {}).items() if at <= now_ms]:
             self.remove(field)
 

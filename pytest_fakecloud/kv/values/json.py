@@ -109,7 +109,6 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_float, parse_consta
 
 
 def parse_json(text: bytes, deepest: int = DEEPEST) -> Json:
-    """Parse a JSON value; raise `JsonError` if it is invalid."""
     _check_nesting(text, deepest)
     try:
         decoded = text.decode()
@@ -122,7 +121,10 @@ def parse_json(text: bytes, deepest: int = DEEPEST) -> Json:
     except json.JSONDecodeError as error:
         raise JsonError(_complaint(error)) from None
     if "\\u" in decoded:
-        _check_surrogates(value)
+        try:
+            write_json(value)
+        except UnicodeEncodeError:
+            raise JsonError("lone leading surrogate in hex escape") from None
     return value
 
 
@@ -133,13 +135,6 @@ def _complaint(error: json.JSONDecodeError) -> str:
     if error.msg == "Expecting value":
         return f"expected value at {where}"
     return f"{error.msg[0].lower()}{error.msg[1:]} at {where}"
-
-
-def _check_surrogates(value: Json) -> None:
-    try:
-        write_json(value)
-    except UnicodeEncodeError:
-        raise JsonError("lone leading surrogate in hex escape") from None
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -237,7 +232,6 @@ def type_word(value: Json) -> str:
 
 
 def copy_json(value: Json) -> Json:
-    """Return a deep copy of a JSON value."""
     kind = value.__class__
     if kind is dict:
         return {key: copy_json(item) for key, item in value.items()}

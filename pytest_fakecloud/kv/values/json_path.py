@@ -186,7 +186,6 @@ class Path:
 
     @property
     def is_root(self) -> bool:
-        """Whether the path is the root of the document."""
         return not self._query.segments
 
     def find(self, root: Any) -> list[Location]:

@@ -61,7 +61,6 @@ class QuickList:
         return "listpack" if self._peak <= NODE_BYTES[max(limit, -5)] else "quicklist"
 
     def copy(self) -> QuickList:
-        """Return a copy with the same encoding."""
         twin = QuickList()
         twin._blocks = [block.copy() for block in self._blocks]
         twin._length = self._length
@@ -90,7 +89,6 @@ class QuickList:
             self._positions = None
 
     def push_right(self, items: Iterable[bytes]) -> None:
-        """Append each item at the tail."""
         for item in items:
             if not self._blocks:
                 self._blocks.append([])
@@ -144,12 +142,10 @@ class QuickList:
         return self._positions.find(index)
 
     def at(self, index: int) -> bytes:
-        """Return the item at ``index`` (0 <= index < length)."""
         i, j = self._find(index)
         return self._blocks[i][j]
 
     def replace(self, index: int, item: bytes) -> None:
-        """Replace the item at ``index`` (0 <= index < length)."""
         i, j = self._find(index)
         self._shrank((self._blocks[i][j],))
         self._blocks[i][j] = item

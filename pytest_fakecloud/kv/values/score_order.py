@@ -184,7 +184,6 @@ class ScoreOrder:
     # -- reading ---------------------------------------------------------------------------------
 
     def at(self, position: int) -> Item:
-        """Return the item at ``position`` (0 <= position < length)."""
         i, j = (0, position) if len(self._members) == 1 else self._tree().find(position)
         return self._scores[i][j], self._members[i][j]
 

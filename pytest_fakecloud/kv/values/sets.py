@@ -57,7 +57,6 @@ class SetValue:
         return "hashtable"
 
     def copy(self) -> SetValue:
-        """Return a copy with the same encoding."""
         twin = SetValue()
         twin._members = self._members.copy()
         twin._places = self._places.copy()
@@ -67,7 +66,6 @@ class SetValue:
         return twin
 
     def add(self, member: bytes) -> bool:
-        """Add ``member``; return whether it is new."""
         places = self._places
         if member in places:
             return False
@@ -82,7 +80,6 @@ class SetValue:
         return True
 
     def remove(self, member: bytes) -> bool:
-        """Remove ``member``; return whether it existed."""
         place = self._places.pop(member, None)
         if place is None:
             return False

@@ -104,7 +104,6 @@ class Stream:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes that contain the entries."""
         return self._nodes
 
     def __len__(self) -> int:
@@ -114,7 +113,6 @@ class Stream:
         return True
 
     def encoding(self, config: Config) -> str:
-        """Return the encoding that OBJECT ENCODING reports."""
         return "stream"
 
     def copy(self) -> Stream:
@@ -189,7 +187,6 @@ class Stream:
         return None if place is None else self._nodes[place[0]].fields[place[1]]
 
     def delete(self, entry_id: int) -> bool:
-        """Delete an entry by ID; return whether it existed."""
         place = self._place(entry_id)
         if place is None:
             return False
@@ -377,7 +374,6 @@ class Stream:
 
     @property
     def radix_tree_keys(self) -> int:
-        """The number of nodes that contain entries."""
         return len(self._nodes)
 
     @property

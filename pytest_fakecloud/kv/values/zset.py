@@ -96,7 +96,6 @@ class SortedSet:
         self._peak = max(self._peak, 1 << 62)
 
     def copy(self) -> SortedSet:
-        """Return a copy with the same encoding."""
         twin = SortedSet.__new__(SortedSet)
         twin._scores = self._scores.copy()
         twin._order = self._order.copy()
@@ -158,7 +157,6 @@ class SortedSet:
         return self
 
     def remove(self, member: bytes) -> bool:
-        """Remove ``member``; return whether it existed."""
         score = self._scores.pop(member, None)
         if score is None:
             return False
@@ -174,7 +172,6 @@ class SortedSet:
         return len(self._scores) - 1 - rank if reverse else rank
 
     def at(self, rank: int) -> Item:
-        """Return the item at a rank, which must exist."""
         return self._order.at(rank)
 
     def slice(self, start: int, stop: int) -> list[Item]:

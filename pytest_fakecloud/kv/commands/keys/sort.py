@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cmp_to_key
 from typing import Any
 
 from ....core.budget import spend
@@ -80,16 +79,6 @@ def _number(text: bytes) -> float:
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
-def _collate(left: bytes | None, right: bytes | None) -> int:
-    if left is None or right is None:
-        return (left is not None) - (right is not None)
-    return (left > right) - (left < right)
-
-
-def _by_weight(left: tuple[Any, bytes], right: tuple[Any, bytes]) -> int:
-    return _collate(left[0], right[0])
-
-
 def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
     weighed: list[tuple[Any, bytes]] = []
     spend(_STEPS_AN_ELEMENT * len(elements))
@@ -102,7 +91,8 @@ def _in_order(session: Session, elements: list[bytes], options: _Options) -> lis
         else:
             weighed.append((0.0 if weight is None else _number(weight), element))
     if options.alpha:
-        weighed.sort(key=cmp_to_key(_by_weight))
+        # A missing weight (None) sorts before any other.
+        weighed.sort(key=lambda pair: (pair[0] is not None, pair[0]))
         if options.descending:
             weighed.reverse()
     else:

@@ -25,17 +25,11 @@ def _find(session: Session, name: bytes) -> CommandSpec | None:
 
 
 def _key_spec(spec: KeySpec, note: bytes | None) -> Reply:
-    shown = _key_place(spec)
-    if note is not None:
-        shown[:0] = [b"notes", note]
-    return shown
-
-
-def _key_place(spec: KeySpec) -> Map:
     flags = SetReply([Status(flag.encode()) for flag in spec.flags])
+    notes = [] if note is None else [b"notes", note]
     if spec.unknown:
         unknown = Map([b"type", b"unknown", b"spec", Map()])
-        return Map([b"flags", flags, b"begin_search", unknown, b"find_keys", unknown])
+        return Map([*notes, b"flags", flags, b"begin_search", unknown, b"find_keys", unknown])
     if spec.keyword is None:
         begin = Map([b"type", b"index", b"spec", Map([b"index", spec.first])])
     else:
@@ -47,16 +41,12 @@ def _key_place(spec: KeySpec) -> Map:
     else:
         span = Map([b"lastkey", spec.last, b"keystep", spec.step, b"limit", spec.limit])
         find = Map([b"type", b"range", b"spec", span])
-    return Map([b"flags", flags, b"begin_search", begin, b"find_keys", find])
-
-
-def _movable(spec: CommandSpec) -> bool:
-    return any(key.unknown or key.numkeys or key.keyword is not None for key in spec.keys)
+    return Map([*notes, b"flags", flags, b"begin_search", begin, b"find_keys", find])
 
 
 def _legacy_range(spec: CommandSpec) -> list[int]:
     """Return the first key, the last key and the step, for clients that do not read key specs."""
-    plain = [key for key in spec.keys if not (key.unknown or key.numkeys or key.keyword)]
+    plain = [key for key in spec.keys if not key.is_sought]
     if not plain:
         return [0, 0, 0]
     first = min(key.first for key in plain)
@@ -65,7 +55,8 @@ def _legacy_range(spec: CommandSpec) -> list[int]:
 
 
 def _info(spec: CommandSpec) -> list[Reply]:
-    flags = sorted(spec.flags) + (["movablekeys"] if _movable(spec) else [])
+    movable = any(key.is_sought for key in spec.keys)
+    flags = sorted(spec.flags) + (["movablekeys"] if movable else [])
     children = list((spec.subcommands or {}).values())
     notes = NOTES.get(spec.name, {})
     return [

@@ -26,19 +26,7 @@ def _sum(left: float, right: float) -> float:
     return 0.0 if math.isnan(total) else total
 
 
-def _lower(left: float, right: float) -> float:
-    return right if right < left else left
-
-
-def _higher(left: float, right: float) -> float:
-    return right if right > left else left
-
-
-_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
-    b"SUM": _sum,
-    b"MIN": _lower,
-    b"MAX": _higher,
-}
+_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
 
 
 _COMBINING = (b"WEIGHTS", b"AGGREGATE")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ....core.budget import spend
 from ... import errors
 from ...algorithms.lcs import common_length, common_matches
@@ -20,6 +22,7 @@ def check_length(session: Session, size: int) -> None:
         raise CommandError(errors.STRING_TOO_LONG)
 
 
+_DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
 _FAR = 1 << 20
 _BYTES_A_STEP = 100
 
@@ -140,7 +143,7 @@ def _condition_met(condition: bytes, operand: bytes, value: object) -> bool:
         return value is None
     if condition == b"XX":
         return value is not None
-    if condition in (b"IFDEQ", b"IFDNE") and not _is_digest(operand):
+    if condition in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
         raise CommandError(errors.BAD_DIGEST)
     if value is None:
         return condition in (b"IFNE", b"IFDNE")
@@ -156,10 +159,6 @@ def _digest(value: String) -> bytes:
 
     digits: str = xxhash.xxh3_64_hexdigest(value)
     return digits.encode()
-
-
-def _is_digest(text: bytes) -> bool:
-    return len(text) == 16 and all(byte in b"0123456789abcdefABCDEF" for byte in text)
 
 
 def _plain(value: object) -> Reply:

@@ -133,7 +133,7 @@ def _missing(args: Arguments, spec: FieldSpec) -> Any:
         text = args.take(
             "missing",
             "an RFC 3339 string",
-            lambda value: isinstance(value, str) and _is_date(value),
+            lambda value: isinstance(value, str) and date_ms(value) is not None,
         )
         return None if text is None else date_ms(text)
     if spec.kind == "BOOL":
@@ -144,10 +144,6 @@ def _missing(args: Arguments, spec: FieldSpec) -> Any:
         "missing", "a number or a text", lambda value: is_number(value) or isinstance(value, str)
     )
     return float(value) if spec.kind == "F64" and is_number(value) else value
-
-
-def _is_date(text: str) -> bool:
-    return date_ms(text) is not None
 
 
 def _term_head(spec: FieldSpec, term: Any) -> list[Any]:

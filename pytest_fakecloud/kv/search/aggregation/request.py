@@ -17,7 +17,6 @@ REQUIRED: Any = object()
 
 
 def number(value: float | int | None) -> bytes | None:
-    """Format a number for a reply, as the shortest string (``"40"``, not ``"40.0"``)."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
@@ -60,15 +59,12 @@ class Arguments:
         )
 
     def number(self, name: str, usual: Any = None) -> Any:
-        """Consume a number argument."""
         return self.take(name, "a number", is_number, usual)
 
     def flag(self, name: str, usual: bool) -> bool:
-        """Consume a boolean argument."""
         return bool(self.take(name, "true or false", lambda value: value.__class__ is bool, usual))
 
     def text(self, name: str, usual: str | None) -> Any:
-        """Consume a string argument."""
         return self.take(name, "a string", lambda value: isinstance(value, str), usual)
 
     def bounds(self, name: str) -> tuple[float, float] | None:
@@ -91,7 +87,6 @@ class Arguments:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a number."""
     return value.__class__ in (int, float)
 
 
