@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -48,8 +48,8 @@ class Used:
 class Api:
     """A synchronous interface to a synchronous or asynchronous object, which records calls.
 
-    ``groups`` names classes. Objects of these classes, returned by attributes or calls, are wrapped
-    as well.
+    ``groups`` names classes. Objects of these classes, returned by attributes or calls, also in a
+    tuple, are wrapped as well.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class Api:
             if value is self._target:
                 return self
             return Api(value, self._groups, self._used, self._loop)
+        if type(value) is tuple:
+            return tuple(map(self._wrapped, value))
         return value
 
     def __getattr__(self, name: str) -> Any:
@@ -109,11 +111,20 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-def surface(cls: type, group: str, *, skip: Callable[[str], bool] = lambda name: False) -> set[str]:
-    """Return every public method and property of a class, and every parameter of the methods."""
+def surface(
+    cls: type,
+    group: str,
+    *,
+    skip: Callable[[str], bool] = lambda name: False,
+    special: Collection[str] = (),
+) -> set[str]:
+    """Return every public method and property of a class, and every parameter of the methods.
+
+    ``special`` are further methods that count if the class itself defines them.
+    """
     found = set()
     for name, member in inspect.getmembers(cls):
-        if name.startswith("_") or skip(name):
+        if (name.startswith("_") and (name not in special or name not in vars(cls))) or skip(name):
             continue
         found.add(f"{group}.{name}")
         if inspect.isfunction(member) or inspect.ismethod(member):

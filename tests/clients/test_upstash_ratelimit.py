@@ -18,15 +18,8 @@ import pytest
 
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.kv.handle import KVServer
-from tests.clients.surface import Kept, Used
-from tests.kv.backing import (
-    BINARIES,
-    MISSING,
-    OWN,
-    Server,
-    eventually,
-    started,
-)
+from tests.clients.surface import Api, Kept, Used, surface
+from tests.kv.backing import BINARIES, MISSING, OWN, Server, eventually, started
 
 upstash_ratelimit = pytest.importorskip("upstash_ratelimit")
 pytest.importorskip("time_machine")
@@ -38,29 +31,6 @@ NOW = "2026-01-01T00:00:00Z"
 NOW_S = 1767225600
 UNITS: dict[Any, int] = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 FLAVOURS = {"sync": Ratelimit, "async": ratelimit_asyncio.Ratelimit}
-
-
-class Limiter:
-    """A synchronous interface to either limiter, which records calls and arguments."""
-
-    def __init__(self, flavour: str, server: KVServer, limiter: Any, used: Used, **options: Any):
-        self.used = used
-        cls = FLAVOURS[flavour]
-        client = server.client() if flavour == "sync" else server.async_client()
-        self.close = client.close
-        self.target = cls(client, limiter, **options)
-        used.note("Ratelimit", "__init__", ["redis", "limiter", *options])
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        member = getattr(self.target, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            bound = inspect.signature(member).bind(*args, **kwargs)
-            self.used.note("Ratelimit", name, bound.arguments)
-            result = member(*args, **kwargs)
-            return LOOP.run_until_complete(result) if inspect.isawaitable(result) else result
-
-        return call
 
 
 LOOP = asyncio.new_event_loop()
@@ -83,15 +53,18 @@ class World:
     stack: ExitStack
     real: bool
 
-    def limiter(self, algorithm: Any, **options: Any) -> Limiter:
-        """Return another limiter, which is closed at the end."""
-        made = Limiter(self.flavour, self.server, algorithm, self.used, **options)
-        self.stack.callback(self._close, made)
-        return made
+    def limiter(self, algorithm: Any, **options: Any) -> Any:
+        """Return a recorded limiter, whose client is closed at the end."""
+        cls = FLAVOURS[self.flavour]
+        sync = self.flavour == "sync"
+        client = self.server.client() if sync else self.server.async_client()
+        self.stack.callback(self._close, client)
+        self.used.note("Ratelimit", "__init__", ["redis", "limiter", *options])
+        return Api(cls(client, algorithm, **options), {cls: "Ratelimit"}, self.used, LOOP)
 
     @staticmethod
-    def _close(limiter: Limiter) -> None:
-        result = limiter.close()
+    def _close(client: Any) -> None:
+        result = client.close()
         if inspect.isawaitable(result):
             LOOP.run_until_complete(result)
 
@@ -150,7 +123,7 @@ def fixed_window_that_ends(w: World) -> None:
         assert limit.limit("ann") == Response(True, 2, 0, NOW_S + 1)
 
 
-def exhaust(limit: Limiter) -> None:
+def exhaust(limit: Any) -> None:
     """Send requests until one is rejected; in wall-clock time, a window may end in between."""
     eventually(lambda: not limit.limit("ann").allowed)
 
@@ -259,13 +232,7 @@ def test_scenario_in_front_of_a_server(function: Scenario, front: tuple[Server, 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
     used = set[str]().union(*(CALLS.found(function, flavour) for function in SCENARIOS))
-    cls = FLAVOURS[flavour]
-    wanted = set()
-    for name, member in inspect.getmembers(cls, inspect.isfunction):
-        if name == "__init__" or not name.startswith("_"):
-            wanted.add(f"Ratelimit.{name}")
-            parameters = list(inspect.signature(member).parameters)[1:]
-            wanted |= {f"Ratelimit.{name}({parameter})" for parameter in parameters}
+    wanted = surface(FLAVOURS[flavour], "Ratelimit", special={"__init__"})
     assert sorted(wanted - used) == []
     # Ratelimit calls the limiters' own methods; their parameters are covered above.
     for algorithm, given in (

@@ -1,16 +1,14 @@
 """Test the complete official Python client of the vector index, sync and async.
 
-Every scenario runs with both clients and an index of its kind. A last test runs all of them again,
-records the methods, parameters and option values that they use, and fails for each one that is
-neither used nor excused.
+Every scenario runs with both clients and an index of its kind. A last test fails for each method,
+parameter and option value that no scenario uses and that is not excused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +18,8 @@ import pytest
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
-from tests.clients.surface import Kept
+from tests.clients import surface
+from tests.clients.surface import Api, Kept
 
 upstash_vector = pytest.importorskip("upstash_vector")
 
@@ -63,61 +62,29 @@ WORDS = (FusionAlgorithm, MetadataUpdateMode, QueryMode, WeightingStrategy)
 
 
 @dataclass
-class Used:
-    """The methods and parameters that scenarios used, as ``"index.query(top_k)"``, and the option
-    values.
-    """
+class Used(surface.Used):
+    """What scenarios used, also the keys of queries in batches and the option values."""
 
-    calls: set[str] = field(default_factory=set)
     words: set[enum.Enum] = field(default_factory=set)
 
-    def note(self, group: str, name: str, arguments: dict[str, Any]) -> None:
-        self.calls.add(f"{group}.{name}")
-        for parameter, value in arguments.items():
-            self.calls.add(f"{group}.{name}({parameter})")
-            if isinstance(value, enum.Enum):
-                self.words.add(value)
-            if parameter == "queries":
-                for query in value:
-                    self.note("QueryRequest", "keys", query)
+    def note(self, group: str, name: str, arguments: Mapping[str, Any]) -> None:  # type: ignore[override]
+        super().note(group, name, arguments)
+        self.words |= {value for value in arguments.values() if isinstance(value, enum.Enum)}
+        for query in arguments.get("queries", ()):
+            self.note("QueryRequest", "keys", query)
 
 
-class Api:
-    """A synchronous interface to either client, which records calls and their parameters."""
+GROUPS = {cls: group for group, classes in CLASSES.items() for cls in classes}
 
-    def __init__(self, target: Any, used: Used, loop: asyncio.AbstractEventLoop) -> None:
-        self._target = target
-        self._used = used
-        self._loop = loop
 
-    @property
-    def _group(self) -> str:
-        return "index" if isinstance(self._target, Index | AsyncIndex) else "handle"
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._target, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            bound = inspect.signature(method).bind(*args, **kwargs)
-            self._used.note(self._group, name, bound.arguments)
-            result = method(*args, **kwargs)
-            if inspect.isawaitable(result):
-                result = self._loop.run_until_complete(result)
-            if name == "resumable_query":
-                hits, handle = result
-                return hits, Api(handle, self._used, self._loop)
-            return result
-
-        return call
-
-    @contextmanager
-    def block(self) -> Iterator[Api]:
-        """Enter the client's with-block, synchronously or asynchronously."""
-        sync = hasattr(self._target, "__enter__")
-        enter, leave = ("__enter__", "__exit__") if sync else ("__aenter__", "__aexit__")
-        assert getattr(self, enter)() is self._target
-        yield self
-        getattr(self, leave)(None, None, None)
+@contextmanager
+def entered(api: Api) -> Iterator[None]:
+    """Enter a client's with-block, synchronously or asynchronously."""
+    sync = hasattr(api._target, "__enter__")
+    enter, leave = ("__enter__", "__exit__") if sync else ("__aenter__", "__aexit__")
+    assert getattr(api, enter)() is api
+    yield
+    getattr(api, leave)(None, None, None)
 
 
 @dataclass
@@ -159,7 +126,7 @@ def run(name: str, flavour: type, used: Used) -> None:
         options = {"url": index.url, "token": index.token}
         used.note("index", "__init__", options)
         client = flavour(**options)
-        world = World(index, Api(client, used, loop), flavour, used)
+        world = World(index, Api(client, GROUPS, used, loop), flavour, used)
         stack.callback(world.close, client)
         function(world)
         assert context.problems == []
@@ -437,7 +404,7 @@ def resumable_queries_end_and_expire(world: World) -> None:
         max_idle=60,
     )
     assert (ids(hits), hits[0].data, hits[0].metadata) == (["2", "3"], "d2", {"n": 2})
-    with handle.block():
+    with entered(handle):
         more = handle.fetch_next(2)
         assert (ids(more), more[0].vector) == (["4", "5"], [1, 4])
     with pytest.raises(UpstashError, match="was ended"):
@@ -469,7 +436,7 @@ def from_env_finds_the_fake(world: World) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in world.index.env.items():
             patch.setenv(name, value)
-        client = world.api.from_env(**OPTIONS)
+        client = world.api.from_env(**OPTIONS)._target
     assert isinstance(client, world.flavour)
     assert client._url == world.index.url
     assert client._headers == world.index.headers
@@ -485,7 +452,7 @@ def telemetry_and_retries_are_options(world: World) -> None:
     options = {"url": world.index.url, "token": world.index.token, **OPTIONS}
     world.used.note("index", "__init__", options)
     client = world.flavour(**options)
-    api = Api(client, world.used, world.api._loop)
+    api = Api(client, GROUPS, world.used, world.api._loop)
     dropped = world.index.faults.drop(times=1)
     assert api.list_namespaces() == [""]
     assert dropped.hits == 1
@@ -672,29 +639,16 @@ def test_the_whole_surface_was_used(flavour: type) -> None:
     place = 0 if flavour is Index else 1
     wanted = {f"QueryRequest.keys({key})" for key in QueryRequest.__annotations__}
     for group, classes in CLASSES.items():
-        wanted |= surface(group, classes[place])
+        wanted |= surface.surface(classes[place], group, special=ENTRANCES)
     missing = wanted - used.calls - set(EXCUSED)
     assert missing == set()
     assert set(EXCUSED) <= wanted
     assert {word for words in WORDS for word in words} == used.words
 
 
-def surface(group: str, owner: type) -> set[str]:
-    """Return every public method of a class with its parameters, as ``"index.query(top_k)"``."""
-    found = set()
-    for name, method in inspect.getmembers(owner, callable):
-        if name.startswith("_") and (name not in ENTRANCES or name not in vars(owner)):
-            continue
-        found.add(f"{group}.{name}")
-        found |= {
-            f"{group}.{name}({parameter})"
-            for parameter in inspect.signature(method).parameters
-            if parameter != "self"
-        }
-    return found
-
-
 def test_the_surface_is_read_from_the_client() -> None:
-    assert "index.query(fusion_algorithm)" in surface("index", AsyncIndex)
-    assert "handle.__aexit__(traceback)" in surface("handle", AsyncResumableQueryHandle)
-    assert {"index.upsert", "index.from_env"} <= surface("index", Index)
+    assert "index.query(fusion_algorithm)" in surface.surface(AsyncIndex, "index")
+    assert "handle.__aexit__(traceback)" in surface.surface(
+        AsyncResumableQueryHandle, "handle", special=ENTRANCES
+    )
+    assert {"index.upsert", "index.from_env"} <= surface.surface(Index, "index")
