@@ -91,7 +91,8 @@ def test_a_typescript_client_of_the_control_api_compiles(node_folder: Path) -> N
     client = (folder / "client.ts").read_text("utf-8")
     (folder / "wrong.ts").write_text(client.replace('"advance", by', '"leap", by'), "utf-8")
     compiler = ["node", str(programs / "typescript" / "bin" / "tsc"), "--noEmit", "--strict",
-                "--target", "es2022", "--module", "nodenext", "--skipLibCheck"]  # fmt: skip
+                "--target", "es2022", "--lib", "es2022", "--types", "node",
+                "--module", "nodenext", "--skipLibCheck"]  # fmt: skip
     with pytest.raises(AssertionError, match='"leap"') as found:
         run(*compiler, "client.ts", "wrong.ts", cwd=folder)
     assert "client.ts(" not in str(found.value)

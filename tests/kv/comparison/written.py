@@ -37,16 +37,20 @@ def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
 
 
 def systematic() -> Iterator[tuple[str, list[list[bytes]]]]:
-    """Yield templates on keys of every type, and commands with too few and too many words."""
+    """Yield templates on keys of every type, and commands with too few and too many words.
+
+    A line uses one of the keys only, so no line changes what the next one finds.
+    """
     filling = _split(_FILLED)
     generator = Generator(0, broken=0)
     for group, templates in TEMPLATES.items():
         for template in templates:
+            lines = []
             for key in [line[1] for line in filling] + [b"missing"]:
                 line = generator.line(template)
                 if line[0].upper().decode() not in RANDOM:
-                    words = [key if _KEY.fullmatch(word) else word for word in line]
-                    yield group, [*filling, words]
+                    lines.append([key if _KEY.fullmatch(word) else word for word in line])
+            yield group, [*filling, *lines]
         for name in sorted({template.split()[0] for template in templates}):
             # Servers report too many words before anything else.
             lines = [[name.encode(), *[b"x"] * count] for count in (0, 1, 2, 3, 4, 9)]

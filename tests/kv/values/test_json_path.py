@@ -198,8 +198,8 @@ def test_a_query_looks_at_so_many_values_only(path: str) -> None:
 
 
 def test_expressions_count_by_their_length() -> None:
-    with budgeted(), pytest.raises(OverBudget):
-        compile_path(b"$[?(@ =~ 'a{100}b')]").find(["a" * 100_000])
+    with budgeted(1_000_000), pytest.raises(OverBudget):
+        compile_path(b"$[?(@ =~ 'a{100}b')]").find(["a" * 10_000])
 
 
 class TestHostileQueries:
