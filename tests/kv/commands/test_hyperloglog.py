@@ -27,38 +27,9 @@ def test_a_sparse_value_is_that_of_the_real_server(run: Run) -> None:
     assert sha256(run("GET h")).hexdigest() == SPARSE_DIGEST
 
 
-def test_the_sparse_limit_is_a_setting(run: Run) -> None:
-    run("CONFIG SET hll-sparse-max-bytes 0")
-    run("PFADD h a")
-    assert run("PFDEBUG ENCODING h") == Status(b"dense")
-
-
 def test_registers_are_shown_and_make_the_value_dense(run: Run) -> None:
     run("PFADD h a b")
     registers = run("PFDEBUG GETREG h")
     assert len(registers) == 16384
     assert sum(map(bool, registers)) == 2
     assert run("PFDEBUG ENCODING h") == Status(b"dense")
-
-
-def test_a_corrupt_value_is_named_as_such(run: Run) -> None:
-    cut = b"HYLL\x01" + bytes(10) + b"\x80" + b"\x7f"
-    for line in (
-        ["PFCOUNT", "h"],
-        ["PFADD", "h", "a"],
-        ["PFMERGE", "h"],
-        ["PFDEBUG", "GETREG", "h"],
-    ):
-        run("SET", "h", cut)
-        assert run.error(*line) == "INVALIDOBJ Corrupted HLL object detected"
-    run("SET", "h", b"HYLL\x01" + bytes(10) + b"\x80" + b"\x00" * 10)
-    assert run.error("PFCOUNT h") == "INVALIDOBJ Corrupted HLL object detected"
-
-
-def test_counting_keeps_the_expiry(run: Run) -> None:
-    run("PFADD h a")
-    run("EXPIRE h 100")
-    run("PFADD h b")
-    run("PFCOUNT h")
-    run("PFMERGE h h")
-    assert run("TTL h") == 100

@@ -2,16 +2,17 @@ r"""Command lines with their replies, as text: `<line> => <reply>`.
 
 A reply is JSON, or one of RESP: `+OK` (also inside JSON), `-ERR …`, `*-1` for the nil of arrays.
 JSON strings hold bytes as Latin-1, JSON floats are doubles. `-WRONGTYPE` and `-ARITY` abbreviate the
-errors of a wrong type and of a wrong number of arguments. An error may end with ` ...`, and `has
-<JSON>` is a part of a reply. The first `=> $name` keeps a reply, which `$name` is from then on, in
-lines and as a reply. A line without a reply has to succeed.
+errors of a wrong type and of a wrong number of arguments. An error may end with ` ...`; `has <JSON>`
+and `lacks <JSON>` are about a part of a reply. The first `=> $name` keeps a reply, which `$name` is
+from then on, in lines and as a reply. A line without a reply has to succeed.
 
 `{a|b}` in a line makes one line of each alternative, all with the same reply, or each with its own
-(`<reply> | <reply>`). `<line> ; <line>` sends both for each alternative; the reply is the last one.
+(`<reply> | <reply>`). `<line> ; <line>` sends both for each alternative, and compares the last reply.
 `{x*40}` repeats a string, `m{0..9}` is ten words, `%0A` a byte. `@ 5s` advances the clock. `port>
-<line>` is sent by another client, whose name is one of `CLIENTS`, with or without a number. A
-command that has to wait replies `waits`, and `port< <reply>` is what it finally returned; for a
-client that is not waiting, `port< <list>` are the messages it received since the last such line.
+<line>` is sent by another client, whose name is one of `CLIENTS`, with or without a number; `port
+ends` closes its connection. A command that has to wait replies `waits`, and `port< <reply>` is what
+it finally returned; for a client that is not waiting, `port< <list>` are the messages it received
+since the last such line.
 
 Each scenario (`== <name>`) starts with an empty database, and with the lines before the first one.
 `test_scenarios.py` plays them on the engine. The replies in this folder are those of real servers,
@@ -23,6 +24,8 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -48,24 +51,27 @@ CLIENTS: dict[str, dict[str, Any]] = {
 
 _SUCCESS = object()
 """The reply of a line without one."""
+_ANY = object()
+"""The reply of a line before the last one of a block."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*\|[^{}]*)\}")
 _REPEATED = re.compile(r"\{([^{}|]+)\*(\d+)\}")
 _COUNTED = re.compile(r"([^\s{}]*)\{(\d+)\.\.(\d+)\}([^\s{}]*)")
-_CLIENT = re.compile(rf"(({'|'.join(CLIENTS)})\d*)([<>]) (.*)")
+_CLIENT = re.compile(rf"(({'|'.join(CLIENTS)})(\d*))( ends|[<>]) ?(.*)")
 
 
 class _Kept(str):
     """The name of a kept reply."""
 
 
+@dataclass(eq=False)
 class _Part:
-    """The reply is a list with this item, or a string with this piece."""
+    """A reply that has, or lacks, an item of a list or a piece of a string."""
 
-    def __init__(self, part: Any) -> None:
-        self.part = part
+    part: Any
+    has: bool
 
     def __eq__(self, reply: object) -> bool:
-        return self.part in (reply if isinstance(reply, list) else shown(reply))
+        return (self.part in (reply if isinstance(reply, list) else shown(reply))) is self.has
 
 
 def scenarios(file: str) -> dict[str, Scenario]:
@@ -96,7 +102,7 @@ def _lines(text: str) -> Scenario:
     lines: Scenario = []
     for block, each in zip(commands, replies, strict=True):
         *before, line = block.split(" ; ")
-        lines += [(one, _SUCCESS) for one in before]
+        lines += [(one, _ANY) for one in before]
         lines.append((line, _reply(each, line) if has_reply else _SUCCESS))
     return lines
 
@@ -119,8 +125,9 @@ def _reply(text: str, line: str) -> Any:
         return CommandError(text[1:].encode())
     if text == "waits":
         return Blocked
-    if text.startswith("has "):
-        return _Part(_value(json.loads(text[4:])))
+    if text.startswith(("has ", "lacks ")):
+        word, _, part = text.partition(" ")
+        return _Part(_value(json.loads(part)), word == "has")
     if text[0] == "$":
         return _Kept(text)
     return _value(text if text.startswith(("+", "*")) else json.loads(text))
@@ -163,25 +170,30 @@ class _Play:
             return
         run, name, found = self._run, "", _CLIENT.fullmatch(line)
         if found:
-            name, line = found[1], found[4]
-            run = self._client(name, found[2])
-            if found[3] == "<":
+            name, kind, number, action, line = found.groups()
+            run = self._client(name, kind, number)
+            if action == " ends":
+                run.engine.abandon(run.session)
+                return
+            if action == "<":
                 self._compare(self._arrived(name), expected)
                 return
         words = [self._kept.get(word, unquote_to_bytes(word)) for word in argv((line,))]
-        if isinstance(expected, CommandError):
-            self._compare(run.error(*words), str(expected))
+        if expected is _ANY:
+            with suppress(CommandError):
+                run(*words)
             return
-        reply = run(*words)
+        reply = run.error(*words) if isinstance(expected, CommandError) else run(*words)
         if isinstance(reply, Blocked):
             assert expected is Blocked
             self._waiting[name] = run.engine.block(run.session, reply)
         else:
             self._compare(reply, expected)
 
-    def _client(self, name: str, kind: str) -> Run:
+    def _client(self, name: str, kind: str, number: str) -> Run:
         if name not in self._clients:
-            client = self._clients[name] = self._run.other(**CLIENTS[kind])
+            address = f"127.0.0.1:500{number or 1}"
+            client = self._clients[name] = self._run.other(**CLIENTS[kind], address=address)
             client.session.deliver = self._received.setdefault(name, []).append
         return self._clients[name]
 
@@ -195,6 +207,8 @@ class _Play:
     def _compare(self, reply: Any, expected: Any) -> None:
         if isinstance(expected, _Kept):
             expected = self._kept.setdefault(expected.encode(), reply)
+        if isinstance(expected, CommandError):
+            reply, expected = str(reply), str(expected)
         if isinstance(expected, str) and expected.endswith(" ..."):
             is_expected = reply.startswith(expected[:-4])
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pytest_fakecloud.kv import commands
@@ -32,7 +33,7 @@ def test_a_module_of_commands_has_its_module_of_cases() -> None:
 def test_cases_are_about_a_module_of_commands() -> None:
     def check(path: Path) -> None:
         *folders, name = path.relative_to(HERE if path.suffix == ".py" else VENDOR).parts
-        module = Path(name.removeprefix("test_")).with_suffix(".py")
+        module = Path(re.sub(r"^test_|-\w+(?=\.)", "", name)).with_suffix(".py")
         assert Path(commands.__path__[0], *folders, module).is_file()
 
     check_each(check, zip([*sorted(HERE.rglob("test_*.py")), *sorted(VENDOR.rglob("*.txt"))]))

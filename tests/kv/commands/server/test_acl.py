@@ -8,11 +8,9 @@ import pytest
 
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.reply import OK, Status
+from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import Run
 
-PREFIX = "ERR Error in ACL SETUSER modifier "
-UNKNOWN = "Unknown command or category name in ACL"
 redis = pytest.mark.dialect("redis")
 
 
@@ -21,56 +19,6 @@ def facts(reply: list[object]) -> dict[object, object]:
 
 
 class TestSetuser:
-    @pytest.mark.parametrize(
-        ("rule", "reason"),
-        [
-            ("foo", "Syntax error"),
-            ("+nosuch", UNKNOWN),
-            ("+@nosuch", UNKNOWN),
-            ("+", UNKNOWN),
-            ("-select|0", UNKNOWN),
-            ("%~a", "Syntax error"),
-            ("%RR~a", "Syntax error"),
-            ("%Z~a", "Syntax error"),
-            ("%R", "Syntax error"),
-            ("~a b", "Syntax error"),
-            ("&a b", "Syntax error"),
-            ("(foo)", "Syntax error"),
-            ("(on)", "Syntax error"),
-            ("((+get))", "Syntax error"),
-            ("(+nosuch)", UNKNOWN),
-            ("<none", "The password you are trying to remove from the user does not exist"),
-            (
-                "#abc",
-                "The password hash must be exactly 64 characters and contain only lowercase "
-                "hexadecimal characters",
-            ),
-        ],
-    )
-    def test_rules_that_cannot_be_read(self, run: Run, rule: str, reason: str) -> None:
-        run("ACL SETUSER ann on +get")
-        before = run("ACL GETUSER ann")
-        assert run.error("ACL", "SETUSER", "ann", "+set", rule) == f"{PREFIX}'{rule}': {reason}"
-        # All rules are applied, or none.
-        assert run("ACL GETUSER ann") == before
-        assert run.error("ACL", "SETUSER", "bob", rule).startswith(PREFIX)
-        assert run("ACL GETUSER bob") is None
-
-    def test_parentheses_over_several_arguments(self, run: Run) -> None:
-        run("ACL", "SETUSER", "ann", "(+get", "~a", ")", "(", "%W~b", "+set)")
-        assert facts(run("ACL GETUSER ann"))[b"selectors"] == [
-            [b"commands", b"-@all +get", b"keys", b"~a", b"channels", b""],
-            [b"commands", b"-@all +set", b"keys", b"%W~b", b"channels", b""],
-        ]
-        text = "ERR Unmatched parenthesis in acl selector starting at '(+get'."
-        assert run.error("ACL", "SETUSER", "ann", "(+get", "~a") == text
-        run("ACL SETUSER ann clearselectors")
-        assert facts(run("ACL GETUSER ann"))[b"selectors"] == []
-
-    def test_the_vendor_knows_whole_commands_only(self, run: Run) -> None:
-        for rule in ("+client|id", "-client|id", "+select|0"):
-            assert run.error("ACL", "SETUSER", "ann", rule) == f"{PREFIX}'{rule}': {UNKNOWN}"
-
     @redis
     def test_stock_changes_default(self, run: Run, engine: Engine) -> None:
         assert run("ACL USERS") == [b"default"]
@@ -127,36 +75,6 @@ class TestLists:
         assert run("ACL DELUSER ann bob nobody") == 2
         assert run("ACL WHOAMI") == b"default"
 
-    def test_categories(self, run: Run) -> None:
-        categories = run("ACL CAT")
-        assert categories[:3] == [b"keyspace", b"read", b"write"]
-        assert b"json" in categories
-        assert run("ACL CAT transaction") == [b"discard", b"exec", b"multi", b"unwatch", b"watch"]
-        assert b"client|id" in run("ACL CAT connection")
-        assert run.error("ACL CAT nosuch") == "ERR Unknown category 'nosuch'"
-        text = "ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP."
-        assert run.error("ACL CAT read x") == text
-
-    def test_users_are_kept_as_they_change(self, run: Run) -> None:
-        run("ACL SETUSER ann on >secret +get ~*")
-        users = run("ACL LIST")
-        assert run("ACL SAVE") == OK
-        run("ACL SETUSER ann +set")
-        changed = run("ACL LIST")
-        assert changed != users
-        assert run("ACL LOAD") == OK
-        assert run("ACL LIST") == changed
-
-    @pytest.mark.dialect("redis")
-    def test_stock_has_no_file_for_them(self, run: Run) -> None:
-        for name in ("LOAD", "SAVE"):
-            text = "ERR This Redis instance is not configured to use an ACL file."
-            assert run.error(f"ACL {name}").startswith(text)
-
-    def test_help(self, run: Run) -> None:
-        assert Status(b"RESTTOKEN") in run("ACL HELP")
-        assert run.error("ACL FOO") == "ERR unknown subcommand 'FOO'. Try ACL HELP."
-
 
 class TestPasswords:
     def test_generated(self, run: Run) -> None:
@@ -196,24 +114,6 @@ class TestResttoken:
         run("ACL DELUSER ann")
         run("ACL SETUSER ann on >pw")
         assert engine.users.holder_of(token) is None
-
-
-@redis
-class TestDryrun:
-    @pytest.fixture
-    def rules(self, run: Run) -> None:
-        run(
-            *("ACL", "SETUSER", "v", "on", "nopass", "%R~r*", "%W~w*", "~b*", "&c*"),
-            *("+@string", "+publish", "+psubscribe", "+config|get", "+select|0", "+eval", "+sort"),
-            *("+bitfield",),
-        )
-
-    def test_mistakes(self, run: Run, rules: None) -> None:
-        assert run.error("ACL DRYRUN nobody get k") == "ERR User 'nobody' not found"
-        assert run.error("ACL DRYRUN v nosuch") == "ERR Command 'nosuch' not found"
-        assert run.error("ACL DRYRUN v config foo") == "ERR Command 'config' not found"
-        text = "ERR wrong number of arguments for 'get' command"
-        assert run.error("ACL DRYRUN v get") == text
 
 
 @redis
@@ -274,26 +174,3 @@ class TestLog:
         for name in ("a", "b", "c"):
             other.error("AUTH", name, "x")
         assert [entry[b"username"] for entry in self.entries(run)] == [b"c", b"b"]
-
-
-@redis
-class TestTransactions:
-    def test_rules_that_changed_on_the_way(self, run: Run) -> None:
-        run("ACL", "SETUSER", "v", "on", "nopass", "allkeys", "allchannels", "+@all")
-        other = run.other()
-        other("AUTH v x")
-        other("MULTI")
-        for line in ("GET k", "PUBLISH c m", "DBSIZE", "PING"):
-            other(line)
-        run("ACL SETUSER v resetkeys resetchannels -dbsize")
-        text = (
-            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
-            "EXEC call. This command is no longer allowed for the following reason: no permission "
-        )
-        replies = other("EXEC")
-        assert [str(reply) for reply in replies[:3]] == [
-            f"{text}to touch the specified keys",
-            f"{text}to access one of the channels used as arguments",
-            f"{text}to execute the command or subcommand",
-        ]
-        assert replies[3] == Status(b"PONG")
