@@ -129,6 +129,19 @@ def until_parked(broker: Broker, calls: int = 1) -> None:
     eventually(lambda: len(broker._engine.waiting) >= calls)
 
 
+def park_consume(rest: Rest, *, join: bool = True) -> Parked:
+    """Return a call that waits up to a minute of fake time for the values of instance ``i``.
+
+    ``join`` makes a call before, so that the waiting call does not create the instance.
+    """
+    if join:
+        rest.consume("g", "i", "orders")
+    rest.broker.clock.wait_cap = 60
+    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
+    until_parked(rest.broker)
+    return poll
+
+
 @contextmanager
 def closing_brokers() -> Iterator[list[Broker]]:
     """Yield a list for brokers; close them at the end, after their clients, and check that no bug

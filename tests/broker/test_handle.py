@@ -24,6 +24,7 @@ from .conftest import (
     Parked,
     Rest,
     eventually,
+    park_consume,
     until_parked,
 )
 
@@ -673,25 +674,12 @@ def test_restore_ends_the_polls_of_before(broker: Broker, rest: Rest) -> None:
 
 def test_what_a_restore_replaced_has_no_afterlife(broker: Broker, rest: Rest) -> None:
     saved = broker.snapshot()
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.consume("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
+    poll = park_consume(rest)
     broker.restore(saved)
     assert poll.result() == []
     broker.journal.clear()
     broker.clock.advance("1h")
     assert broker.journal.events() == []
-
-
-def test_a_consumer_restored_is_woken_by_new_records(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.restore(broker.snapshot())
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    rest.produce("orders", "x")
-    assert poll.result() == ["x"]
 
 
 def test_closing_ends_waiting_calls_at_once(make_broker: Make) -> None:
@@ -922,15 +910,6 @@ def test_headers_may_have_the_form_of_the_api(broker: Broker, rest: Rest) -> Non
 # -- what waits, and what is put back ------------------------------------------------------------
 
 
-def test_a_crash_ends_the_long_poll_of_the_instance(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 60
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    broker.crash("g", "i")
-    assert poll.result() == []
-
-
 def test_records_that_are_left_go_to_the_consume_whose_turn_comes(make_broker: Make) -> None:
     broker = make_broker(max_poll_records=1)
     rest = Rest(broker)
@@ -945,9 +924,7 @@ def test_records_that_are_left_go_to_the_consume_whose_turn_comes(make_broker: M
 def test_a_consumer_that_was_put_back_wakes_at_a_record(broker: Broker, rest: Rest) -> None:
     rest.consume("g", "i", "orders")
     broker.restore(broker.snapshot())
-    broker.clock.wait_cap = 60
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
+    poll = park_consume(rest, join=False)
     rest.produce("orders", "a")
     assert poll.result() == ["a"]
 
@@ -971,9 +948,7 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
 def test_an_instance_that_was_consuming_when_it_was_copied_idles_like_any_other(
     broker: Broker, rest: Rest
 ) -> None:
-    broker.clock.wait_cap = 60
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
+    poll = park_consume(rest, join=False)
     broker.restore(broker.snapshot())
     assert poll.result() == []
     assert rest.assignments("g") == {"i": {"orders": [0, 1, 2]}}

@@ -594,6 +594,7 @@ def test_a_message_above_the_limit_is_refused_whole(rest: Rest) -> None:
 
 def test_a_refused_batch_does_not_move_the_next_one(rest: Rest) -> None:
     rest("POST", "/produce/orders", [{"value": "a"}, {"value": "b", "partition": 9}], status=400)
+    assert rest.broker.records("orders") == []
     assert rest.produce("orders", "c")[0]["partition"] == 0
 
 

@@ -14,7 +14,6 @@ from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     Header,
     ProducerRecord,
-    Record,
     TopicPartition,
     TopicPartitionOffset,
 )
@@ -25,7 +24,6 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 
 from ..conftest import (
     START,
-    START_MS,
     Parked,
     eventually,
 )
@@ -40,46 +38,6 @@ def engine(
     made = MemoryEngine(clock or Timekeeper(START), Ids(1), BrokerConfig(**settings))
     made.topics.create("t", partitions)
     return made
-
-
-def test_produce_answers_places_in_request_order() -> None:
-    broker = engine()
-    places = broker.producing.produce(
-        [
-            ProducerRecord("t", "a", partition=2),
-            ProducerRecord("t", "b", "city"),
-            ProducerRecord("t", "c", partition=2, timestamp=5),
-        ]
-    )
-    assert places == [("t", 2, 0, START_MS), ("t", 1, 0, START_MS), ("t", 2, 1, 5)]
-    assert broker.fetching.fetch([TopicPartitionOffset("t", 2, 1)], 0) == [
-        Record("t", 2, 1, 5, None, "c", ())
-    ]
-
-
-def test_a_bad_message_anywhere_appends_nothing() -> None:
-    broker = engine()
-    for bad in (
-        ProducerRecord("no", "x"),
-        ProducerRecord("t", "x", partition=3),
-        ProducerRecord("t", "x" * 2**21),
-    ):
-        with pytest.raises(BrokerError):
-            broker.producing.produce(
-                [ProducerRecord("t", "good"), bad, ProducerRecord("t", "good")]
-            )
-    assert broker.fetching.offsets("latest", [TopicPartition("t", n) for n in range(3)]) == [
-        ("t", 0, 0),
-        ("t", 1, 0),
-        ("t", 2, 0),
-    ]
-
-
-def test_a_refused_batch_does_not_use_up_the_plan() -> None:
-    broker = engine(limits=BrokerLimits(messages_per_day=2))
-    with pytest.raises(BrokerError, match="2 messages per day"):
-        broker.producing.produce([ProducerRecord("t", "x")] * 3)
-    broker.producing.produce([ProducerRecord("t", "x")] * 2)
 
 
 def test_bytes_are_counted_in_utf_8() -> None:
@@ -129,17 +87,6 @@ def test_events_are_told_without_the_lock() -> None:
     broker.groups.consume("g", "i", ["t"], 0, EARLIEST)
     clock.advance("1h")
     assert told == ["join", "rebalance", "close", "expire", "rebalance"]
-
-
-def test_a_waiting_call_minds_timers_that_others_plan_meanwhile() -> None:
-    """On a running clock, the end of a session wakes a call that began to wait earlier."""
-    broker = engine(clock=Timekeeper(), session_timeout_ms=50)
-    broker.groups.consume("g", "a", ["t"], 0, EARLIEST)
-    broker.groups.consume("g", "b", ["t"], 0, EARLIEST)
-    poll = Parked(lambda: broker.groups.consume("g", "a", ["t"], 30_000, EARLIEST))
-    eventually(lambda: broker.waiting)
-    broker.groups.crash("g", "b")
-    assert poll.result(5) == []
 
 
 def test_interrupt_ends_calls_but_not_later_ones() -> None:

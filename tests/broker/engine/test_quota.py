@@ -30,8 +30,10 @@ def test_storage() -> None:
         quota.take(1, 4, lambda: 7, 0)
 
 
-def test_reset_forgets() -> None:
+def test_reset_forgets_what_was_taken_and_a_refusal_takes_nothing() -> None:
     quota = BrokerQuota(BrokerLimits(messages_per_day=1))
+    with pytest.raises(BrokerError, match="1 messages per day"):
+        quota.take(2, 0, int, 0)
     quota.take(1, 0, int, 0)
     quota.reset()
     quota.take(1, 0, int, 0)

@@ -18,6 +18,7 @@ from ...conftest import (
     Parked,
     Rest,
     eventually,
+    park_consume,
     until_parked,
 )
 
@@ -227,14 +228,6 @@ def test_rule_06_the_tick_after_another_commit_returns_to_what_was_delivered(
     assert rest.committed("g", "orders", 0) == [3]
     rest.commit("g", "i", ("orders", 0, 3))
     assert broker.clock.next_due() == broker.clock.now() + timedelta(seconds=290)
-
-
-def test_rule_06_the_interval_comes_from_the_first_consume(broker: Broker, rest: Rest) -> None:
-    headers = {"Broker-Auto-Commit-Interval": "100", "Broker-Auto-Offset-Reset": "earliest"}
-    rest.produce("orders", "a", partition=0)
-    rest("GET", "/consume/g/i/orders?timeout=0", headers=headers)
-    broker.clock.advance("100ms")
-    assert rest.committed("g", "orders", 0) == [1]
 
 
 def test_rule_06_an_interval_of_nothing_commits_as_soon_as_time_passes(
@@ -566,52 +559,24 @@ def test_rule_13_the_defaults_are_500_records_and_a_mebibyte_of_each_partition(r
     assert [r["partition"] for r in records].count(1) == 2
 
 
-def test_rule_14_a_long_poll_ends_at_data(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    rest.produce("orders", "a")
-    assert poll.result() == ["a"]
-
-
-def test_rule_14_a_long_poll_ends_at_its_deadline(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    broker.clock.advance("59s")
+@pytest.mark.parametrize(
+    ("event", "values"),
+    [
+        pytest.param(lambda rest: rest.produce("orders", "a"), ["a"], id="data"),
+        pytest.param(lambda rest: rest.broker.clock.advance("1s"), [], id="deadline"),
+        pytest.param(lambda rest: rest.consume("g", "j", "orders"), [], id="rebalance"),
+        pytest.param(lambda rest: rest("POST", "/delete-consumer/g/i"), [], id="delete"),
+        pytest.param(lambda rest: rest.broker.crash("g", "i"), [], id="crash"),
+    ],
+)
+def test_rule_14_a_long_poll_ends(
+    rest: Rest, event: Callable[[Rest], object], values: list[str]
+) -> None:
+    poll = park_consume(rest)
+    rest.broker.clock.advance("59s")
     assert poll.waiting
-    broker.clock.advance("1s")
-    assert poll.result() == []
-
-
-def test_rule_14_a_long_poll_ends_at_a_rebalance(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    rest.consume("g", "j", "orders")
-    assert poll.result() == []
-
-
-def test_rule_14_a_long_poll_ends_at_delete(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: rest.values("g", "i", "orders", timeout=60_000))
-    until_parked(broker)
-    rest("POST", "/delete-consumer/g/i")
-    assert poll.result() == []
-    assert rest("GET", "/consumers") == []
-
-
-def test_rule_14_a_long_poll_ends_at_shutdown(broker: Broker, rest: Rest) -> None:
-    rest.consume("g", "i", "orders")
-    broker.clock.wait_cap = 10
-    poll = Parked(lambda: broker._engine.groups.consume("g", "i", ["orders"], 60_000, {}))
-    until_parked(broker)
-    broker.close()
-    assert poll.result() == []
+    event(rest)
+    assert poll.result() == values
 
 
 def test_rule_14_due_events_fire_in_time_order(broker: Broker, rest: Rest) -> None:
@@ -633,16 +598,3 @@ def test_rule_14_due_events_fire_in_time_order(broker: Broker, rest: Rest) -> No
         ("dead", 420 + 7 * 24 * 3600),
     ]
     rest("POST", "/committed/g/i", {"topic": "orders", "partition": 0}, status=404)
-
-
-def test_rule_14_timers_fire_on_a_running_clock_while_a_consume_waits(make_broker: Make) -> None:
-    """A waiting call notices that another member's session ended, without any other request."""
-    broker = make_broker("running")
-    rest = Rest(broker)
-    rest.consume("g", "a", "orders", Session_Timeout_Ms="200")
-    rest.consume("g", "b", "orders", Session_Timeout_Ms="200")
-    poll = Parked(lambda: rest.consume("g", "b", "orders", timeout=20_000))
-    until_parked(broker)
-    broker.crash("g", "a")
-    assert poll.result() == []
-    assert rest.assignments("g") == {"b": {"orders": [0, 1, 2]}}
