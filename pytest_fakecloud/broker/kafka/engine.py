@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...core.errors import ContractError
@@ -34,21 +35,16 @@ _LEFT = 0.3
 """Maximum seconds to wait for instances to end if the cluster does not respond."""
 
 
+@dataclass(frozen=True, slots=True)
 class KafkaCopy:
     """Topics, records and committed offsets of a fake at a point in time.
 
     ``topics`` is None if nothing was copied.
     """
 
-    def __init__(
-        self,
-        topics: dict[str, int] | None,
-        messages: Sequence[ProducerRecord] = (),
-        commits: Mapping[str, Mapping[TopicPartition, int]] | None = None,
-    ) -> None:
-        self.topics = topics
-        self.messages = messages
-        self.commits = dict(commits or {})
+    topics: dict[str, int] | None
+    messages: Sequence[ProducerRecord] = ()
+    commits: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
 
 
 class KafkaEngine:

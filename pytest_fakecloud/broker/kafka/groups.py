@@ -310,8 +310,10 @@ class KafkaGroups:
     def view(self, name: str) -> GroupView:
         members = self.members(name)
         committed = self.all_committed(name)
-        lag = self._lag(members, committed)
-        views = found_members(self._member(each, members[each]) for each in sorted(members))
+        lag = _lag(self._topics, members, committed)
+        views = found_members(
+            _member(self._topics, each, members[each]) for each in sorted(members)
+        )
         state = "Stable" if members else "Empty" if committed else "Dead"
         if any(not view.assignment for view in views):
             state = "PreparingRebalance"
@@ -325,35 +327,6 @@ class KafkaGroups:
             {tp: at for view in views for tp, at in view.position.items()},
             lag,
         )
-
-    def _member(self, name: str, member: KafkaInstance) -> MemberView:
-        delivered = {self._own(tp): at for tp, at in member.delivered().items()}
-        return MemberView(
-            name,
-            member.state if member.state in ("active", "expired") else "joining",
-            tuple(self._own((topic, 0)).topic for topic in member.topics),
-            [self._own(tp) for tp in sorted(member.assigned)],
-            dict(delivered),
-            delivered,
-            member.config,
-        )
-
-    def _own(self, tp: tuple[str, int]) -> TopicPartition:
-        return TopicPartition(self._topics.shown(tp[0]), tp[1])
-
-    def _lag(
-        self, members: Mapping[str, KafkaInstance], committed: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        topics = {tp.topic for tp in committed}
-        for member in members.values():
-            topics |= {self._own((topic, 0)).topic for topic in member.topics}
-        lag = {}
-        for topic in sorted(topics):
-            starts, ends = self._topics.bounds(topic)
-            for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-                tp = TopicPartition(topic, number)
-                lag[tp] = max(0, end - max(committed.get(tp, start), start))
-        return lag
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
         with self._lock:
@@ -408,3 +381,37 @@ class KafkaGroups:
         with self._lock:
             groups, self._groups = [self._topics.real(name) for name in self._groups], set()
         return groups
+
+
+def _member(topics: KafkaTopics, name: str, member: KafkaInstance) -> MemberView:
+    delivered = {_own(topics, tp): at for tp, at in member.delivered().items()}
+    return MemberView(
+        name,
+        member.state if member.state in ("active", "expired") else "joining",
+        tuple(topics.shown(topic) for topic in member.topics),
+        [_own(topics, tp) for tp in sorted(member.assigned)],
+        dict(delivered),
+        delivered,
+        member.config,
+    )
+
+
+def _own(topics: KafkaTopics, tp: tuple[str, int]) -> TopicPartition:
+    return TopicPartition(topics.shown(tp[0]), tp[1])
+
+
+def _lag(
+    topics: KafkaTopics,
+    members: Mapping[str, KafkaInstance],
+    committed: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    read = {tp.topic for tp in committed}
+    for member in members.values():
+        read |= {topics.shown(topic) for topic in member.topics}
+    lag = {}
+    for topic in sorted(read):
+        starts, ends = topics.bounds(topic)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            tp = TopicPartition(topic, number)
+            lag[tp] = max(0, end - max(committed.get(tp, start), start))
+    return lag
