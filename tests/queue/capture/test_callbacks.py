@@ -405,7 +405,9 @@ def test_a_closed_capture_is_reported(queue: Queue, capture: CallbackCapture) ->
 
 def test_a_message_due_in_over_a_month_is_reported(queue: Queue, capture: CallbackCapture) -> None:
     ask(queue, capture, delay="31d")
+    before = queue.clock.now()
     text = told(capture.wait_for_callback)
+    assert queue.clock.now() == before
     assert "the next message is due at 2026-02-01T00:00:00+00:00, more than 30 days ahead" in text
 
 

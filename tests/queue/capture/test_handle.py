@@ -390,16 +390,6 @@ def test_a_wait_without_a_message_says_so(capture: CallbackCapture) -> None:
         capture.wait_for_callback(timeout=0.05)
 
 
-def test_a_message_due_beyond_a_month_is_not_waited_for(
-    capture: CallbackCapture, stub: StubQueue
-) -> None:
-    stub.plan(31 * 86_400, lambda: send(capture.callback_url))
-    before = capture.clock.now_us()
-    with pytest.raises(AssertionError):
-        capture.wait_for_callback()
-    assert capture.clock.now_us() == before
-
-
 @pytest.mark.parametrize(
     ("use", "text"),
     [
@@ -416,13 +406,6 @@ def test_a_message_due_beyond_a_month_is_not_waited_for(
 def test_invalid_arguments(capture: CallbackCapture, use: Callable[..., Any], text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
         use(capture)
-
-
-def test_a_wait_inside_a_handler_is_misuse(capture: CallbackCapture, stub: StubQueue) -> None:
-    stub.plan(1, lambda: capture.wait_for_failure())
-    stub.plan(2, lambda: send(capture.callback_url))
-    with pytest.raises(ContractError, match="already being advanced"):
-        capture.wait_for_callback()
 
 
 def test_a_background_wait_ends_with_the_callback(context: Context, stub: StubQueue) -> None:
@@ -686,18 +669,6 @@ def test_a_callback_signed_before_a_rotation_is_explained(cloud: Cloud) -> None:
     queue, capture = publish(cloud, 200)
     capture.callbacks.faults.call(lambda request: queue.rotate_keys(), "before", times=1)
     assert "neither the current key nor" in (capture.wait_for_callback().problem or "")
-
-
-def test_a_wait_in_vain_prints_the_timeline(cloud: Cloud) -> None:
-    _, capture = publish(cloud, 500, 200)
-    with pytest.raises(AssertionError) as failure:
-        capture.wait_for_failure()
-    text = str(failure.value)
-    assert f"expected a failure callback at {capture.failure_url} 1 time, found 0" in text
-    assert f"2 callbacks arrived at {capture.callback_url} instead" in text
-    assert "status 500" in text
-    assert "DELIVERED" in text
-    assert "nothing is left to deliver" in text
 
 
 def test_a_dropped_callback_is_a_wait_in_vain(cloud: Cloud) -> None:

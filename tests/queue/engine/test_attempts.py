@@ -382,24 +382,6 @@ def told(bench: Bench, url: str) -> list[dict[str, Any]]:
     return [json.loads(one.body) for one in bench.sent if one.url == url]
 
 
-def test_callbacks_report_each_attempt() -> None:
-    bench = Bench(no_answer_status=599, source_id="service", limits={"message_size": 200})
-    answers = [Outcome(503, [("X-A", "1")], b"a" * 300), Outcome(exception=OSError("gone"))]
-    bench.answer = lambda delivery: Outcome(200) if delivery.url != URL else answers.pop(0)
-    message_id = bench.publish(Callback=CALLBACK, Failure_Callback=FAILURE, Retries="1")
-    bench.clock.advance("1m")
-    first_one, last = told(bench, CALLBACK)
-    (failure,) = told(bench, FAILURE)
-    assert [one["retried"] for one in (first_one, last, failure)] == [0, 1, 1]
-    assert [one["status"] for one in (first_one, last, failure)] == [503, 599, 599]
-    assert (first_one["header"], len(first_one["body"])) == ({"X-A": ["1"]}, 268)
-    assert last == {name: value for name, value in failure.items() if name != "dlqId"}
-    assert failure["dlqId"] == bench.engine.messages[message_id].dlq_id
-    for one in (first_one, last, failure):
-        assert (one["sourceMessageId"], one["maxRetries"]) == (message_id, 1)
-        assert "sourceMessasgeId" not in one
-
-
 def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
     class Runs(WorkflowHooks):
         def callback_fields(self, message: Message) -> dict[str, object]:

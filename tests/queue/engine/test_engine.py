@@ -41,13 +41,6 @@ def test_a_day_of_retries(bench: Bench) -> None:
     assert len(bench.engine.dead_letters.all()) == 1
 
 
-def test_three_retries_by_default(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500)
-    bench.publish()
-    bench.clock.advance("48h")
-    assert len(bench.sent) == 4
-
-
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
 def test_success_is_2xx(bench: Bench, status: int) -> None:
     bench.answer = lambda delivery: Outcome(status)

@@ -95,18 +95,6 @@ def test_the_spelling_of_the_source_id(source_id: Any, names: set[str]) -> None:
         assert found == names
 
 
-def test_a_callback_after_every_attempt(scene: Scene) -> None:
-    answers = iter([500, 503, 200])
-    scene.answer = lambda request: next(answers) if request.url == DEST else 200
-    scene.publish(BOTH)
-    scene.queue.run_until_idle()
-    bodies = [one.json() for one in scene.to(CALLBACK)]
-    assert [one["status"] for one in bodies] == [500, 503, 200]
-    assert [one["retried"] for one in bodies] == [0, 1, 2]
-    assert {one["maxRetries"] for one in bodies} == {3}
-    assert scene.to(FAILURE) == []
-
-
 @pytest.mark.parametrize(("setting", "status"), [(0, 0), (599, 599)])
 def test_the_status_when_nobody_answered(setting: int, status: int) -> None:
     with Scene(no_answer_status=setting) as scene:
