@@ -107,7 +107,8 @@ class Broker(BrokerAssertions, Handle):
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers with the credentials, for requests to the broker."""
-        return {"Authorization": _basic(self.username, self.token)}
+        credentials = b64encode(f"{self.username}:{self.token}".encode()).decode()
+        return {"Authorization": f"Basic {credentials}"}
 
     def _env_variables(self) -> dict[str, str]:
         """Return the variables that the vendor's own client tests read; the client itself reads no
@@ -472,7 +473,3 @@ def _topic_options(topic: str, options: object) -> dict[str, Any]:
         if option not in known:
             raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
     return dict(options)
-
-
-def _basic(username: str, password: str) -> str:
-    return "Basic " + b64encode(f"{username}:{password}".encode()).decode()

@@ -34,7 +34,6 @@ from .model import (
     TOPIC,
     EventKind,
     Header,
-    Metadata,
     ProducerRecord,
     Record,
     TopicPartition,
@@ -107,7 +106,7 @@ class BrokerApp(App):
         message = ProducerRecord(
             _segment(request, "topic"), _segment(request, "message"), request.query("key")
         )
-        return _metadata_json(self.engine.producing.produce([message])[0])
+        return self.engine.producing.produce([message])[0]._asdict()
 
     def produce(self, request: Request) -> object:
         """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
@@ -126,7 +125,7 @@ class BrokerApp(App):
                 if self.engine.settings.batches == "in order" and messages:
                     self.engine.producing.produce(messages)
                 raise
-        return [_metadata_json(place) for place in self.engine.producing.produce(messages)]
+        return [place._asdict() for place in self.engine.producing.produce(messages)]
 
     def webhook(self, request: Request) -> object:
         """Handle ``/webhook``: produce a message from the raw body and the custom headers."""
@@ -141,7 +140,7 @@ class BrokerApp(App):
                 request.headers.pairs, drop=settings.webhook_drop, keep=settings.webhook_keep
             ),
         )
-        place = _metadata_json(self.engine.producing.produce([message])[0])
+        place = self.engine.producing.produce([message])[0]._asdict()
         return place if settings.webhook_answer == "object" else [place]
 
     def _message(self, item: object, topic: str | None, where: str) -> ProducerRecord:
@@ -451,10 +450,6 @@ def record_json(record: Record) -> dict[str, object]:
         "value": value,
         "headers": [{"key": name, "value": text} for name, text in headers],
     }
-
-
-def _metadata_json(place: Metadata) -> dict[str, object]:
-    return place._asdict()
 
 
 def _offsets_json(offsets: Sequence[TopicPartitionOffset]) -> list[dict[str, object]]:

@@ -331,7 +331,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             return None
         if engine.inspected or engine.attempts or recorder.is_known:
             return None
-        if any(isinstance(one, Call) and _is_inspection(one) for one in recorder.entries):
+        calls = [one for one in recorder.entries if isinstance(one, Call)]
+        if any(call.method == "GET" or call.fault is not None for call in calls):
             return None
         left = [one for one in list(engine.pending.values()) if one.kind == MESSAGE]
         if not left:
@@ -348,7 +349,3 @@ class Queue(QueueAssertions, QueueActions, Handle):
 
     def _is_fake(self, url: str) -> bool:
         return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles)
-
-
-def _is_inspection(call: Call) -> bool:
-    return call.method == "GET" or call.fault is not None

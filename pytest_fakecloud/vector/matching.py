@@ -113,10 +113,6 @@ def _short(vector: Any) -> str:
     return f"<{len(vector)} numbers>" if len(repr(vector)) > SHOWN else brief(vector)
 
 
-def _top_k(query: Mapping[str, Any]) -> Any:
-    return query.get("topK", ABSENT)
-
-
 _VECTOR = _Vector()
 _PARTS = {
     "vector": Field(_VECTOR),
@@ -131,7 +127,7 @@ UPSERT_FIELDS: Mapping[str, Field] = {**RECORD_FIELDS, "namespace": Field(TEXT, 
 """Fields by which upserted and pending records can be filtered."""
 
 QUERY_FIELDS: Mapping[str, Field] = {
-    "top_k": Field(whole_number(1), _top_k, optional=False),
+    "top_k": Field(whole_number(1), lambda query: query.get("topK", ABSENT), optional=False),
     "topK": Field(whole_number(1), optional=False),
     "filter": Field(TEXT, optional=False),
     "namespace": Field(TEXT, optional=False),

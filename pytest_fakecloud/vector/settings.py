@@ -87,10 +87,6 @@ class VectorLimits:
         check(self, "VectorLimits")
 
 
-def _limits_of(given: Mapping[str, int | None] | VectorLimits | None) -> VectorLimits:
-    return given if isinstance(given, VectorLimits) else read(VectorLimits, given or {}, "limits")
-
-
 def _is_names(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(isinstance(name, str) for name in value)
@@ -102,7 +98,9 @@ _LIMITS: Kind[VectorLimits] = Kind(
     Mapping[str, int | None] | VectorLimits | None,
     "a mapping such as {'top_k': 1000}, a VectorLimits, or None",
     lambda value: value is None or isinstance(value, Mapping | VectorLimits),
-    _limits_of,
+    lambda value: (
+        value if isinstance(value, VectorLimits) else read(VectorLimits, value or {}, "limits")
+    ),
 )
 _EMBEDDING: Kind[Any] = Kind(
     bool | str | Callable[[str], object] | Mapping[str, object], "", lambda value: True

@@ -13,6 +13,7 @@ from ...core.errors import ContractError
 from ...core.settings import number
 from ...core.timeparse import monotonic
 from ...handle import Context
+from ..delivery.drivers import at_least_now
 from ..model import DAY
 
 LONGEST_DRIVE_US = 30 * DAY
@@ -70,13 +71,10 @@ class Waiting:
                 due = _next_due_us(driven)
                 if due is None or due > limit:
                     return
-                yield partial(self._at_least, due)
+                yield partial(at_least_now, self._time, due)
         finally:
             for queue in driven:
                 queue._sender.release()
-
-    def _at_least(self, due_us: int) -> int:
-        return max(due_us, self._time.now_us())
 
     def _wait(
         self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
@@ -109,7 +107,8 @@ class Waiting:
         """
         try:
             # Fire internal timers only, because deliveries are made by their own threads.
-            self._time._fire(partial(self._at_least, due_us), ("state",), yielding=True)
+            at_least = partial(at_least_now, self._time, due_us)
+            self._time._fire(at_least, ("state",), yielding=True)
         except Occupied:
             return False
         except ContractError:

@@ -81,7 +81,7 @@ class Driver:
                 break
             if due > end:
                 raise NotIdle(self._not_idle(within, end))
-            fired += yield partial(_at_least_now, clock, due)
+            fired += yield partial(at_least_now, clock, due)
         return self._report(fired)
 
     def _report(self, fired: Iterable[Fired]) -> Attempts:
@@ -137,7 +137,7 @@ class Driver:
             return result
 
 
-def _at_least_now(clock: Timekeeper, instant_us: int) -> int:
+def at_least_now(clock: Timekeeper, instant_us: int) -> int:
     # Do not go back: a running clock may already be later than the due time.
     return max(instant_us, clock.now_us())
 
