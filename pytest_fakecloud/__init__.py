@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         once as once,
         sometimes as sometimes,
     )
-    from .failures import Failure as Failure, Failures as Failures
+    from .every_failure import Failure as Failure, Failures as Failures
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .handle import Handle as Handle, Snapshot as Snapshot

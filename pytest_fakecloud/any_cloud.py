@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.allowed import Allowances, ProblemFields
 from .core.concurrency.aio import in_thread
 from .core.errors import check_function
+from .core.problems import Allowances, ProblemFields
 from .explore.cloud_promises import CloudPromises
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .core.journal import Journal
     from .core.problems import Problem
     from .core.timeparse import Instant
+    from .every_failure import FailureOptions, Failures
     from .explore.explore import Checks, Exploration, ExploreOptions, Runs
-    from .failures import FailureOptions, Failures
     from .handle import ClosedFakes, Handle
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
@@ -239,12 +239,12 @@ class AnyCloud(CloudPromises, ABC):
     ) -> Failures:
         """Run code once per call it makes, with a fault in a different call each time.
 
-        See ``failures.every_failure`` for the options ``services``, ``faults``, ``status`` and
+        See ``every_failure.every_failure`` for the options ``services``, ``faults``, ``status`` and
         ``check``, and for what counts as a broken promise. Raises ``ContractError`` for a
         stand-alone server.
         """
         __tracebackhide__ = True
-        from .failures import every_failure
+        from .every_failure import every_failure
 
         return every_failure(self._require_local("every_failure"), run, **options)
 
@@ -306,7 +306,7 @@ class AioCloud:
     ) -> Failures:
         """Run ``Cloud.every_failure()`` for asynchronous code."""
         __tracebackhide__ = True
-        from .failures import every_failure_async
+        from .every_failure import every_failure_async
 
         return await every_failure_async(
             self._cloud._require_local("every_failure"), run, **options

@@ -15,14 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud
-from .core.allowed import ProblemFields, found_problems
 from .core.clock import STANDS, Clock, Mode
 from .core.concurrency.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal, Recorder
-from .core.problems import Problem, Problems
+from .core.problems import Problem, ProblemFields, Problems, found_problems
 from .core.settings import SWITCH, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant

@@ -16,15 +16,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack, cast
 
 from .core.auth import new_token
-from .core.calls import Call, CallFields
+from .core.call_fields import CallFields
+from .core.calls import Call
 from .core.clock import Clock, Mode
 from .core.errors import ContractError, check_function, shown
+from .core.fatal_errors import ends_the_test
 from .core.field_types import FLAG, TEXT, URL, one_of
 from .core.found import Found, found_of
 from .core.ids import Ids
 from .core.journal import Journal, Recorder, is_own, recorder_of
 from .core.matching import Field
-from .core.problems import Problem, Problems, ends_the_test
+from .core.problems import Problem, Problems
 from .core.settings import HandleConfig, read_some
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant

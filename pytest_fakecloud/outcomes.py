@@ -13,7 +13,7 @@ import pytest
 
 from .core.calls import Call
 from .core.errors import report_failure
-from .core.problems import ends_the_test
+from .core.fatal_errors import ends_the_test
 from .core.wording import counted
 from .session.options import misuse
 from .session.run import Run, end, run_of

@@ -43,7 +43,7 @@ _KEPT = (
     "pytest_fakecloud.outcomes",
     "pytest_fakecloud.session.run",  # if it were forgotten with a run's modules, it would undo nothing
     "pytest_fakecloud.recordings",
-    "pytest_fakecloud.failures",
+    "pytest_fakecloud.every_failure",
     "pytest_fakecloud.reporting.hints",
     "pytest_fakecloud.kv.handle",
     "pytest_fakecloud.process_time",

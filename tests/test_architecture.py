@@ -31,7 +31,7 @@ FLOORS = (
     ("settings", "handle", "files"),
     tuple(NAMES),
     ("marker", "services"),
-    ("failures", "reporting", "process_time"),
+    ("every_failure", "reporting", "process_time"),
     ("recordings", "explore"),
     ("any_cloud",),
     ("standalone",),

@@ -15,12 +15,12 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.loading import ListedFields as ListedRecordFields
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
-from pytest_fakecloud.core.allowed import ALLOWABLE, ProblemFields
-from pytest_fakecloud.core.calls import EVENT_KINDS, CallFields, EventFields
+from pytest_fakecloud.core.call_fields import EVENT_KINDS, CallFields, EventFields
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field, Question
+from pytest_fakecloud.core.problems import ALLOWABLE, ProblemFields
 from pytest_fakecloud.core.where import (
     HandleWhere,
     MemberWhere,

@@ -27,7 +27,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "queue.settings",
     ),
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
-    "Faults": ("faults.", "failures"),
+    "Faults": ("faults.", "every_failure"),
     "Exploring": ("explore.",),
     "What happened": ("core.calls", "core.journal", "core.found", "http.", "recordings"),
     "Problems and errors": ("",),

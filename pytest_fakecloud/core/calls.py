@@ -7,29 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
+from typing import Any, Literal, TypeAlias, cast
 
-from .errors import CannotTell, ContractError, shown
-from .field_types import (
-    ABSENT,
-    ANYTHING,
-    BYTES,
-    FLAG,
-    INSTANT,
-    JSON,
-    MESSAGE_ID,
-    METHOD,
-    NUMBER,
-    PATH,
-    TARGET,
-    TEXT,
-    URL,
-    FieldType,
-    one_of,
-)
-from .matching import HEADERS, Field
+from .errors import CannotTell, ContractError
+from .field_types import ABSENT
 from .timeparse import to_datetime
-from .wording import nearest, unknown_name
 
 KEEP_BYTES = 128 * 1024 * 1024
 """Default limit in bytes for the large calls that a cloud's journal keeps in full."""
@@ -84,7 +66,7 @@ class CutBytes(bytes):
             return self is other
         if len(other) != self.size or other[:KEPT_OF_CUT] != self[:KEPT_OF_CUT]:
             return False
-        raise _cannot_tell(f"whether a body of {self.size:,} bytes is the same")
+        raise cannot_tell(f"whether a body of {self.size:,} bytes is the same")
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -94,10 +76,10 @@ class CutBytes(bytes):
     def __contains__(self, part: object) -> bool:
         if isinstance(part, bytes | bytearray) and part in bytes(self[:KEPT_OF_CUT]):
             return True
-        raise _cannot_tell(f"what is in a body of {self.size:,} bytes")
+        raise cannot_tell(f"what is in a body of {self.size:,} bytes")
 
 
-def _cannot_tell(what: str) -> CannotTell:
+def cannot_tell(what: str) -> CannotTell:
     return CannotTell(
         f"cannot tell {what}: the journal has cut it. Raise the limit before the calls are made "
         f"(cloud.journal.keep_bytes, {KEEP_BYTES:,} by default), clear it earlier, or inspect "
@@ -241,124 +223,6 @@ class Call:
         return f"<Call {self.number} {self.handle} {self.method} {self.target} -> {answer}{fault}>"
 
 
-class CallFields(TypedDict, total=False):
-    """The fields that a call can be filtered by.
-
-    The first group are attributes of ``Call``, with ``json`` and ``answer_json`` for the parsed
-    bodies. The other groups are facts, which only calls to the named service have.
-    """
-
-    number: object
-    at: object
-    at_us: object
-    service: object
-    handle: object
-    method: object
-    target: object
-    path: object
-    headers: object
-    body: object
-    json: object
-    client: object
-    status: object
-    answer_headers: object
-    answer: object
-    answer_json: object
-    route: object
-    fault: object
-    outcome: object
-    reached: object
-    problem: object
-    note: object
-    # Facts of calls to key-value servers. Calls to vector indexes also have a command.
-    command: object
-    words: object
-    index: object
-    encoding: object
-    # Facts of calls to vector indexes: the namespace, and fields of the body except vectors.
-    namespace: object
-    additionalK: object
-    cursor: object
-    data: object
-    deleteExisting: object
-    filter: object
-    fusionAlgorithm: object
-    id: object
-    ids: object
-    includeData: object
-    includeMetadata: object
-    includeVectors: object
-    limit: object
-    maxIdle: object
-    metadata: object
-    metadataUpdateMode: object
-    newNamespace: object
-    prefix: object
-    queryMode: object
-    topK: object
-    uuid: object
-    weightingStrategy: object
-    # Facts of calls to brokers.
-    topic: object
-    group: object
-    instance: object
-    # Facts of calls to queues.
-    url: object
-    label: object
-    destination: object
-    dlq: object
-    event: object
-    key: object
-    name: object
-    queue: object
-    run: object
-
-
-class EventFields(TypedDict, total=False):
-    """Fields of an event's data that tests can filter by. Each kind of event has some of them."""
-
-    # Fields that describe a queue's delivery attempts.
-    message_id: object
-    url: object
-    number: object
-    method: object
-    status: object
-    error: object
-    faults: object
-    message_kind: object
-    about: object
-    fault: object
-    note: object
-    exception: object
-    traceback: object
-    where: object
-    sent: object
-    sent_type: object
-    sent_headers: object
-    answer: object
-    answer_type: object
-    location: object
-    logged: object
-    signature: object
-    # Fields of events in a broker's consumer groups.
-    group: object
-    instance: object
-    topics: object
-    partitions: object
-    generation: object
-    assignment: object
-    offsets: object
-    reason: object
-    cause: object
-    # Data of the runs of ``every_failure``.
-    began: object
-    alone: object
-    held: object
-
-
-# -- for the journal and for reports ----------------------------------------------------------------
-
-
 def field_of(call: Call, name: str) -> object:
     """Return a field of a call by name; raise ``ContractError`` if the journal has shortened it."""
     if call.cut:
@@ -367,7 +231,7 @@ def field_of(call: Call, name: str) -> object:
         if size is None and not known and name not in (call._facts or ()):
             size = call.cut.get("facts")
         if size is not None:
-            raise _cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
+            raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
     found = getattr(call, name, ABSENT)
     return call.facts.get(name, ABSENT) if found is ABSENT else found
 
@@ -541,159 +405,3 @@ class Action(Event):
 
 
 Entry = Call | Event
-
-
-def _json_or_absent(read: Callable[[Call], Any]) -> Callable[[Call], Any]:
-    def value(call: Call) -> Any:
-        try:
-            return read(call)
-        except (ValueError, RecursionError):
-            return ABSENT
-
-    return value
-
-
-def part(name: str) -> Callable[[Call], Any]:
-    """Return a function that reads a field or fact of a call."""
-    return lambda call: field_of(call, name)
-
-
-CALL_FIELDS: Mapping[str, Field] = {
-    **{
-        name: Field(field_type, part(name))
-        for name, field_type in {
-            "number": NUMBER,
-            "at": INSTANT,
-            "at_us": NUMBER,
-            "service": TEXT,
-            "handle": TEXT,
-            "method": METHOD,
-            "target": TARGET,
-            "path": PATH,
-            "headers": HEADERS,
-            "body": BYTES,
-            "client": ANYTHING,
-            "status": NUMBER,
-            "answer_headers": HEADERS,
-            "answer": BYTES,
-            "route": TEXT,
-            "fault": TEXT,
-            "outcome": one_of("outcome", get_args(Outcome)),
-            "reached": FLAG,
-            "problem": TEXT,
-            "note": TEXT,
-        }.items()
-    },
-    "json": Field(JSON, _json_or_absent(Call.json)),
-    "answer_json": Field(JSON, _json_or_absent(Call.answer_json)),
-}
-"""The fields that calls to every service can be filtered by. Services add their own facts."""
-EVENT_FIELD_TYPES: Mapping[str, FieldType] = {
-    **dict.fromkeys(EventFields.__annotations__, ANYTHING),
-    "message_id": MESSAGE_ID,
-    "about": MESSAGE_ID,
-    "url": URL,
-    "method": METHOD,
-}
-"""The data that events can be filtered by."""
-EVENT_KINDS = frozenset(("refused", "run"))
-"""Kinds of events that every service can record: received bytes that are not a request, and runs of
-``every_failure``.
-"""
-
-
-class CallNames(FieldType):
-    """Matches a call by one string: ``"POST /path"``, a path, or the name of a route or command."""
-
-    expected = "'POST /path', '/path', a route or a command, or a pattern"
-
-    def __init__(self, words: Callable[[], Iterable[str]]) -> None:
-        self._words = words
-
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str) or isinstance(getattr(wanted, "pattern", None), str)
-
-    def check(self, name: str, wanted: Any) -> None:
-        given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
-        if callable(wanted) or not self.accepts(wanted):
-            raise ContractError(
-                f"{given} does not name a call: pass {self.expected}, or fields as keyword arguments"
-            )
-        if not isinstance(wanted, str):
-            return
-        method, space, target = wanted.partition(" ")
-        if space and ("/" in target or target.startswith("*")):
-            METHOD.check("method", method)
-            TARGET.check("target", target)
-        elif "/" in wanted:
-            TARGET.check(name, wanted)
-        else:
-            words = set(self._words())
-            # Look for the exact name first, which avoids comparing four hundred names in most
-            # cases.
-            known = wanted in words or wanted.upper() in words
-            if words and not (known or any(self.equals(word, wanted) for word in words)):
-                raise ContractError(
-                    f"{given} is neither a route nor a command"
-                    f"{nearest(wanted, sorted(words)) or '.'} Pass {self.expected}"
-                )
-
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if super().equals(found, wanted):
-            return True
-        if "/" in wanted or not isinstance(found, str):
-            return False
-        # Compare command names case-insensitively.
-        return super().equals(found.upper(), wanted.upper())
-
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
-        return f"is {found.shown}, not {wanted}"
-
-    def check_whole(self, found: Any, wanted: Any) -> None:
-        # A wanted name with a slash is never compared with commands, so only a cut target matters.
-        cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _TELL_NAMES
-        if not found.call.cut.keys().isdisjoint(cut):
-            raise _cannot_tell(f"whether {found.call!r} is {wanted!r}")
-
-
-class Listed(FieldType):
-    """A string from a list that the fakes supply when the condition is checked.
-
-    ``noun`` says what the strings are names of. ``""`` is also accepted, because it is the value
-    of calls that no route handled. While the list is empty, every string is accepted.
-    """
-
-    samples: tuple[object, ...] = ("",)
-
-    def __init__(self, noun: str, words: Callable[[], Iterable[str]]) -> None:
-        self._noun = noun
-        self._words = words
-        self.expected = f"a {noun} (* matches anything), a pattern"
-
-    def accepts(self, wanted: Any) -> bool:
-        return TEXT.accepts(wanted)
-
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if isinstance(wanted, str) and wanted:
-            words = sorted(set(self._words()))
-            if words and not any(self.equals(word, wanted) for word in words):
-                raise ContractError(unknown_name(self._noun, wanted, words, name))
-
-
-_TELL_NAMES = frozenset({"target", "command", "facts"})
-
-
-class NamesOf(list[str]):
-    """The strings by which a call can be matched. ``shown`` is the most specific of them."""
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        commands = call.facts.get("command")
-        self.shown = commands or call.route or call.path
-        for each in commands if isinstance(commands, list) else [commands]:
-            if each:
-                # Add the name without its subcommand too, so that either name matches.
-                self += dict.fromkeys((each, each.partition(" ")[0]))
-        self += [call.route, call.path, call.target]
-        self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]

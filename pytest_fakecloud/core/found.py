@@ -12,7 +12,7 @@ from .wording import check_times, counted
 
 if TYPE_CHECKING:
     from ..broker.model import MemberView, Record, TopicPartitionOffset
-    from ..failures import Failure
+    from ..every_failure import Failure
     from ..handle import Handle
     from ..kv.search.indexes import Search
     from ..queue.capture.callbacks import Callback, CallbackFields
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     )
     from ..queue.model import Attempt
     from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
-    from .calls import Call, CallFields, Event, EventFields
+    from .call_fields import CallFields, EventFields
+    from .calls import Call, Event
     from .problems import Problem
     from .where import (
         FailureWhere,

@@ -12,25 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .calls import (
+from .call_fields import (
     CALL_FIELDS,
     EVENT_FIELD_TYPES,
     EVENT_KINDS,
-    KEEP_BYTES,
-    LIGHT,
-    Action,
-    Call,
     CallFields,
     CallNames,
-    Entry,
-    Event,
     EventFields,
     Listed,
     NamesOf,
     part,
-    shorten,
-    weight_of,
 )
+from .calls import KEEP_BYTES, LIGHT, Action, Call, Entry, Event, shorten, weight_of
 from .field_types import ABSENT, ANYTHING, either
 from .found import Found, check_predicate, expect, found_of
 from .matching import Field, Query

@@ -1,13 +1,16 @@
-"""Strict-mode violations, and exceptions raised by the test itself."""
+"""Strict-mode violations: their kinds and facts, and those that a test allows."""
 
 from __future__ import annotations
 
-import sys
-import traceback
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from .errors import ContractError, words_of
+from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, one_of
+from .found import Found, found_of
+from .matching import Field, Query
+from .wording import unknown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,87 +79,72 @@ def shortened(text: str, most: int = 2000) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-# -- classifying exceptions ------------------------------------------------------------------------
+class ProblemFields(TypedDict, total=False):
+    """Facts of a violation that ``allow()`` can match. Each kind of violation has some of them."""
+
+    handle: object
+    method: object
+    path: object
+    url: object
+    message_id: object
+    run_id: object
 
 
-def ends_the_test(error: BaseException | None) -> BaseException | None:
-    """Return the exception that must end the test unchanged; None for a failure of the application.
-
-    An ``Exception`` is a failure of the application. Everything else ends the test: the outcomes of
-    pytest (``fail``, which pytest-timeout calls inside the code under test, ``skip``, ``xfail``,
-    ``exit``), ``unittest.SkipTest``, ``KeyboardInterrupt`` and ``SystemExit``. An outcome of pytest
-    or a ``KeyboardInterrupt`` also ends the test from inside an exception group, or if the
-    application caught it and raised another exception.
-    """
-    if error is None:
-        return None
-    outcomes = _outcomes()
-    waiting, seen = [error], {id(error)}
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, outcomes):
-            return one
-        linked = [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            linked += one.exceptions
-        for each in linked:
-            if each is not None and id(each) not in seen:
-                seen.add(id(each))
-                waiting.append(each)
-    unittest = sys.modules.get("unittest.case")
-    skips = unittest is not None and isinstance(error, unittest.SkipTest)
-    # An exception group may contain a failed assertion beside the cancellation of a sibling task.
-    own = isinstance(error, Exception) or broken_promise(error) is not None
-    return error if skips or not own else None
-
-
-def _outcomes() -> tuple[type[BaseException], ...]:
-    # Look among the loaded modules only, because a server outside pytest must not import pytest.
-    pytest = sys.modules.get("pytest")
-    if pytest is None:
-        return (KeyboardInterrupt,)
-    return (
-        KeyboardInterrupt,
-        pytest.fail.Exception,
-        pytest.skip.Exception,
-        pytest.exit.Exception,
-    )
+PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
+    "unrouted": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
+    "unstubbed": {"url": Field(URL), "message_id": Field(MESSAGE_ID), "handle": Field(TEXT)},
+    "bug": {"path": Field(PATH), "handle": Field(TEXT)},
+    "unused_fault": {"handle": Field(TEXT)},
+    "unmet": {"handle": Field(TEXT)},
+    "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
+    "assertion": {"handle": Field(TEXT)},
+}
+"""The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
+NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
+"""Kinds that only cause a warning, unless a test names them in ``strict=``; they then fail the
+test.
+"""
+ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
+    **PROBLEM_KINDS,
+    **NAMED_KINDS,
+    "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
+}
+"""The kinds that ``allow()`` accepts: the kinds above and ``refused``, the warning about a client
+that received only 401 responses.
+"""
+PROBLEM_FIELDS: Mapping[str, Field] = {
+    "kind": Field(one_of("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
+    "text": Field(TEXT),
+    "facts": Field(MAPPING),
+    "exception": Field(),
+}
 
 
-def broken_promise(error: BaseException | None) -> AssertionError | None:
-    """Return the exception if it is a failed assertion, or the failed assertion that a group
-    contains; otherwise None.
-    """
-    if error is None or isinstance(error, AssertionError):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(broken_promise, error.exceptions)), None)
-    return None
+class Allowances:
+    """The violations that ``allow()`` covers."""
+
+    def __init__(self) -> None:
+        self._queries: list[tuple[str, Query]] = []
+
+    def add(self, kind: str, where: Mapping[str, object]) -> None:
+        """Allow a kind of violation, or only those whose facts match.
+
+        Raises ``ContractError`` for an unknown kind or fact, suggesting the nearest.
+        """
+        if not isinstance(kind, str) or kind not in ALLOWABLE:
+            raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
+        query = Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")
+        self._queries.append((kind, query))
+
+    def covers(self, kind: str, facts: Mapping[str, Any]) -> bool:
+        """Return whether a violation is allowed."""
+        return any(kind == allowed and query(facts) for allowed, query in self._queries)
+
+    def clear(self) -> None:
+        """Remove all allowances."""
+        self._queries.clear()
 
 
-def raised_by_test(error: BaseException | None) -> BaseException | None:
-    """Return the exception of the test itself that a callback raised: an assertion or an outcome.
-
-    Looks through a ``ContractError`` that wraps the callback's exception.
-    """
-    found = ends_the_test(error) or broken_promise(error)
-    if found is None and isinstance(error, ContractError):
-        return raised_by_test(error.__cause__)
-    return found
-
-
-def runs_through_test(error: BaseException) -> bool:
-    """Return whether the traceback of an exception includes a function of a test file or a
-    conftest.
-
-    A test file is a module whose assertions pytest has rewritten, or whose name is ``conftest``,
-    ``test_…`` or ``…_test``.
-    """
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        names = frame.f_globals
-        name = str(names.get("__name__", "")).rpartition(".")[2]
-        if "@pytest_ar" in names or name == "conftest":
-            return True
-        if name.startswith("test_") or name.endswith("_test"):
-            return True
-    return False
+def found_problems(problems: Iterable[Problem]) -> Found[Problem]:
+    """Return a list of violations that can be filtered by field."""
+    return found_of(problems, PROBLEM_FIELDS, "problem")

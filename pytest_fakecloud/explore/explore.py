@@ -13,10 +13,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from ..core.errors import ContractError, shown
-from ..core.problems import broken_promise
+from ..core.fatal_errors import broken_promise
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import counted, unknown_name
-from ..failures import chosen_handles, names_of
+from ..every_failure import chosen_handles, names_of
 from .cause import cause_text
 from .cooperation import cooperation, share_locks
 from .promises import Promises

@@ -16,9 +16,10 @@ import orjson
 
 from ..core.calls import Call, Headers, end_faults
 from ..core.errors import ContractError, ServiceError, shown
+from ..core.fatal_errors import raised_by_test
 from ..core.journal import Recorder
 from ..core.matching import Field
-from ..core.problems import Problems, raised_by_test, shortened
+from ..core.problems import Problems, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .routing import Route, RouteMatch, RouteTable
 

@@ -9,7 +9,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from ..core.errors import ContractError
-from ..core.problems import ends_the_test
+from ..core.fatal_errors import ends_the_test
 
 _OURS = f"{__package__.partition('.')[0]}."
 _RUNNERS = ("_pytest.", "pluggy.")

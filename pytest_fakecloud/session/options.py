@@ -170,7 +170,7 @@ def kinds_of_text(text: str) -> tuple[str, ...]:
 
 def _kinds(value: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean or names."""
-    from ..core.allowed import NAMED_KINDS, PROBLEM_KINDS
+    from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
     from ..core.wording import unknown_name
 
     if isinstance(value, bool):

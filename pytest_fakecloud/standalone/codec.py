@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..core.calls import CALL_FIELDS, Call, parts_of
+from ..core.call_fields import CALL_FIELDS
+from ..core.calls import Call, parts_of
 from ..core.errors import ContractError
 from ..core.field_types import ABSENT
 from ..core.found import Found

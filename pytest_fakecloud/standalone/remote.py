@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from ..any_cloud import AnyCloud
-from ..core.allowed import ProblemFields
 from ..core.clock import Clock, Mode
 from ..core.concurrency.aio import Twin
 from ..core.errors import ContractError
 from ..core.found import Found
+from ..core.problems import ProblemFields
 from ..core.timeparse import Instant, instant_us, to_datetime
 from ..core.wording import unknown_name
 from ..handle import ClosedFakes, Handle, found_handles

@@ -112,7 +112,7 @@ _ASKED: Mapping[str, tuple[str, str]] = {
     "handle": ("handle", "HANDLE_FIELDS"),
     "member": ("broker.model", "MEMBER_FIELDS"),
     "message": ("queue.views", "MESSAGES"),
-    "problem": ("core.allowed", "PROBLEM_FIELDS"),
+    "problem": ("core.problems", "PROBLEM_FIELDS"),
     "schedule": ("queue.views", "SCHEDULES"),
 }
 """Module and name of the table of fields for each kind of item. Server and client use the same

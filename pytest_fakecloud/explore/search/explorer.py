@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
+from ...core.fatal_errors import broken_promise, ends_the_test
 from ...core.journal import recorder_of
-from ...core.problems import broken_promise, ends_the_test
 from ...core.timeparse import monotonic
 from ..promises import takes_argument
 from ..run import Choice, Program, Run, Strategy

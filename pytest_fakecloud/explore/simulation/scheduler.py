@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...core.errors import ContractError
-from ...core.problems import broken_promise, ends_the_test
+from ...core.fatal_errors import broken_promise, ends_the_test
 from ..call_events import seconds
 from ..footprint import MEMORY, MOVES_CLOCK, Footprint
 from ..history import begin_client, end

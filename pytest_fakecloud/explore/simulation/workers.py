@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
-from ...core.problems import broken_promise
+from ...core.fatal_errors import broken_promise
 from ...queue.model import Outcome
 from ..call_events import delivery_words
 from ..runtime.deliveries import Due

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from ...core.problems import ends_the_test
+from ...core.fatal_errors import ends_the_test
 from ..model import Delivery, HeaderList
 from .app_answer import (
     CLIENT,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
+from ...core.fatal_errors import broken_promise
 from ...core.found import Found, found_of
-from ...core.problems import broken_promise
 from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.named import named_url

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
 from .core.errors import ContractError, shown
+from .core.fatal_errors import broken_promise, ends_the_test
 from .core.found import Found
 from .core.journal import recorder_of
-from .core.problems import broken_promise, ends_the_test
 from .core.wording import never_awaited, unknown_name
 from .faults.fault import rule_of
 
