@@ -304,8 +304,11 @@ def test_a_failure_of_a_count_shows_what_matched(used: Both) -> None:
 
 
 def test_a_failure_without_any_call_says_so(journal: Both) -> None:
-    with pytest.raises(AssertionError, match="no client has made a call"):
-        journal.assert_called("SET")
+    with pytest.raises(AssertionError) as caught:
+        journal.assert_called(status=200)
+    assert str(caught.value) == (
+        "expected a call status=200 at least once, found 0\n  no client has made a call"
+    )
     assert journal.assert_called("SET", times=0) == []
     journal.assert_not_called()
 
@@ -560,12 +563,6 @@ def test_an_entry_has_what_was_recorded_of_it(journal: Both) -> None:
     assert (call_on(alone).service, call_on(alone).handle) == ("", "")
 
 
-def test_a_number_that_was_reserved_is_not_given_again(journal: Both) -> None:
-    assert call_on(journal).number == 1
-    assert journal.reserve() == 2
-    assert call_on(journal).number == 3
-
-
 def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     cloud = Both(lambda: 0)
     one, two = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
@@ -612,21 +609,11 @@ def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
             journal.calls(nothing)
 
 
-def test_what_an_assertion_cannot_ask_is_told_whole(used: Both) -> None:
-    with pytest.raises(ContractError, match=r"^5 does not name a call: pass 'POST /path'"):
-        used.assert_called(5)
+def test_an_unknown_field_of_an_assertion_is_an_error(used: Both) -> None:
     with pytest.raises(
         ContractError, match=r"^'topci' is not a field of a call; did you mean 'topic'"
     ):
         used.assert_called("SET", topci="orders")
-
-
-def test_an_assertion_where_nobody_called_says_so(journal: Both) -> None:
-    with pytest.raises(AssertionError) as caught:
-        journal.assert_called(status=200)
-    assert str(caught.value) == (
-        "expected a call status=200 at least once, found 0\n  no client has made a call"
-    )
 
 
 def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:

@@ -570,19 +570,6 @@ def test_when_no_thread_can_be_started_the_connection_ends(
         assert raw.get("/").body == b"hello"
 
 
-def test_what_escapes_a_protocol_is_reported(hub: Hub) -> None:
-    taken: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
-
-    def broken(connection: Connection) -> None:
-        raise KeyError("no such command")
-
-    mount = hub.mount(None, protocol=broken)
-    mount.on_error.append(taken.put)
-    with Raw(mount.address) as raw:
-        assert raw.is_closed()
-    assert isinstance(taken.get(timeout=10), KeyError)
-
-
 def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str]) -> None:
     def broken(connection: Connection) -> None:
         raise KeyError("no such command")
@@ -664,22 +651,6 @@ def test_a_request_that_comes_while_the_mount_closes_does_not_reach_the_app(hub:
 # -- workers -------------------------------------------------------------------------------------
 
 
-def test_workers_are_used_again(hub: Hub) -> None:
-    names = set()
-
-    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        names.add(threading.current_thread().name)
-        return hello(environ, start_response)
-
-    mount = hub.mount(app)
-    for _ in range(20):
-        with Raw(mount.address) as raw:
-            raw.get("/")
-        wait_until(lambda: mount.connections == 0)
-        wait_until(lambda: hub.workers.idle == hub.workers.threads)
-    assert len(names) == 1
-
-
 def test_the_pool_grows_while_handlers_are_parked(demo: Demo) -> None:
     # Two hundred long polls are open, and each request that feeds them needs a worker.
     raws = [Raw(demo.mount.address) for _ in range(200)]
@@ -696,39 +667,6 @@ def test_the_pool_grows_while_handlers_are_parked(demo: Demo) -> None:
     finally:
         for raw in raws:
             raw.sock.close()
-
-
-def test_the_pool_shrinks_when_idle() -> None:
-    pool = WorkerPool(keep=2, linger=0.02)
-    gate = threading.Event()
-    ran = threading.Semaphore(0)
-
-    def job() -> None:
-        gate.wait(10)
-        ran.release()
-
-    for _ in range(20):
-        pool.submit(job, lambda: None)
-    assert pool.threads == 20
-    gate.set()
-    for _ in range(20):
-        assert ran.acquire(timeout=10)
-    wait_until(lambda: pool.threads == 2)
-    assert pool.idle == 2
-    for _ in range(5):
-        pool.submit(job, lambda: None)
-        assert ran.acquire(timeout=10)
-
-
-def test_a_burst_leaves_only_a_few_threads_behind() -> None:
-    pool = WorkerPool(keep=2, linger=60.0, spare=8)
-    gate = threading.Event()
-    for _ in range(100):
-        pool.submit(lambda: gate.wait(10) and None, lambda: None)
-    assert pool.threads == 100
-    gate.set()
-    wait_until(lambda: pool.threads == 8)
-    assert pool.idle == 8
 
 
 def test_no_job_is_lost_while_the_pool_shrinks() -> None:

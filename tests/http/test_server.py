@@ -101,12 +101,6 @@ def test_a_clients_default_timeout_is_not_taken_over(demo: Demo) -> None:
         socket.setdefaulttimeout(None)
 
 
-def test_head_and_body_may_come_in_two_packets(raw: Raw) -> None:
-    raw.send("POST /echo/x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n")
-    assert raw.is_silent()
-    assert json.loads(raw.ask("body").body)["body"] == "body"
-
-
 def test_a_request_may_come_byte_by_byte(raw: Raw) -> None:
     request = (
         b"POST /echo/x HTTP/1.1\r\nHost: h\r\nX-Long-Name: some value\r\n"
@@ -117,15 +111,6 @@ def test_a_request_may_come_byte_by_byte(raw: Raw) -> None:
     sent = json.loads(raw.reply().body)
     assert sent["body"] == "ab"
     assert ["X-Long-Name", "some value"] in sent["headers"]
-
-
-def test_pipelined_requests_are_answered_in_order(raw: Raw) -> None:
-    body = "POST /echo/2 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"
-    raw.send(
-        f"GET /echo/1 HTTP/1.1\r\nHost: h\r\n\r\n{body}GET /echo/3 HTTP/1.1\r\nHost: h\r\n\r\n"
-    )
-    targets = [json.loads(raw.reply().body)["target"] for _ in range(3)]
-    assert targets == ["/echo/1", "/echo/2", "/echo/3"]
 
 
 def test_a_good_request_before_a_bad_one_is_answered(raw: Raw) -> None:
@@ -427,13 +412,9 @@ def test_what_is_no_acceptable_request_is_refused_readably(demo: Demo, raw: Raw,
     assert demo.app.seen == []
 
 
-def test_a_refusal_says_why(raw: Raw) -> None:
+def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None:
     reply = raw.ask("GET / HTTP/1.1\r\n\r\n")
     assert reply.body == b"400 Bad Request: an HTTP/1.1 request needs a Host header\n"
-
-
-def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None:
-    raw.ask("GET / HTTP/1.1\r\n\r\n")
     event = demo.journal.events("refused").only()
     assert (
         event.text
