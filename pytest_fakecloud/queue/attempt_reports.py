@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from ..core.problems import Problems, raised_by_test
+from ..core.fatal_errors import raised_by_test
+from ..core.problems import Problems
 from .model import Attempt, Delivery, Message, Outcome, RejectedStep
 from .timeline import attempt_note, handler_traceback
 from .wire.signing import published_text

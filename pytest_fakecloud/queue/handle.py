@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from ..core.auth import new_token
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.fatal_errors import raised_by_test
 from ..core.ids import BASE62
 from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant
