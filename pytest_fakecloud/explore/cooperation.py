@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
@@ -211,6 +212,12 @@ def cooperation(world: World) -> Iterator[None]:
 
         return skipped
 
+    def shutdown(pool: Any, *args: Any, **options: Any) -> None:
+        # Join the threads in the same order in each run. The order of a set differs.
+        pool._threads = sorted(pool._threads, key=lambda one: one.name)
+        real_shutdown(pool, *args, **options)
+
+    real_shutdown = ThreadPoolExecutor.shutdown
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
     real_urandom = os.urandom
     originals: dict[str, Any] = {"os._exit": os._exit, "subprocess": subprocess.Popen.__init__}
@@ -229,6 +236,7 @@ def cooperation(world: World) -> Iterator[None]:
             (queue, "SimpleQueue", simple_queue),
             (threading.Thread, "start", start),
             (threading.Thread, "join", join),
+            (ThreadPoolExecutor, "shutdown", shutdown),
             (os, "urandom", urandom),
             (random, "_urandom", urandom),
             (os, "_exit", refuse("os._exit", _EXITS)),

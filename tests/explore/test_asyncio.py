@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -180,7 +181,13 @@ async def _streams(kv: KVServer) -> AsyncIterator[Call]:
     yield call
 
 
-@pytest.mark.parametrize("connect", [_redis, _httpx, _aiohttp, _streams])
+@contextlib.asynccontextmanager
+async def _threads(kv: KVServer) -> AsyncIterator[Call]:
+    with redis.Redis.from_url(kv.database_url) as client:
+        yield functools.partial(asyncio.to_thread, client.execute_command)
+
+
+@pytest.mark.parametrize("connect", [_redis, _httpx, _aiohttp, _streams, _threads])
 def test_the_schedules_of_an_asynchronous_client_repeat(
     cloud: Cloud,
     kv: KVServer,
