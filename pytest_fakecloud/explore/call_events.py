@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ServiceError, shown
-from ..core.wording import counted
+from ..core.wording import counted, listed
 from ..faults.kinds import lost
 from ..http.messages import Answer, Effect, Request, Response, Serve
 from .schedule import Event
@@ -41,6 +42,15 @@ def _refusal(handle: Handle) -> Answer:
         assert handle._fault_table.dump is not None
         answer.body = handle._fault_table.dump(answer.body)
     return answer
+
+
+def lost_records(answer: Response) -> str:
+    """Describe the records of the first answer to a consume request that arrives twice."""
+    if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
+        return ""
+    records = json.loads(answer.body)
+    places = [f"{one['topic']}-{one['partition']}@{one['offset']}" for one in records]
+    return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
 def _loading(session: Any) -> Answer:

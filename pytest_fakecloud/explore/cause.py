@@ -42,7 +42,8 @@ def find_cause(run: Run, undisturbed: Run | None) -> Conflict | Line | None:
 
     Two calls are only a cause if the schedule delayed one of them or changed the order of their
     deliveries, and if the undisturbed run made the calls in the other order. An event is only a
-    cause if the schedule contains no other.
+    cause if the schedule contains no other. If one of several events neither delays a strand nor
+    changes an order, the cause is uncertain.
     """
     found = None if undisturbed is None else _find_conflict(run, undisturbed)
     if found is not None or len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
@@ -51,7 +52,7 @@ def find_cause(run: Run, undisturbed: Run | None) -> Conflict | Line | None:
 
 
 def _find_conflict(run: Run, undisturbed: Run) -> Conflict | None:
-    if not any(event.kind in _DELAYS for event in run.fired):
+    if not run.fired or not all(event.kind in _DELAYS for event in run.fired):
         return None
     end = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
     calls = [

@@ -29,12 +29,11 @@ def story(run: Run) -> str:
     entries, repeated = _without_repeats(entries[:broken], run)
     while entries and _is_look(entries[-1], run):
         entries.pop()
-    width = max((len(_at(run, entry[0].at_us)) for entry in entries), default=0)
-    scene = scene_of(run)
+    told = _told_once(entries, run)
+    width = max((len(at) for at, _ in told), default=0)
     lines = [
-        f"{number:>{len(str(len(entries)))}}. {_at(run, entry[0].at_us):>{width}}  "
-        f"{_told(entry, scene, _shown(entry, run))}"
-        for number, entry in enumerate(entries, 1)
+        f"{number:>{len(str(len(told)))}}. {at:>{width}}  {text}"
+        for number, (at, text) in enumerate(told, 1)
     ]
     lines += [
         f"{worker} restarts {counted(times, 'more time')}, with the same calls"
@@ -43,6 +42,27 @@ def story(run: Run) -> str:
     if later:
         lines.append(f"afterwards: {counted(later, 'more step')}")
     return "\n".join([*lines, f"check: {reason(run.broken)}"])
+
+
+def _told_once(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
+    """Return the time and the text of each entry; count the times that a strand repeats an entry."""
+    scene = scene_of(run)
+    told: list[tuple[str, str]] = []
+    again: dict[int, list[Line]] = {}
+    latest: dict[str, int] = {}
+    for entry in entries:
+        line, text = entry[0], _told(entry, scene, _shown(entry, run))
+        index = latest.get(line.process, -1)
+        if index >= 0 and told[index][1] == text and not any(one.event for one in entry):
+            again.setdefault(index, []).append(line)
+        else:
+            latest[line.process] = len(told)
+            told.append((_at(run, line.at_us), text))
+    for index, lines in again.items():
+        at, text = told[index]
+        many = counted(len(lines), "more time")
+        told[index] = at, f"{text}; the same {many}, until {_at(run, lines[-1].at_us)}"
+    return told
 
 
 def call_text(call: Call, scene: Scene) -> str:
@@ -57,6 +77,8 @@ def call_text(call: Call, scene: Scene) -> str:
     if summary is not None and summary.below and call.service == "kv":
         # Add the commands of a transaction or a pipeline.
         text += f" ({'; '.join(summary.below)})"
+    if summary is not None and len(summary.below) == 1 and call.service == "queue":
+        text = f"publish {summary.below[0]}"  # a step of a workflow run
     return text if len(text) <= _LONG else f"{text[:_LONG]}…"
 
 
@@ -132,10 +154,16 @@ def _goes_on(last: Line, line: Line) -> bool:
 
 
 def _shown(entry: Sequence[Line], run: Run) -> set[int]:
-    """Return the ``id()`` of each call that is shown of an entry: writes before reads."""
+    """Return the ``id()`` of each call that is shown of an entry: rejected calls first, then writes,
+    then reads.
+    """
     calls = [line for line in entry if line.call is not None and not line.event]
-    calls.sort(key=lambda line: not _writes(line, run))
+    calls.sort(key=lambda line: (not _is_rejected(line), not _writes(line, run)))
     return {id(line) for line in calls[:_SHOWN]}
+
+
+def _is_rejected(line: Line) -> bool:
+    return line.call is not None and (line.call.status is None or line.call.status >= 400)
 
 
 def _writes(line: Line, run: Run) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import time
 
 import pytest
 import redis as redis_py
 from upstash_redis import Redis
+from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, KVServer, always
 
@@ -105,6 +108,19 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
     assert found("cat.1 delay 30") == "cat pauses for 30 s before its call, PING"
     assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
     assert found("ann.1 drop, ann.2 drop") == ""
+
+
+def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.set("a", "2")}
+
+    def cause(schedule: str) -> str:
+        with pytest.raises(BrokenSchedule) as found:
+            cloud.explore(clients, broken, schedule=schedule)
+        return found.value.cause
+
+    assert cause("ann.1 switch bob").startswith("bob's SET a 2 (")
+    assert cause("ann.1 switch bob, ann.1 drop") == ""
 
 
 def test_the_undisturbed_run_has_no_cause(cloud: Cloud, kv: KVServer) -> None:
@@ -205,3 +221,69 @@ def test_equal_restarts_are_counted(cloud: Cloud) -> None:
     assert "session of one in readers ended" in first
     assert last == "consume restarts 3 more times, with the same calls"
     assert check == "check: broken"
+
+
+def test_a_duplicate_of_a_consume_names_the_records_that_the_client_never_gets(
+    cloud: Cloud,
+) -> None:
+    broker = cloud.broker(topics={"orders": 1})
+    broker.produce("orders", ["1", "2"])
+    headers = {"Kafka-Auto-Offset-Reset": "earliest"}
+
+    def consume() -> None:
+        broker.client().get("/consume/readers/one/orders", headers=headers)
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(consume, broken, schedule="consume.1 duplicate")
+    words = "arrives twice, and the first answer with orders-0@0, orders-0@1 is lost"
+    assert words in found.value.story
+
+
+def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def wait() -> None:
+        while redis.get("ready") is None:
+            time.sleep(1)
+
+    def begin() -> None:
+        time.sleep(4.5)
+        redis.set("ready", "yes")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore([wait, begin], broken)
+    story = re.sub(r" \(test_story.py:\d+\)", "", found.value.story)
+    assert story.splitlines() == [
+        "1.     +0 s  wait: GET ready → null; the same 4 more times, until +4 s",
+        "2. +4.500 s  begin: SET ready yes → OK",
+        "3.     +5 s  wait: GET ready → yes",
+        "check: broken",
+    ]
+
+
+def test_a_long_turn_shows_rejected_calls(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for key in ("a", "b", "c", "d"):
+            redis.set(key, "x")
+        with contextlib.suppress(UpstashError):
+            redis.incr("a")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken)
+    assert "INCR a → 400" in found.value.story
+    assert "; 2 more calls\n" in found.value.story
+
+
+def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    step = {"stepId": 1, "stepName": "pay", "stepType": "Run", "out": "null", "concurrent": 1}
+    items = [{"url": "https://a.example/pay", "body": json.dumps(step)}]
+
+    def run() -> None:
+        queue.client().message.batch(items)
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken)
+    assert 'run: publish https://a.example/pay step 1 "pay" (Run)' in found.value.story

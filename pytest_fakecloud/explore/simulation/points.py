@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
 from ...http.messages import Effect, Request, Response, Serve
-from ..call_events import FAULT_WORDS, command_of, faulted, seconds, session_of
+from ..call_events import FAULT_WORDS, command_of, faulted, lost_records, seconds, session_of
 from ..disturbances import HOLD_US, ROTATED_US
 from ..footprint import touches_of_request
 from ..run import Line
@@ -205,7 +205,16 @@ class Points(EventLoops):
             return serve()
         line.event, line.words = True, FAULT_WORDS[fault]
         request.call.fault = fault
-        return faulted(fault, handle, session_of(handle, request), serve)
+        answers: list[Response] = []
+
+        def served() -> Response:
+            answers.append(serve())
+            return answers[-1]
+
+        response = faulted(fault, handle, session_of(handle, request), served)
+        if fault == "duplicate" and request.call.route == "consume":
+            line.words += lost_records(answers[0])
+        return response
 
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline."""
