@@ -133,16 +133,13 @@ def cooperation(world: World) -> Iterator[None]:
         # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
         is_own = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
-        if strand is None or is_own:
-            if strand is not None:
-                strand.host.real += 1
-            try:
+        if strand is None:
+            real_start(thread)
+        elif is_own:
+            with strand.waits_for_real():
                 real_start(thread)
-            finally:
-                if strand is not None:
-                    strand.host.real -= 1
-            return
-        _begin(stage, strand, thread, real_start)
+        else:
+            _begin(stage, strand, thread, real_start)
 
     def join(thread: threading.Thread, timeout: float | None = None) -> None:
         stage: Any = world.stage
@@ -177,7 +174,7 @@ def cooperation(world: World) -> Iterator[None]:
             if strand is None:
                 return originals[what](*args, **kwargs)
             where = innermost(sys._getframe(1))
-            stage.fail(ContractError(f"{strand.title} calls {what} at {where}: {advice}"))
+            stage.turns.fail(ContractError(f"{strand.title} calls {what} at {where}: {advice}"))
 
         return refused
 
@@ -185,17 +182,14 @@ def cooperation(world: World) -> Iterator[None]:
         def started(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
             strand = None if stage is None else stage.cooperating()
-            if strand is not None:
-                if not _finds_address(sys._getframe(1)):
-                    where = innermost(sys._getframe(1))
-                    note = f"not explored: a child process that {strand.title} started at {where}"
-                    stage.run.notes[note] = None
-                strand.host.real += 1
-            try:
+            if strand is None:
                 return originals[name](*args, **kwargs)
-            finally:
-                if strand is not None:
-                    strand.host.real -= 1
+            if not _finds_address(sys._getframe(1)):
+                where = innermost(sys._getframe(1))
+                note = f"not explored: a child process that {strand.title} started at {where}"
+                stage.run.notes[note] = None
+            with strand.waits_for_real():
+                return originals[name](*args, **kwargs)
 
         return started
 
@@ -299,11 +293,8 @@ def _begin(
             turns.leave(child)
 
     thread.run = running  # type: ignore[method-assign]
-    strand.host.real += 1
-    try:
+    with strand.waits_for_real():
         real_start(thread)
-    finally:
-        strand.host.real -= 1
 
 
 @contextlib.contextmanager

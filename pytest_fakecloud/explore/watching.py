@@ -96,11 +96,8 @@ def _waits_for_real(world: World, run: Callable[..., Any]) -> Callable[..., Any]
         strand = None if world.stage is None else world.stage.cooperating()
         if strand is None:
             return run(*args, **kwargs)
-        strand.host.real += 1
-        try:
+        with strand.waits_for_real():
             return run(*args, **kwargs)
-        finally:
-            strand.host.real -= 1
 
     return waiting
 

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,6 +143,15 @@ class Strand:
             self.host = self.parent
         else:
             self.host = self
+
+    @contextlib.contextmanager
+    def waits_for_real(self) -> Iterator[None]:
+        """Allow the block to wait for a thread of the fakes or for another process."""
+        self.host.real += 1
+        try:
+            yield
+        finally:
+            self.host.real -= 1
 
     @property
     def is_over(self) -> bool:
@@ -430,11 +439,8 @@ class Turns:
             if here is None:
                 self._threads.start(self, chosen)
                 return
-            here.host.real += 1
-            try:
+            with here.waits_for_real():
                 self._threads.start(self, chosen)
-            finally:
-                here.host.real -= 1
             return
         if chosen.inline or (chosen.host is chosen and chosen.loop is None):
             chosen.go.release()

@@ -169,8 +169,7 @@ class ClockMoves(RunState):
         if not alone:
             self._held_us = target
             strand.last = True
-        strand.state, strand.place = "parked", "switch"
-        self._stamp(strand)
+        self._park(strand, "switch")
         span = seconds(target - now)
         self._say(strand.name, f"pauses for {span} before its call", event=True)
         return True

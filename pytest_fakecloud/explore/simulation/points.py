@@ -132,14 +132,17 @@ class Points(EventLoops):
             self._note_call(strand, number, handle, request, may_wait)
         if not may_wait:
             return
-        for event in self._schedule.at(strand.name, number):
+        yield from self._pauses(strand)
+        if is_point or self._switches.get((strand.name, number)):
+            self._park(strand, "switch")
+            yield
+
+    def _pauses(self, strand: Strand) -> _Turn:
+        """Apply the pauses that the schedule contains at a point; yield after each."""
+        for event in self._schedule.at(strand.name, strand.points):
             if event.kind in PAUSES and self._pause(strand, event):
                 self.run.fired.append(event)
                 yield
-        if is_point or self._switches.get((strand.name, number)):
-            strand.state, strand.place = "parked", "switch"
-            self._stamp(strand)
-            yield
 
     def _receive(self, strand: Strand) -> _Turn:
         """Process the point before the code receives an answer; yield wherever the strand must give
@@ -153,15 +156,13 @@ class Points(EventLoops):
                 span = int(event.detail or DELAY) * 1_000_000
                 if self._may_pause(strand, span):
                     strand.paused_us += span
-                    strand.state, strand.place = "parked", "late"
                     strand.held_until_us = now + span
-                    self._stamp(strand)
+                    self._park(strand, "late")
                     self.run.fired.append(event)
                     self._say(strand.name, f"receives its answer {seconds(span)} later", event=True)
                     yield
         if self._late:
-            strand.state, strand.place = "parked", "late"
-            self._stamp(strand)
+            self._park(strand, "late")
             yield
 
     def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
@@ -227,12 +228,9 @@ class Points(EventLoops):
         strand.points += 1
         if self._notes:
             self._note_moves(strand, strand.points, [])
-        for event in self._schedule.at(strand.name, strand.points):
-            if event.kind in PAUSES and self._pause(strand, event):
-                self.run.fired.append(event)
-                self._take_turn(strand, own)
-        strand.state, strand.place = "parked", "switch"
-        self._stamp(strand)
+        for _ in self._pauses(strand):
+            self._take_turn(strand, own)
+        self._park(strand, "switch")
         self._take_turn(strand, own)
 
     def _join(self, strand: Strand, handle: Handle, request: Request) -> None:
@@ -274,51 +272,41 @@ class Points(EventLoops):
 
     def _before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
         """Apply an event that precedes a call; return whether it was possible."""
-        kind = event.kind
-        if kind == "crash":
-            strand.root.crashed = True
-            strand.crashed = True
-            self._say(strand.name, "crashes", event=True)
-            return True
-        if kind == "rotate_token":
+        if event.kind == "crash":
+            strand.root.crashed = strand.crashed = True
+            text = "crashes"
+        elif event.kind == "rotate_token":
             self._world.disturbances.rotate(handle)
             text = (
                 f"the token of {handle.name} is rotated; the code has the new one after "
                 f"{seconds(ROTATED_US)}"
             )
-            self._say(strand.name, text, event=True)
-            return True
-        if kind == "hold_pending":
-            if handle.fixture != "vector_index":
-                return False
+        elif event.kind == "hold_pending" and handle.fixture == "vector_index":
             self._world.disturbances.hold(handle)
             text = f"changes of {handle.name} stay pending for {HOLD_US // 1_000_000} s"
-            self._say(strand.name, text, event=True)
-            return True
-        if kind == "partition":
+        elif event.kind == "partition":
             span = int(event.detail or PARTITION)
             place = strand.root.title, handle.name
             self._cut[place] = self._world.now_us() + span * 1_000_000
             text = f"is cut off from {handle.name} for {span} s"
+        elif event.kind in ("rebalance", "redeliver"):
+            text = _disturb(event.kind, handle, request.params.get("group"))
+        else:
+            text = ""
+        if text:
             self._say(strand.name, text, event=True)
-            return True
-        if kind in ("rebalance", "redeliver"):
-            return self._disturb(strand, kind, handle, request)
-        return False
+        return bool(text)
 
-    def _disturb(self, strand: Strand, kind: str, broker: Any, request: Request) -> bool:
-        group = request.params.get("group")
-        if broker.fixture != "broker" or not group or group not in broker.groups():
-            return False
-        if kind == "rebalance":
-            broker.rebalance(group)
-            self._say(strand.name, f"{group} rebalances", event=True)
-            return True
-        try:
-            again = broker.redeliver(group)
-        except ContractError:
-            return False  # There have been no deliveries yet.
-        if not again:
-            return False
-        self._say(strand.name, f"the last commit of {group} is lost", event=True)
-        return True
+
+def _disturb(kind: str, broker: Any, group: str | None) -> str:
+    """Disturb a consumer group; return a description, or an empty string if it was impossible."""
+    if broker.fixture != "broker" or not group or group not in broker.groups():
+        return ""
+    if kind == "rebalance":
+        broker.rebalance(group)
+        return f"{group} rebalances"
+    try:
+        again = broker.redeliver(group)
+    except ContractError:
+        return ""  # There have been no deliveries yet.
+    return f"the last commit of {group} is lost" if again else ""

@@ -1,4 +1,4 @@
-"""The state of a run that all parts of a simulation share, and what they record about the run."""
+"""The state of a run that all parts of a simulation share."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from ..footprint import Touch, touches_of_delivery
-from ..history import History, Operation, begin, end
-from ..run import Choice, Line, Point, Program, Run, Strategy
-from ..runtime.deliveries import Due
+from ..history import Operation, begin, end
+from ..run import Choice, Program, Strategy
 from ..runtime.frames import Source
-from ..runtime.strands import Crash, Strand, Threads, Turns
+from ..runtime.strands import Crash, Place, Strand, Threads, Turns
 from ..schedule import CLOCK, SWITCHES, Event, Kind, Schedule
-from ..world import World
+from .record import Record
 
 if TYPE_CHECKING:
+    from ..world import World
     from .scheduler import Simulation
 
 simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
 """The simulation in which the current code runs."""
 
 
-class RunState:
-    """The strands of one run, with their connections and tasks, and the record of the run."""
+class RunState(Record):
+    """The strands of one run, with their connections and tasks."""
 
     _turns: Turns
 
@@ -44,12 +43,9 @@ class RunState:
         stacks: bool = False,
         notes: bool = True,
     ) -> None:
-        self._world = world
+        super().__init__(world, schedule, choice, strategy, stacks=stacks)
         self._notes = notes
-        self._choice = choice
         self._schedule = schedule
-        self._strategy = strategy
-        self._stacks = stacks
         self._threads = threads
         self._strands: list[Strand] = []
         for one in programs:
@@ -81,14 +77,11 @@ class RunState:
         self._passed = 0
         self._times: frozenset[int] = frozenset()
         self._held_us = 0
-        self._aside = 0
         self._lock = threading.RLock()
         self._barrier = -1
         self._by: dict[str, int] = {}
         self._sources: dict[int, Source] = {}
         self._task_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
-        self.run = Run(schedule, start_us=world.now_us())
-        self.history = History(world.cloud, str(schedule))
 
     def live(self) -> list[Strand]:
         """Return the strands that have begun and not ended."""
@@ -113,13 +106,10 @@ class RunState:
         self._names.add(found)
         return found
 
-    def _stamp(self, strand: Strand) -> None:
+    def _park(self, strand: Strand, place: Place) -> None:
+        strand.state, strand.place = "parked", place
         strand.parked_at = next(self._parkings)
         strand.host.parked_at = strand.parked_at
-
-    def now_us(self) -> int:
-        """Return the current fake time."""
-        return self._world.now_us()
 
     @property
     def turns(self) -> Turns:
@@ -129,10 +119,6 @@ class RunState:
     def is_ending(self) -> bool:
         """Return whether this thread belongs to a run that has already ended."""
         return self._turns.over and self._turns.here() is not None
-
-    def fail(self, error: BaseException) -> None:
-        """End the run with an error."""
-        self._turns.fail(error)
 
     def is_here(self) -> bool:
         """Return whether this thread is running explored code."""
@@ -172,44 +158,6 @@ class RunState:
         strand = None if self._aside or self._turns.over else self._here()
         return None if strand is None or strand.host.real else strand
 
-    @property
-    def records(self) -> bool:
-        """Whether the data that each step accesses are recorded."""
-        return self._stacks or (self._strategy is not None and self._strategy.records)
-
-    def touch(self, touches: Iterable[Touch]) -> None:
-        """Record accesses of the current step."""
-        if self.run.steps and not self._aside:
-            footprint = self.run.steps[-1].footprint
-            for touch in touches:
-                footprint.add(touch)
-                if touch.writes and self._choice.always:
-                    # The result of a promise that is checked after every step depends on the order
-                    # of all writes.
-                    footprint.add(Touch("", "promise", "*", True))
-
-    def _touch_message(self, due: Due) -> None:
-        if self.records:
-            self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
-
-    def _touch_history(self, writes: bool) -> None:
-        if self._choice.is_history_read and self.records:
-            self.touch([Touch("", "history", "*", writes)])
-
-    def touch_lock(self, name: str) -> None:
-        """Record that a lock was acquired or released."""
-        if self.records:
-            self.touch([Touch("", "lock", name, True)])
-
-    def _note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
-        kinds = self._choice.kinds
-        allowed = [choice for choice in choices if choice[0] in kinds]
-        self.run.points.append(Point(process, number, allowed))
-
-    def _say(self, process: str, words: str, *, event: bool = False) -> None:
-        line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
-        self.run.lines.append(line)
-
     def _check_always(self) -> None:
         if not self._choice.always or self.run.broken is not None:
             return
@@ -225,7 +173,7 @@ class RunState:
                 except Exception as error:
                     add_schedule(error, "during", Schedule(self.run.fired))
                     # End the run here, because the explored code could catch the exception.
-                    self.fail(error)
+                    self._turns.fail(error)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:

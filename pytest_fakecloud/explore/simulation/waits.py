@@ -47,10 +47,9 @@ class Waits(Workers):
             self._finish_calls(strand)
         if until_us is not None and self.records:
             self.touch([READS_CLOCK])
-        strand.place, strand.ready, strand.wake_us = "wake", ready, until_us
-        strand.why = why
-        strand.state = "waiting"
-        self._stamp(strand)
+        self._park(strand, "wake")
+        strand.state, strand.why = "waiting", why
+        strand.ready, strand.wake_us = ready, until_us
         self._take_turn(strand, own)
         strand.ready = strand.wake_us = None
 
