@@ -8,7 +8,6 @@ describes rules.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
@@ -203,8 +202,7 @@ def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:
     return key.reads, key.writes
 
 
-@dataclass(frozen=True, slots=True)
-class RestToken:
+class RestToken(NamedTuple):
     """A REST token. It is valid as long as its user has the password whose hash it stores."""
 
     user: str

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, running
@@ -56,8 +56,7 @@ _SEARCHES = frozenset(
 """Commands that update the search index before they run."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineCopy:
+class EngineCopy(NamedTuple):
     """A copy of everything that commands can change, made by ``Engine.snapshot()``."""
 
     databases: list[KeyspaceCopy]

@@ -8,8 +8,7 @@ millisecond).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from ..algorithms.scanning import ScanOrder
 from ..errors import WRONGTYPE, CommandError
@@ -54,8 +53,7 @@ def type_name(value: object) -> str:
     return value.type_name  # type: ignore[attr-defined,no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyspaceCopy:
+class KeyspaceCopy(NamedTuple):
     """A copy of a database's content, made by ``Keyspace.snapshot()``."""
 
     values: dict[bytes, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CommandError, HandedOn
 from .monitor import without_secrets
@@ -36,8 +36,7 @@ class CommandCount:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class SlowCommand:
+class SlowCommand(NamedTuple):
     """An entry of the slow log."""
 
     id: int

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.auth import new_token
 from ..acl.log import AclLog
@@ -28,8 +27,7 @@ _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
 """Commands that a REST request for a transaction runs implicitly, without needing permission."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsersCopy:
+class UsersCopy(NamedTuple):
     """A copy of the users and REST tokens, made by ``Users.snapshot()``."""
 
     users: dict[str, AclUser]

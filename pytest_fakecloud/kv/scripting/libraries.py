@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import BAD_DUMP, CommandError
 from ..table.versions import rdb_version
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ..table.config import Config
 
 
-@dataclass(eq=False, frozen=True)
-class LibraryFunction:
+class LibraryFunction(NamedTuple):
     """A function of a library. ``callback`` is the Lua function."""
 
     name: bytes

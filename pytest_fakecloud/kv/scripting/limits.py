@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LEVELS = 100
 """Maximum nesting depth of a script's reply that becomes JSON or a Python value (decided here)."""
@@ -14,8 +14,7 @@ four.
 """
 
 
-@dataclass(frozen=True)
-class ScriptLimits:
+class ScriptLimits(NamedTuple):
     """The limits of one script (decided here; the service publishes none).
 
     ``instructions`` is the maximum number of Lua instructions; a coroutine counts as 1,000, a

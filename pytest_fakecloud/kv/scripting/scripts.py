@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timeparse import give_way, monotonic
 from ..acl.users import Denied
@@ -47,8 +47,7 @@ class Script:
     compiled: Any = None
 
 
-@dataclass(frozen=True)
-class ScriptingCopy:
+class ScriptingCopy(NamedTuple):
     """A copy of an engine's scripts and libraries, made by ``Scripting.snapshot()``."""
 
     scripts: dict[bytes, Script]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..algorithms.quoting import split_words
 from ..errors import CommandError
@@ -18,8 +18,7 @@ KEY_LOCKING = b"allow-key-locking"
 _NAME = re.compile(rb"[A-Za-z0-9_]+")
 
 
-@dataclass(frozen=True)
-class Shebang:
+class Shebang(NamedTuple):
     """A parsed shebang line.
 
     ``flags`` is None if the script has no shebang line; such a script follows the rules from before
