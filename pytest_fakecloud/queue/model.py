@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..core.calls import Headers
 from ..core.timeparse import to_datetime
@@ -40,8 +40,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """An HTTP request that the queue is about to make.
 
     ``url`` contains the published bytes, one character per byte (Latin-1). It is the request
@@ -106,8 +105,7 @@ class SigningKeys:
     next: str
 
 
-@dataclass(frozen=True, slots=True)
-class FlowSettings:
+class FlowSettings(NamedTuple):
     """Flow-control settings of a message. A limit is None if the message does not set it."""
 
     key: str
@@ -116,8 +114,7 @@ class FlowSettings:
     period_us: int = SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Redaction:
+class Redaction(NamedTuple):
     """The parts of a message that the API replaces with ``REDACTED:<sha256>``."""
 
     body: bool = False
@@ -205,8 +202,7 @@ class Attempt:
         return f"<Attempt {self.number} {self.url} at {self.at.isoformat()}{waited} -> {answer}>"
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     """An entry of a message's log, as ``/v2/events`` lists it."""
 
     number: int
@@ -222,8 +218,7 @@ FINISHED = frozenset({"DELIVERED", "FAILED", "CANCELED"})
 """States in which a message is finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowPart:
+class WorkflowPart(NamedTuple):
     """The role of a message in a workflow run.
 
     ``url`` is the URL of the workflow. ``call_type`` is in lower case and ``step`` by default.
@@ -236,8 +231,7 @@ class WorkflowPart:
     created_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedStep:
+class RejectedStep(NamedTuple):
     """A step of a workflow run that was rejected although its sender ignores the error.
 
     ``item`` is the step's position in a batch, counted from 1. It is None for the result of an

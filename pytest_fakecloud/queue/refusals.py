@@ -9,13 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """The arguments of a signature check that raised an exception.
 
     ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of

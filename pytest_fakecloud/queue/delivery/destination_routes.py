@@ -246,7 +246,7 @@ class ForwardRoute(DestinationRoute):
             ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
             ("X-Forwarded-Proto", published.scheme.lower()),
         ]
-        return replace(delivery, url=self._target + rest, headers=headers)
+        return delivery._replace(url=self._target + rest, headers=headers)
 
 
 class PreparedRoute(DestinationRoute):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.errors import ContractError, shown
@@ -16,8 +16,7 @@ from ..wire.signing import published_text
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A URL split for comparison. ``origin`` is empty if the URL is malformed."""
 
     url: str

@@ -6,8 +6,8 @@ Deliveries are performed without holding the lock, because a handler may call th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from ...core.calls import Headers
 from ..errors import Loop
@@ -40,8 +40,7 @@ CHAIN_FACTOR = 10
 """The loop limit within one call, as a multiple of the limit at a single point in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartedAttempt:
+class StartedAttempt(NamedTuple):
     """An attempt that has started, with its unsigned delivery."""
 
     message: Message
@@ -275,7 +274,7 @@ class AttemptRunner:
         delivery = begun.delivery
         faults = begun.attempt.faults
         if "unsigned" in faults:
-            return replace(delivery, signed=False)
+            return delivery._replace(signed=False)
         key: str | None = None
         if "wrong_key" in faults:
             key = self._new_key()
@@ -284,7 +283,7 @@ class AttemptRunner:
         age = 3600 * SECOND if "expired" in faults else 0
         signature = self.sign_with(delivery, key, age)
         body = delivery.body + b"tampered" if "tamper" in faults else delivery.body
-        return replace(delivery, headers=delivery.headers + signature, body=body)
+        return delivery._replace(headers=delivery.headers + signature, body=body)
 
     def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
         """Apply the outcome of a started attempt, after the virtual time that the destination took.

@@ -9,7 +9,7 @@ id and attempts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import not_found
 from ..model import Message
@@ -17,8 +17,7 @@ from ..wire.filters import Filters, page
 from .state import State
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(NamedTuple):
     """A dead letter with its id ``<unix-ms>-<n>``, its message, and the time at which it was added."""
 
     id: str

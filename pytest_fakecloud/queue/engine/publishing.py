@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import INVALID_SCHEME, QueueError, bad_request
 from ..model import (
@@ -37,8 +37,7 @@ from .state import State
 Pairs = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """One message of an accepted publish request."""
 
     message_id: str
@@ -46,8 +45,7 @@ class Accepted:
     deduplicated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
 
     url: str

@@ -6,8 +6,8 @@ Ids, signing keys and the clock are not part of the data. Copies share immutable
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import LogEntry, Message, Outcome
 from .dead_letters import DeadLetter
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(NamedTuple):
     """A copy of an engine's data, which can be restored any number of times."""
 
     messages: dict[str, Message]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..model import Message, PublishSettings
 
@@ -36,8 +36,7 @@ class RunStep:
         return found if isinstance(found, dict) and "stepType" in found else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Invoker:
+class Invoker(NamedTuple):
     """A run that waits for the result of another run, and the step at which it waits."""
 
     run_id: str

@@ -106,7 +106,7 @@ class WorkflowRuns(WorkflowHooks):
             raise _already_finished(run)
         if run is not None:
             run.message_ids.append(message.id)
-            message.workflow = replace(message.workflow, created_ms=run.created_ms)
+            message.workflow = message.workflow._replace(created_ms=run.created_ms)
             self._inherit(message, run.settings, step=call_type not in _RAW_CALLS)
         return None
 
@@ -286,7 +286,7 @@ class WorkflowRuns(WorkflowHooks):
             message.caller_ip,
             number=self.engine.next_sequence(),
         )
-        message.workflow = replace(part, created_ms=run.created_ms)
+        message.workflow = part._replace(created_ms=run.created_ms)
         run.message_ids.append(message.id)
         if (first(message.settings.workflow, "Upstash-Workflow-Invoke") or "").lower() == "true":
             self._read_invocation(run, message)
