@@ -15,8 +15,7 @@ for partitioning, range assignment, resets and commits. All other behaviour is d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.errors import ContractError
 from ...core.ids import Ids
@@ -34,8 +33,7 @@ from .producing import MemoryProducing
 from .topics import MemoryTopics
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSnapshot:
+class BrokerSnapshot(NamedTuple):
     """All topics and groups at a point in time."""
 
     topics: list[Topic]

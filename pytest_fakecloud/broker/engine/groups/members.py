@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ....core.timekeeper import Timekeeper
 from ....core.timers import Signal, Timer
@@ -108,8 +108,7 @@ class ConsumerGroup:
                 del known[tp]
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(NamedTuple):
     """An event of a group, to be recorded in the journal."""
 
     kind: EventKind
@@ -118,8 +117,7 @@ class Happening:
     data: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCopy:
+class GroupCopy(NamedTuple):
     """A copy of a group at a point in time.
 
     ``timers`` contains the remaining microseconds of the instances' timers, by instance and kind.
