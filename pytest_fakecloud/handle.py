@@ -73,13 +73,16 @@ def action(method: Method) -> Method:
         result = method(self, *given, **named)
         # Headers may contain secrets, so omit their values.
         shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
-        told = [*map(_argument, given), *(f"{name}={_argument(it)}" for name, it in shown.items())]
+        arguments = [
+            *map(_argument, given),
+            *(f"{name}={_argument(it)}" for name, it in shown.items()),
+        ]
         # Read the private attribute, because reading the public id counts as an inspection by the
         # test.
         message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
         call = given, named
-        self._recorder.act(method.__name__, caller, number, call, arguments=told, **about)
+        self._recorder.act(method.__name__, caller, number, call, arguments=arguments, **about)
         return result
 
     return cast("Method", recorded)

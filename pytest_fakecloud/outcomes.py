@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .reporting.model import Report
     from .reporting.page import Picture
 
-UNTOLD = "the report of the fakes could not be made"
+NO_REPORT = "the report of the fakes could not be made"
 
 
 class FakecloudWarning(pytest.PytestWarning):
@@ -35,16 +35,16 @@ class FakecloudWarning(pytest.PytestWarning):
 
 def check(run: Run) -> None:
     """Fail a passing test for its strict-mode violations."""
-    untold: list[str] = []
+    failed: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
-    with report_failure("the check for strict-mode violations could not be made", untold.append):
+    with report_failure("the check for strict-mode violations could not be made", failed.append):
         # Check for undelivered messages first: the code below reads the journals, which would count
         # as an inspection by the test.
         warned = _undelivered(run)
         failure = _failure(run)
-    if untold:
-        failure = misuse(untold[0])
+    if failed:
+        failure = misuse(failed[0])
     if failure is not None:
         raise failure
     for text in warned:
@@ -182,7 +182,7 @@ def report_on(
     """Add the journal of a test's fakes to its report."""
     # Catch all exceptions, because one raised here would abort the whole run, e.g. when a
     # stand-alone server no longer responds.
-    with report_failure(UNTOLD, lambda line: report.sections.append(("fakecloud", line))):
+    with report_failure(NO_REPORT, lambda line: report.sections.append(("fakecloud", line))):
         _explain(run, item, call, report)
 
 
@@ -204,16 +204,16 @@ def _explain(
                 record(cloud, run.recordings / f"{file_name(name)}.har")
     wanted = run.journal_when
     if (wanted == "always" and in_call) or (
-        wanted == "failed" and report.failed and not (call.when == "teardown" and run.told)
+        wanted == "failed" and report.failed and not (call.when == "teardown" and run.reported)
     ):
-        run.told = True
+        run.reported = True
         texts = []
         for cloud, name in zip(clouds, names, strict=False):
-            texts.append(_told(run, cloud, name, item, call, report))
+            texts.append(_report_of(run, cloud, name, item, call, report))
         report.sections.append(("fakecloud", "\n\n".join(texts)))
 
 
-def _told(
+def _report_of(
     run: Run,
     cloud: AnyCloud,
     name: str,
@@ -237,7 +237,7 @@ def _told(
             if not lines and call.when == "call":
                 lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
             lines += mistakes(cloud, call.excinfo.value)
-    with report_failure(UNTOLD, lines.append):
+    with report_failure(NO_REPORT, lines.append):
         width = shutil.get_terminal_size().columns
         data = report_of(
             cloud,
@@ -252,11 +252,11 @@ def _told(
         )
         raised = None if call.excinfo is None else call.excinfo.value
         link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""
-        told = text(data, link=link, width=width)
+        shown = text(data, link=link, width=width)
         # Tools search for the first line of a hint, so only the indented lines below it are wrapped.
         lines = [part for line in lines
                  for part in (wrapped(line, width) if line.startswith(" ") else [line])]  # fmt: skip
-        lines.append(told)
+        lines.append(shown)
     return "\n".join(lines)
 
 

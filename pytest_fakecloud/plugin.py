@@ -271,7 +271,7 @@ def pytest_runtest_makereport(
     report = yield
     run = _run_of(item.config)
     if run is not None:
-        if run.has_fakes and (report.failed or run.tells_of_passing):
+        if run.has_fakes and (report.failed or run.reports_passing):
             from .outcomes import report_on
 
             report_on(run, item, call, report)

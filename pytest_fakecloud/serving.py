@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
-TELL_SECONDS = 1.0
+LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
 
 
@@ -125,7 +125,7 @@ def serve_cloud(
             cloud,
             options["control_token"],
             hosts=hosts,
-            tell=log.bug,
+            log_bug=log.bug,
             opener=None if isolated else _opener({**options, "states": states}, log),
         )
         app.loading = "not begun" if states else ""
@@ -173,13 +173,13 @@ def _prepare(
                 cast("Queue", handle).destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
-        told = monotonic()
+        logged = monotonic()
 
         def progress(name: str, done: int, whole: int, file: Path = file) -> None:
-            nonlocal told
+            nonlocal logged
             app.loading = f"{file}: {name} {done} of {whole}"
-            if monotonic() - told >= TELL_SECONDS:
-                told = monotonic()
+            if monotonic() - logged >= LOG_SECONDS:
+                logged = monotonic()
                 log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
 
         with warnings.catch_warnings(record=True) as caught:

@@ -283,14 +283,14 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
     }
     cut |= {name: len(value) for name, value in long.items()}
     # Record the cut first, so that no other thread mistakes a shortened field for the whole.
-    _tell_cut(call, cut)
+    _record_cut(call, cut)
     call._facts, call._read_facts = kept, None
     for name, value in long.items():
         beginning = CutBytes.of(value) if isinstance(value, bytes) else _beginning(value)
         setattr(call, name, beginning)
 
 
-def _tell_cut(call: Call, cut: Mapping[str, int]) -> None:
+def _record_cut(call: Call, cut: Mapping[str, int]) -> None:
     fresh = {name: size for name, size in cut.items() if name not in call.cut}
     if fresh:
         call.cut = cut
@@ -302,7 +302,7 @@ def begin_cut(call: Call, **sizes: int) -> None:
     """Record that only the beginning of some fields was received; ``sizes`` maps them to their full
     sizes.
     """
-    _tell_cut(call, {**call.cut, **sizes})
+    _record_cut(call, {**call.cut, **sizes})
 
 
 def end_faults(call: Call, number: int) -> None:

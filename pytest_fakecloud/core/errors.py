@@ -102,16 +102,16 @@ def words_of(error: BaseException) -> str:
 class report_failure:
     """A context manager that turns an exception into one line of text and suppresses it.
 
-    The line begins with ``failed`` and is passed to ``tell``. Reports use it because they call code
+    The line begins with ``failed`` and is passed to ``report``. Reports use it because they call code
     of the test (a ``repr``, a predicate, an exception's ``__str__``), and an exception in a pytest
     hook would abort the whole run.
     """
 
-    __slots__ = ("_failed", "_tell")
+    __slots__ = ("_failed", "_report")
 
-    def __init__(self, failed: str, tell: Callable[[str], object]) -> None:
+    def __init__(self, failed: str, report: Callable[[str], object]) -> None:
         self._failed = failed
-        self._tell = tell
+        self._report = report
 
     def __enter__(self) -> None:
         return None
@@ -121,5 +121,5 @@ class report_failure:
     ) -> bool:
         if error is None or kind is KeyboardInterrupt:
             return False
-        self._tell(f"{self._failed}: {words_of(error)}")
+        self._report(f"{self._failed}: {words_of(error)}")
         return True

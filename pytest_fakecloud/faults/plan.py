@@ -148,9 +148,9 @@ class FaultPlan:
         listed = list(steps)
         if not listed:
             raise ContractError("sequence() needs at least one step: pass e.g. [503, None, 429]")
-        told = ", ".join("ok" if step is None else str(step) for step in listed)
+        names = ", ".join("ok" if step is None else str(step) for step in listed)
         taken = [self._table.step(step) for step in listed]
-        return self._add(SequenceRule(self._table, taken, f"sequence [{told}]", matchers))
+        return self._add(SequenceRule(self._table, taken, f"sequence [{names}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
         """Apply the step to matching requests with the probability ``rate``. The test's seed
@@ -161,8 +161,10 @@ class FaultPlan:
                 f"rate={shown(rate)} is not a probability: pass a number from 0 to 1"
             )
         taken = self._table.step(step)
-        told = f"random {step} at {rate:g}"
-        return self._add(RandomRule(self._table, rate, taken, self._table.stream, told, matchers))
+        description = f"random {step} at {rate:g}"
+        return self._add(
+            RandomRule(self._table, rate, taken, self._table.stream, description, matchers)
+        )
 
     def call(
         self,

@@ -259,8 +259,8 @@ class FaultTable:
             hit = rule.hits
             if not rule.active:
                 self._retire(rule)
-        call, told = request.call, rule.description
-        call.fault = told if call.fault is None else f"{call.fault}, {told}"
+        call, description = request.call, rule.description
+        call.fault = description if call.fault is None else f"{call.fault}, {description}"
         call.faults = (*call.faults, rule.applied)
         return hit
 

@@ -251,7 +251,7 @@ class Hub:
             else:
                 # The system is out of file descriptors or memory. Clients stay in the backlog and
                 # can be accepted after others disconnect.
-                self._tell_scarce(key.data, error)
+                self._report_scarce(key.data, error)
                 breath.wait(SCARCE_SECONDS)
         except Exception as error:
             # Continue, because a failing socket must not affect the others. It may work again
@@ -267,7 +267,7 @@ class Hub:
             except BaseException as error:
                 traceback.print_exception(error, file=sys.stderr)
 
-    def _tell_scarce(self, data: object, error: OSError) -> None:
+    def _report_scarce(self, data: object, error: OSError) -> None:
         if self._scarce:
             return  # report each shortage only once
         self._scarce = True

@@ -282,8 +282,8 @@ def _marked(function: Any) -> Any:
 class _Late(importlib.abc.MetaPathFinder):
     """An import hook that calls a function when trio is imported later."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_import: Callable[[], None]) -> None:
+        self._on_import = on_import
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -295,11 +295,11 @@ class _Late(importlib.abc.MetaPathFinder):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
-        load, tell = spec.loader.exec_module, self._tell
+        load, on_import = spec.loader.exec_module, self._on_import
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            tell()
+            on_import()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -86,7 +86,7 @@ def end(config: pytest.Config) -> None:
 class Run:
     """The state that the hooks and fixtures of one pytest run share.
 
-    ``item`` is the current test and ``cloud`` its cloud, if created. ``told`` is True once the
+    ``item`` is the current test and ``cloud`` its cloud, if created. ``reported`` is True once the
     journal has been added to a report. ``strict`` are the kinds of strict-mode violations that fail
     the test. Besides the clouds of tests, a run may have one that lasts until its end and returns
     to its baseline before each test.
@@ -96,7 +96,7 @@ class Run:
         self.config = config
         self.item: pytest.Item | None = None
         self.cloud: AnyCloud | None = None
-        self.told = False
+        self.reported = False
         self._sleep = SleepMeter()
         self.strict: tuple[str, ...] = ()
         self.early: tuple[str, ...] = ()
@@ -266,7 +266,7 @@ class Run:
         return self.settings_of(item, own), own
 
     @cached_property
-    def tells_of_passing(self) -> bool:
+    def reports_passing(self) -> bool:
         """Whether passing tests are also reported or recorded."""
         return self.journal_when == "always" or self.recordings is not None
 
@@ -363,7 +363,7 @@ class Run:
         """
         self.item = item
         self.cloud = None
-        self.told = False
+        self.reported = False
         if self._kept is not None and self.fixtures.isdisjoint(getattr(item, "fixturenames", ())):
             self._take_changes_back()
         if not self._seed_is_given:

@@ -56,10 +56,10 @@ class _Bugs(Problems):
     not a mistake of the application under test.
     """
 
-    def __init__(self, cloud: Cloud, tell: Callable[[str], object]) -> None:
+    def __init__(self, cloud: Cloud, log_bug: Callable[[str], object]) -> None:
         super().__init__()
         self._cloud = cloud
-        self._tell = tell
+        self._log_bug = log_bug
 
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
@@ -67,7 +67,7 @@ class _Bugs(Problems):
         """Add a bug to the cloud's problems and log it."""
         if kind != "bug":
             return Problem(kind, text, facts, exception)
-        self._tell(text)
+        self._log_bug(text)
         return self._cloud._context.problems.report(kind, text, exception=exception, **facts)
 
 
@@ -78,7 +78,7 @@ class ControlApp(App):
     readiness, the OpenAPI document, the page itself and the exchange of a sign-in code. A request
     whose ``Host`` is not one of ``hosts`` is rejected with 421. Errors are ``{"error": {"type",
     "message"}}``: 400 for a body that cannot be parsed and for a move that the clock rejects, 422
-    for an invalid value. ``tell`` is called with the text of every bug of this app. ``opener``
+    for an invalid value. ``log_bug`` is called with the text of every bug of this app. ``opener``
     starts isolated clouds; an isolated cloud cannot start clouds of its own. Requests to this app
     are not recorded in any journal.
     """
@@ -91,7 +91,7 @@ class ControlApp(App):
         token: str | None = None,
         *,
         hosts: Hosts | None = None,
-        tell: Callable[[str], object] = lambda text: None,
+        log_bug: Callable[[str], object] = lambda text: None,
         opener: Opener | None = None,
     ) -> None:
         self.cloud = cloud
@@ -104,7 +104,7 @@ class ControlApp(App):
             clock=cloud._context.clock,
             recorder=recorder,
             faults=FaultTable(partial(cloud._context.ids.stream, "control"), cloud._context.clock),
-            problems=_Bugs(cloud, tell),
+            problems=_Bugs(cloud, log_bug),
             name="control",
         )
         self.loading = ""

@@ -41,7 +41,7 @@ MOST_OBJECTS = 100_000
 dropped.
 """
 _SHOWN = 500
-_TOLD = frozenset({"waiting"})
+_SENT = frozenset({"waiting"})
 """Names of the attributes of a list that are sent along with its items; their values are strings."""
 
 Refer: TypeAlias = Callable[[int, str, str], Any]
@@ -191,16 +191,16 @@ def _is_plain(value: list[Any]) -> bool:
     The function that describes an empty list is not sent.
     """
     return all(
-        name in ("_fields", "_kind", "_notes") or (name in _TOLD and isinstance(told, str))
-        for name, told in vars(value).items()
+        name in ("_fields", "_kind", "_notes") or (name in _SENT and isinstance(text, str))
+        for name, text in vars(value).items()
     )
 
 
 def _found(value: Any, items: list[Any]) -> dict[str, Any]:
     fields = None if value._fields is None else list(value._fields)
-    told = {name: vars(value)[name] for name in _TOLD if name in vars(value)}
+    sent = {name: vars(value)[name] for name in _SENT if name in vars(value)}
     made = {TAG: "found", "v": items, "c": name_of(type(value)), "of": value._kind, "f": fields}
-    return {**made, "told": told} if told else made
+    return {**made, "sent": sent} if sent else made
 
 
 def _data(value: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,22 +287,22 @@ def _read_list(make: Callable[[list[Any]], Any]) -> Reader:
 def _read_found(value: Mapping[str, Any], refer: Refer) -> list[Any]:
     kind = found_type(value["c"])
     items, of, names = value["v"], value.get("of", "item"), value.get("f")
-    told = value.get("told", {})
-    if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f", "told"}:
+    sent = value.get("sent", {})
+    if kind is None or not value.keys() <= {TAG, "v", "c", "of", "f", "sent"}:
         raise Unreadable(f"{value['c']!r:.100} is not a known class of lists")
     if not isinstance(items, list) or not isinstance(of, str) or not _are_names(names):
         raise Unreadable(f"{value!r:.200} is not an encoded list")
-    if not isinstance(told, dict) or not all(
-        name in _TOLD and hasattr(kind, name) and isinstance(text, str)
-        for name, text in told.items()
+    if not isinstance(sent, dict) or not all(
+        name in _SENT and hasattr(kind, name) and isinstance(text, str)
+        for name, text in sent.items()
     ):
-        raise Unreadable(f"{told!r:.200} are not attributes of this list")
+        raise Unreadable(f"{sent!r:.200} are not attributes of this list")
     made: list[Any] = kind(_decoded(item, refer) for item in items)
     if names is not None:
         # Field readers are functions and cannot be sent, so look them up by the kind of item.
         made._fields = {name: _field(of, name) for name in names}  # type: ignore[attr-defined]
         made._kind = of  # type: ignore[attr-defined]
-    vars(made).update(told)
+    vars(made).update(sent)
     return made
 
 

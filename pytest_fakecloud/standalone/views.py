@@ -23,7 +23,7 @@ MOST_RUNS = 20
 """Maximum number of workflow runs in a view."""
 
 
-def told(at_us: int) -> str:
+def iso_time(at_us: int) -> str:
     """Return a time as ISO 8601. A time after the year 9999 is shown as the last moment of that
     year.
     """
@@ -261,7 +261,7 @@ def attempt_view(attempt: Any) -> Attempt:
         "message": attempt.message_id,
         "url": attempt.url,
         "number": attempt.number,
-        "at": told(attempt.at_us),
+        "at": iso_time(attempt.at_us),
         "waited": attempt.waited.total_seconds(),
         "why": attempt.wait_reason,
         "status": attempt.status,

@@ -91,15 +91,15 @@ def run(given: argparse.Namespace) -> int:
             if where not in (None, "-") and not given.dry_run:
                 make_private(Path(where))
     except ValueError as error:
-        return _tell(str(error), EXIT_USAGE)
+        return _fail(str(error), EXIT_USAGE)
     except OSError as error:
-        return _tell(f"cannot write {error.filename}: {error.strerror}", EXIT_USAGE)
+        return _fail(f"cannot write {error.filename}: {error.strerror}", EXIT_USAGE)
     mask = mask_of(*targets)
     _announce(targets, mask)
     if given.dry_run:
         return 0
     if not given.yes and not _agreed():
-        return _tell("nothing was sent: answer yes, or pass --yes", EXIT_USAGE)
+        return _fail("nothing was sent: answer yes, or pass --yes", EXIT_USAGE)
     return _compare(given, targets, mask)
 
 
@@ -117,13 +117,13 @@ def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> in
         numbers.append(number)
         bounds.interrupt()
 
-    tell: Callable[[str], None] = (lambda text: None) if given.quiet else _progress
+    on_start: Callable[[str], None] = (lambda text: None) if given.quiet else _progress
     try:
         with ended_by_signals(stop, lambda number: EXIT_SIGNAL + number):
-            results = [verify(target, tell, bounds) for target in targets]
+            results = [verify(target, on_start, bounds) for target in targets]
     except (Interrupted, Unreachable) as error:
         code = EXIT_SIGNAL + numbers[0] if numbers else EXIT_UNREACHABLE
-        return _tell(printable(mask.text(str(error))).translate(CONTROLS), code)
+        return _fail(printable(mask.text(str(error))).translate(CONTROLS), code)
     if given.json != "-":
         sys.stdout.write(printable(as_text(results)).translate(CONTROLS))
     for where, made in ((given.json, as_json), (given.html, as_html)):
@@ -195,6 +195,6 @@ def _progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _tell(text: str, code: int) -> int:
+def _fail(text: str, code: int) -> int:
     _progress(f"pytest-fakecloud: {text}")
     return code

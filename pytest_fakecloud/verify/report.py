@@ -19,7 +19,7 @@ def as_text(results: Sequence[Result]) -> str:
     lines = [_head(one) for one in results]
     for result in results:
         for each in result.differing:
-            lines += ["", *_told(each)]
+            lines += ["", *_differences(each)]
     for result in results:
         reasons = Counter(each.reason for each in result.explained)
         lines += [
@@ -53,7 +53,7 @@ def _head(result: Result) -> str:
     )
 
 
-def _told(each: Compared) -> Iterator[str]:
+def _differences(each: Compared) -> Iterator[str]:
     yield f"[{each.scenario.service}: {each.scenario.title}] {each.step}"
     yield f"    {each.differs}"
     yield f"    real  {_cut(str(each.real))}"

@@ -75,12 +75,14 @@ def _offered(scenario: Scenario, target: Target) -> Scenario:
 
 
 def verify(
-    target: Target, tell: Callable[[str], None] = lambda text: None, bounds: Bounds | None = None
+    target: Target,
+    on_start: Callable[[str], None] = lambda text: None,
+    bounds: Bounds | None = None,
 ) -> Result:
     """Run every scenario on a service and on a fake with the same settings.
 
     All names start with a random prefix. Each scenario deletes what it created, even if it is
-    interrupted. ``tell`` receives the title of each scenario when it starts; ``bounds`` limits the
+    interrupted. ``on_start`` receives the title of each scenario when it starts; ``bounds`` limits the
     run and interrupts it. Raises ``Unreachable`` if a service does not answer or does not fit the
     scenarios, and ``Interrupted`` if the run was interrupted and has cleaned up.
     """
@@ -97,7 +99,7 @@ def verify(
         real, fake = (Side(one, prefix, bounds, mask) for one in (real_target, fake_target))
         try:
             for scenario in plan(target, facts.get("dimension", 2)):
-                tell(f"{scenario.service}: {scenario.title}")
+                on_start(f"{scenario.service}: {scenario.title}")
                 result.scenarios += 1
                 result.compared += _story(scenario, real, fake)
         finally:

@@ -299,8 +299,8 @@ def _version_of(server: KVServer) -> str:
     """Return the version of a real server, but at least the oldest version that a fake supports."""
     text = str(server.execute("INFO", "server"))
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    told = found.get("valkey_version") or found["redis_version"]
-    version = ".".join(re.findall(r"[0-9]+", told)[:3])
+    named = found.get("valkey_version") or found["redis_version"]
+    version = ".".join(re.findall(r"[0-9]+", named)[:3])
     return VERSION["redis"] if is_later(VERSION["redis"], version) else version
 
 
@@ -317,7 +317,7 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     """
     target = side.target
     if target.service == "vector":
-        found = _member(_told(side, "/info"), "result")
+        found = _member(_fetched(side, "/info"), "result")
         if not isinstance(found, dict):
             raise Unreachable(
                 f"{target.url}/info does not describe an index: is it a vector index?"
@@ -329,7 +329,7 @@ def facts_of(side: Side) -> Mapping[str, Any]:
             )
         return dict(found)
     if target.service == "broker":
-        topics = _told(side, "/topics")
+        topics = _fetched(side, "/topics")
         if target.topic not in topics:
             raise Unreachable(
                 f"{target.url}: {unknown_name('topic', target.topic, sorted(topics))}"
@@ -338,7 +338,7 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     return {}
 
 
-def _told(side: Side, path: str) -> dict[str, Any]:
+def _fetched(side: Side, path: str) -> dict[str, Any]:
     reply = side.send(Step("GET", path))
     if reply.status != 200 or not isinstance(reply.body, dict):
         raise Unreachable(

@@ -490,7 +490,7 @@ def test_extremes_are_said_in_words(app: ControlApp) -> None:
         ),
         *(
             (
-                {"$": "found", "c": f"pytest_fakecloud.{kind}", "v": [], "told": told},
+                {"$": "found", "c": f"pytest_fakecloud.{kind}", "v": [], "sent": told},
                 "are not attributes of",
             )
             for kind, told in [

@@ -345,13 +345,13 @@ def test_a_stream_nobody_reads_keeps_nothing() -> None:
 
 def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
+
+    def broken(self: ClockRoutes, request: Request) -> object:
+        raise LookupError("lost")
+
+    monkeypatch.setattr(ClockRoutes, "get_seed", broken)
     with Cloud(seed=1, delivery="driven") as cloud:
-        app = ControlApp(cloud, "token", tell=said.append)
-
-        def broken(self: ClockRoutes, request: Request) -> object:
-            raise LookupError("lost")
-
-        monkeypatch.setattr(ClockRoutes, "get_seed", broken)
+        app = ControlApp(cloud, "token", log_bug=said.append)
         assert ask(app, "GET", "/seed")[0] == 500
         ((problem,), (text,)) = ask(app, "GET", "/problems")[1], said
         assert problem["kind"] == "bug"

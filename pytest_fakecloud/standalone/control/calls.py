@@ -107,5 +107,5 @@ def _use(target: Any, name: str, get: bool) -> Callable[..., Any]:
     if surface is None or name not in surface.names:
         offered = "nothing" if surface is None else ", ".join(surface.names)
         raise Refused(422, f"{name!r:.100} is private or unknown: {shown} offers {offered}")
-    told = 'a field: pass "get": true' if not get else 'a method: leave "get" out'
-    raise Refused(422, f"{name!r} of {shown} is {told}")
+    kind = 'a field: pass "get": true' if not get else 'a method: leave "get" out'
+    raise Refused(422, f"{name!r} of {shown} is {kind}")

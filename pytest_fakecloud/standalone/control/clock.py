@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...core.wording import unknown_name
 from ...http.messages import Request
 from ...http.routing import Route
-from ..views import told
+from ..views import iso_time
 from .requests import PREFIX, Refused, contract, fields, is_unicode
 from .shapes import Clock, Due, Moved, Seed
 
@@ -32,9 +32,9 @@ def clock_view(cloud: Cloud) -> Clock:
     clock = cloud.clock
     due = clock._timers.next_due_us()
     return {
-        "now": told(clock.now_us()),
+        "now": iso_time(clock.now_us()),
         "mode": clock.mode,
-        "next_due": None if due is None else told(due),
+        "next_due": None if due is None else iso_time(due),
     }
 
 
@@ -84,9 +84,9 @@ class ClockRoutes:
         """Return the number of planned events, and the next 200 of them."""
         count, soonest = self._cloud.clock._timers.planned(_MOST_DUE)
         return {
-            "now": told(self._cloud.clock.now_us()),
+            "now": iso_time(self._cloud.clock.now_us()),
             "count": count,
-            "due": [{"at": told(one.due_us), "what": one.label} for one in soonest],
+            "due": [{"at": iso_time(one.due_us), "what": one.label} for one in soonest],
         }
 
     def get_seed(self, request: Request) -> Seed:
