@@ -322,10 +322,11 @@ def fakecloud_session(
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
+    from .session.options import without_traceback
     from .session.run import run_of
 
     run = run_of(pytestconfig)
-    return run.given(lambda: run.long_cloud(fakecloud_session_settings))
+    return without_traceback(lambda: run.long_cloud(fakecloud_session_settings))
 
 
 @pytest.fixture

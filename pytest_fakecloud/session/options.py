@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from ..services import SERVICES, named
 
+T = TypeVar("T")
 PER_TEST_SETTINGS = ("strict", "env")
 SERVERS_OWN_SETTINGS = ("process_time", "tls", "transport")
 BECAUSE_OF_SESSION = (
@@ -192,3 +193,128 @@ def given_settings(item: pytest.Item, own: Mapping[str, Any]) -> set[str]:
 def reject(names: set[str], reason: str) -> None:
     if names:
         raise misuse(f"{', '.join(sorted(names))} cannot be set for one test, because {reason}")
+
+
+def without_traceback(make: Callable[[], T]) -> T:
+    """Call a function; turn its ``ContractError`` into a failure without a traceback."""
+    try:
+        return make()
+    except Exception as error:
+        from ..core.errors import ContractError
+
+        if not isinstance(error, ContractError):
+            raise
+        # Fail without a traceback: for a missing extra or an invalid setting, the plugin's
+        # frames do not help.
+        raise misuse(str(error)) from None
+
+
+class RunOptions:
+    """The options and ini settings of a pytest run, and the settings of its tests."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    @cached_property
+    def fixtures(self) -> frozenset[str]:
+        """The names of all fixtures that return fakes."""
+        aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
+        return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
+
+    @cached_property
+    def journal_when(self) -> str:
+        """When a test's report shows the journal: failed, always or never."""
+        return str(self.config.getoption("--fakecloud-journal"))
+
+    @cached_property
+    def recordings(self) -> Path | None:
+        """The folder for HTTP archives of the tests' calls, or None."""
+        return folder_of(self.config, "--fakecloud-record")
+
+    @cached_property
+    def timelines(self) -> Path | None:
+        """The folder for timelines of failing tests, or None."""
+        return folder_of(self.config, "--fakecloud-report")
+
+    @cached_property
+    def url(self) -> str | None:
+        url: str | None = self.config.getoption("--fakecloud-url", None)
+        return url
+
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "clock": "frozen" if config.getini("fakecloud_clock") == "frozen" else None,
+            "strict": config.getini("fakecloud_strict"),
+            "env": config.getini("fakecloud_env"),
+            "seed": config.getoption("--fakecloud-seed", None),
+            "transport": config.getini("fakecloud_transport"),
+            "share_tls_context": config.getini("fakecloud_share_tls_context"),
+        }
+
+    def settings_of(
+        self, item: pytest.Item, overrides: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return a test's settings: function > class > module > fakecloud_settings > options > ini.
+
+        Settings of a service are merged key by key. An unknown key fails the test.
+        """
+        markers = list(item.iter_markers("fakecloud"))
+        for marker in markers:
+            if marker.args:
+                raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
+        layers: list[Mapping[str, Any]] = [overrides] if overrides else []
+        layers += [marker.kwargs for marker in reversed(markers)]
+        return self.merged(item.nodeid, layers)
+
+    def merged(self, seed: Any, layers: list[Mapping[str, Any]]) -> dict[str, Any]:
+        from ..core.settings import settings_of
+        from ..marker import MarkerConfig
+
+        known = settings_of(MarkerConfig)
+        defaults = {name: each.default for name, each in known.items()} | self.defaults
+        defaults["seed"] = defaults["seed"] or seed
+        settings = dict(defaults)
+        for layer in layers:
+            for name, value in layer.items():
+                if name in known:
+                    without_traceback(partial(known[name].kind.read, name, value))
+                    settings[name] = defaults[name] if value is None else value
+                else:
+                    merge_service(settings, fixture_of(name), value, known)
+        if settings["process_time"]:
+            self._check_process_time(settings)
+        return settings
+
+    def _check_process_time(self, settings: Mapping[str, Any]) -> None:
+        from ..core.clock import STANDS
+
+        if settings["clock"] == "running":
+            raise misuse(f"clock='running' is not possible: {STANDS}")
+        if settings["clock"] is None and is_set_to(self.config, "fakecloud_clock", "running"):
+            raise misuse(BECAUSE_OF_INI)
+
+    @cached_property
+    def reports_passing(self) -> bool:
+        """Whether passing tests are also reported or recorded."""
+        return self.journal_when == "always" or self.recordings is not None
+
+    @cached_property
+    def last_failed(self) -> frozenset[str]:
+        """The tests that failed in the last run, from pytest's cache."""
+        cache = getattr(self.config, "cache", None)
+        return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
+
+    def is_shared(self, url: str) -> bool:
+        """Return whether all pytest-xdist workers use the same server. A conftest may start one per
+        worker.
+        """
+        config = self.config
+        worker = getattr(config, "workerinput", {})
+        words = (
+            *worker.get("mainargv", ()),
+            *map(str, config.invocation_params.args),
+            *config.getini("addopts"),
+        )
+        return worker.get("workercount", 1) > 1 and any(url in word for word in words)

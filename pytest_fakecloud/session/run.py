@@ -8,29 +8,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
-from ..services import SERVICES, services_by_word
+from ..services import services_by_word
 from .options import (
-    BECAUSE_OF_INI,
     BECAUSE_OF_SERVER,
     BECAUSE_OF_SESSION,
     BECAUSE_OF_WORKERS,
     PER_TEST_SETTINGS,
     SERVERS_OWN_SETTINGS,
     SETTINGS,
+    RunOptions,
     check_settings,
     fixture_of,
-    folder_of,
     given_settings,
-    is_set_to,
     kinds_of,
-    merge_service,
     misuse,
     reject,
+    without_traceback,
 )
 from .parametrize import is_overridden
 from .sleeping import SleepMeter
@@ -83,7 +80,7 @@ def end(config: pytest.Config) -> None:
         run.close()
 
 
-class Run:
+class Run(RunOptions):
     """The state that the hooks and fixtures of one pytest run share.
 
     ``item`` is the current test and ``cloud`` its cloud, if created. ``reported`` is True once the
@@ -93,7 +90,7 @@ class Run:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config = config
+        super().__init__(config)
         self.item: pytest.Item | None = None
         self.cloud: AnyCloud | None = None
         self.reported = False
@@ -108,124 +105,17 @@ class Run:
         self._kept: Changes | None = None
         self._listener: Listener | None = None
 
-    # -- options ---------------------------------------------------------------------------------
-
-    @cached_property
-    def fixtures(self) -> frozenset[str]:
-        """The names of all fixtures that return fakes."""
-        aliases = (service.alias for service in SERVICES.values() if service.alias is not None)
-        return frozenset((*SERVICES, *aliases, "fakecloud", "fakecloud_env"))
-
-    @cached_property
-    def journal_when(self) -> str:
-        """When a test's report shows the journal: failed, always or never."""
-        return str(self.config.getoption("--fakecloud-journal"))
-
-    @cached_property
-    def recordings(self) -> Path | None:
-        """The folder for HTTP archives of the tests' calls, or None."""
-        return self._folder("--fakecloud-record")
-
-    @cached_property
-    def timelines(self) -> Path | None:
-        """The folder for timelines of failing tests, or None."""
-        return self._folder("--fakecloud-report")
-
-    def _folder(self, option: str) -> Path | None:
-        return folder_of(self.config, option)
-
-    @cached_property
-    def _url(self) -> str | None:
-        url: str | None = self.config.getoption("--fakecloud-url", None)
-        return url
-
-    @cached_property
-    def _defaults(self) -> dict[str, Any]:
-        config = self.config
-        return {
-            "clock": "frozen" if config.getini("fakecloud_clock") == "frozen" else None,
-            "strict": config.getini("fakecloud_strict"),
-            "env": config.getini("fakecloud_env"),
-            "seed": config.getoption("--fakecloud-seed", None),
-            "transport": config.getini("fakecloud_transport"),
-            "share_tls_context": config.getini("fakecloud_share_tls_context"),
-        }
-
-    @cached_property
-    def _outlives_tests(self) -> bool:
-        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
-        return (
-            bool(self.early)
-            or self._url is not None
-            or self.config.getini("fakecloud_scope") == "session"
-        )
-
-    def settings_of(
-        self, item: pytest.Item, overrides: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Return a test's settings: function > class > module > fakecloud_settings > options > ini.
-
-        Settings of a service are merged key by key. An unknown key fails the test.
-        """
-        markers = list(item.iter_markers("fakecloud"))
-        for marker in markers:
-            if marker.args:
-                raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-        layers: list[Mapping[str, Any]] = [overrides] if overrides else []
-        layers += [marker.kwargs for marker in reversed(markers)]
-        return self._merged(item.nodeid, layers)
-
-    def _merged(self, seed: Any, layers: list[Mapping[str, Any]]) -> dict[str, Any]:
-        from ..core.settings import settings_of
-        from ..marker import MarkerConfig
-
-        known = settings_of(MarkerConfig)
-        defaults = {name: each.default for name, each in known.items()} | self._defaults
-        defaults["seed"] = defaults["seed"] or seed
-        settings = dict(defaults)
-        for layer in layers:
-            for name, value in layer.items():
-                if name in known:
-                    self.given(partial(known[name].kind.read, name, value))
-                    settings[name] = defaults[name] if value is None else value
-                else:
-                    merge_service(settings, fixture_of(name), value, known)
-        if settings["process_time"]:
-            self._check_process_time(settings)
-        return settings
-
-    def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ..core.clock import STANDS
-
-        if settings["clock"] == "running":
-            raise misuse(f"clock='running' is not possible: {STANDS}")
-        if settings["clock"] is None and is_set_to(self.config, "fakecloud_clock", "running"):
-            raise misuse(BECAUSE_OF_INI)
-
     # -- the test's cloud ------------------------------------------------------------------------
 
     def test_cloud(self) -> AnyCloud:
         """Return the current test's cloud. If it cannot be created, fail with one line, no
         traceback.
         """
-        return self.given(self._test_cloud)
+        return without_traceback(self._test_cloud)
 
     def test_handle(self, fixture: str) -> Any:
         """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
-        return self.given(lambda: self._test_cloud().fixture_handle(fixture))
-
-    def given(self, make: Callable[[], T]) -> T:
-        """Call a function; turn its ``ContractError`` into a failure without a traceback."""
-        try:
-            return make()
-        except Exception as error:
-            from ..core.errors import ContractError
-
-            if not isinstance(error, ContractError):
-                raise
-            # Fail without a traceback: for a missing extra or an invalid setting, the plugin's
-            # frames do not help.
-            raise misuse(str(error)) from None
+        return without_traceback(lambda: self._test_cloud().fixture_handle(fixture))
 
     def _test_cloud(self) -> AnyCloud:
         """Return the current test's cloud, which is created when the first fixture needs it.
@@ -241,10 +131,10 @@ class Run:
         self.strict = kinds_of(settings)
         if self._outlives_tests:
             given = given_settings(item, own)
-            if self._url is None:
+            if self.url is None:
                 reject(given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION)
             cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
-            if self._url is not None:
+            if self.url is not None:
                 reject(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
                 cast("RemoteCloud", cloud)._adapt({name: settings[name] for name in given})
         else:
@@ -266,9 +156,13 @@ class Run:
         return self.settings_of(item, own), own
 
     @cached_property
-    def reports_passing(self) -> bool:
-        """Whether passing tests are also reported or recorded."""
-        return self.journal_when == "always" or self.recordings is not None
+    def _outlives_tests(self) -> bool:
+        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
+        return (
+            bool(self.early)
+            or self.url is not None
+            or self.config.getini("fakecloud_scope") == "session"
+        )
 
     @property
     def has_fakes(self) -> bool:
@@ -284,7 +178,7 @@ class Run:
         found = [] if self.cloud is None else [self.cloud]
         long = self._long
         # Leave out a stand-alone server, because other clients may be using it.
-        if long is not None and long is not self.cloud and self._url is None:
+        if long is not None and long is not self.cloud and self.url is None:
             if self.cloud is None and self.item is not None and long.problems:
                 self.strict = kinds_of(self._settings(self.item)[0])
             if long.journal.entries or long.problems:
@@ -314,16 +208,16 @@ class Run:
 
     def long_cloud(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
         """Return the cloud that lasts for the whole run, created on first use."""
-        if self._long is None and self._url is not None:
+        if self._long is None and self.url is not None:
             from ..cloud import Cloud
 
-            if self._is_shared(self._url):
+            if self.is_shared(self.url):
                 raise misuse(BECAUSE_OF_WORKERS)
-            self._long = Cloud.connect(self._url)
+            self._long = Cloud.connect(self.url)
         elif self._long is None:
             layers = [settings] if settings else []
             self._seed_is_given = any("seed" in layer for layer in layers)
-            merged = self._merged(self._seed, layers)
+            merged = self.merged(self._seed, layers)
             self._seed = merged["seed"]
             self._long = _new_cloud(merged, "background")
         elif settings:
@@ -340,19 +234,6 @@ class Run:
             for variable, value in handle.env.items():
                 self._environment.setenv(variable, value)
 
-    def _is_shared(self, url: str) -> bool:
-        """Return whether all pytest-xdist workers use the same server. A conftest may start one per
-        worker.
-        """
-        config = self.config
-        worker = getattr(config, "workerinput", {})
-        words = (
-            *worker.get("mainargv", ()),
-            *map(str, config.invocation_params.args),
-            *config.getini("addopts"),
-        )
-        return worker.get("workercount", 1) > 1 and any(url in word for word in words)
-
     # -- between tests ---------------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
@@ -367,20 +248,20 @@ class Run:
         if self._kept is not None and self.fixtures.isdisjoint(getattr(item, "fixturenames", ())):
             self._take_changes_back()
         if not self._seed_is_given:
-            self._seed = self._defaults["seed"] or item.nodeid
+            self._seed = self.defaults["seed"] or item.nodeid
         if self._long is not None:
             if self._known is not None:
                 self._long._keep_only(self._known)
             self._known = None
             # Keep the clock mode that the server was started with, unless the suite sets one.
-            self._long.begin(clock=self._defaults["clock"] if self._url is not None else None)
+            self._long.begin(clock=self.defaults["clock"] if self.url is not None else None)
             self._long.reseed(self._seed)
 
     def _listen(self, cloud: AnyCloud | None) -> None:
         """Record the requests that the application under test serves, if its framework announces
         them.
         """
-        if cloud is not None and self._url is None:
+        if cloud is not None and self.url is None:
             from ..core.journal import recorder_of
 
             recorder = recorder_of(cloud.journal)
@@ -392,7 +273,7 @@ class Run:
         if (
             cloud is None
             or sys.modules.keys().isdisjoint(_FRAMEWORKS)
-            or self._url is not None
+            or self.url is not None
             or (self.journal_when == "never" and self.timelines is None)
         ):
             return
@@ -408,18 +289,12 @@ class Run:
         None.
         """
         wanted = self.config.getini("fakecloud_call_sites")
-        failed = self.item is not None and self.item.nodeid in self._last_failed
+        failed = self.item is not None and self.item.nodeid in self.last_failed
         if wanted != "true" and not (wanted == "auto" and (failed or self.timelines is not None)):
             return None
         from ..transport.call_sites import call_site
 
         return call_site
-
-    @cached_property
-    def _last_failed(self) -> frozenset[str]:
-        """The tests that failed in the last run, from pytest's cache."""
-        cache = getattr(self.config, "cache", None)
-        return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())
 
     def served(self, cloud: AnyCloud) -> list[Served]:
         """Return the requests that the application under test served during the test that used
