@@ -13,7 +13,8 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -154,25 +155,19 @@ def history(kv: KVServer, kind: str, seed: int, spoil: Callable[[Line, Any], Any
     _, _, make = KINDS[kind]
     calls: list[Call] = []
 
-    def client(number: int, face: Any) -> Callable[[], None]:
+    def client(number: int) -> None:
         luck = random.Random(f"{seed} {number}")
-
-        def run() -> None:
+        opened: Any = Port(kv.database_url) if number % 2 else Rest(kv.url, kv.token)
+        with closing(opened) as face:
+            begin.wait(10)
             for at in range(CALLS):
                 line = make(luck, number * 100 + at)
                 start = time.perf_counter_ns()
                 answer = plainly(face.call([word.encode() for word in line]))
                 calls.append(Call(line, spoil(line, answer), start, time.perf_counter_ns()))
 
-        return run
-
-    with ExitStack() as opened:
-        faces: list[Any] = []
-        for number in range(CLIENTS):
-            face = Port(kv.database_url) if number % 2 else Rest(kv.url, kv.token)
-            opened.callback(face.close)
-            faces.append(face)
-        together([client(number, face) for number, face in enumerate(faces)])
+    begin = threading.Barrier(CLIENTS)
+    together([partial(client, number) for number in range(CLIENTS)])
     return calls
 
 
@@ -227,8 +222,7 @@ def add_watched(kv: KVServer, watch: bool) -> tuple[int, int]:
     done: list[int] = []
 
     def client() -> None:
-        port = Port(kv.database_url)
-        try:
+        with closing(Port(kv.database_url)) as port:
             for _ in range(CALLS):
                 if watch:
                     port.call([b"WATCH", b"sum"])
@@ -237,8 +231,6 @@ def add_watched(kv: KVServer, watch: bool) -> tuple[int, int]:
                 port.call([b"SET", b"sum", str(int(before) + 1).encode()])
                 if isinstance(port.call([b"EXEC"]), list):
                     done.append(1)
-        finally:
-            port.close()
 
     kv.execute("FLUSHALL")
     together([client] * CLIENTS)
@@ -270,34 +262,27 @@ def blocking_pops(kv: KVServer, forget: bool = False) -> tuple[list[int], dict[i
     left = threading.Semaphore(0)
     stop = threading.Event()
 
-    def consumer(number: int) -> Callable[[], None]:
-        def run() -> None:
-            port = Port(kv.database_url)
-            try:
-                while not stop.is_set():
-                    reply = port.call([b"BLPOP", b"work", b"0.2"])
-                    if isinstance(reply, list):
-                        item = int(reply[1])
-                        taken[number].append(item)
-                        if forget and item % 7 == 0:
-                            kv.execute("RPUSH", "work", str(item))
-                        left.release()
-            finally:
-                port.close()
-
-        return run
+    def consumer(number: int) -> None:
+        with closing(Port(kv.database_url)) as port:
+            while not stop.is_set():
+                reply = port.call([b"BLPOP", b"work", b"0.2"])
+                if isinstance(reply, list):
+                    item = int(reply[1])
+                    taken[number].append(item)
+                    if forget and item % 7 == 0:
+                        kv.execute("RPUSH", "work", str(item))
+                    left.release()
 
     def producer() -> None:
-        rest = Rest(kv.url, kv.token)
-        for item in pushed:
-            rest.call([b"RPUSH", b"work", str(item).encode()])
+        with closing(Rest(kv.url, kv.token)) as rest:
+            for item in pushed:
+                rest.call([b"RPUSH", b"work", str(item).encode()])
         for _ in pushed:
             assert left.acquire(timeout=20)
         stop.set()
-        rest.close()
 
     kv.execute("FLUSHALL")
-    together([producer, *(consumer(number) for number in range(3))])
+    together([producer, *(partial(consumer, number) for number in range(3))])
     return pushed, taken
 
 
@@ -326,54 +311,30 @@ def stream_group(kv: KVServer, seed: int, *, claim: bool = True) -> tuple[Counte
     crashes: list[int] = []
     lock = threading.Lock()
 
-    def consumer(number: int) -> Callable[[], None]:
+    def consumer(number: int) -> None:
         luck = random.Random(f"{seed} {number}")
-
-        def run() -> None:
-            port = Port(kv.database_url)
-            name = f"c{number}".encode()
-            try:
-                empty = 0
-                while empty < 3:
-                    reply = port.call(
-                        [
-                            b"XREADGROUP",
-                            b"GROUP",
-                            b"g",
-                            name,
-                            b"COUNT",
-                            b"3",
-                            b"STREAMS",
-                            b"s",
-                            b">",
-                        ]
-                    )
-                    entries = reply[0][1] if isinstance(reply, list) else []
-                    empty = 0 if entries else empty + 1
-                    for entry, _ in entries:
-                        with lock:
-                            deliveries.append((entry.decode(), number))
-                        if luck.random() < 0.3:
-                            crashes.append(
-                                number
-                            )  # The consumer has the entry and never acknowledges it.
-                        elif port.call([b"XACK", b"s", b"g", entry]) == 1:
-                            acknowledged[entry.decode()] += 1
-            finally:
-                port.close()
-
-        return run
-
-    def producer() -> None:
-        rest = Rest(kv.url, kv.token)
-        for item in range(ITEMS):
-            rest.call([b"XADD", b"s", b"*", b"item", str(item).encode()])
-        rest.close()
+        read = f"XREADGROUP GROUP g c{number} COUNT 3 STREAMS s >".encode().split()
+        with closing(Port(kv.database_url)) as port:
+            empty = 0
+            while empty < 3:
+                reply = port.call(read)
+                entries = reply[0][1] if isinstance(reply, list) else []
+                empty = 0 if entries else empty + 1
+                for entry, _ in entries:
+                    with lock:
+                        deliveries.append((entry.decode(), number))
+                    if luck.random() < 0.3:
+                        # The consumer has the entry and never acknowledges it.
+                        crashes.append(number)
+                    elif port.call([b"XACK", b"s", b"g", entry]) == 1:
+                        acknowledged[entry.decode()] += 1
 
     kv.execute("FLUSHALL")
     kv.execute("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
-    producer()
-    together([consumer(number) for number in range(3)])
+    with closing(Rest(kv.url, kv.token)) as rest:
+        for item in range(ITEMS):
+            rest.call([b"XADD", b"s", b"*", b"item", str(item).encode()])
+    together([partial(consumer, number) for number in range(3)])
     twice = [
         entry for entry, count in Counter(entry for entry, _ in deliveries).items() if count > 1
     ]
@@ -422,7 +383,6 @@ def broker_group(
 
     ``skip`` commits records that were not processed, the fault that the checker must find.
     """
-    luck = random.Random(seed)
     with Cloud(seed=seed) as cloud:
         broker = cloud.broker(topics={"t": 4})
         records = [broker.produce("t", str(item)) for item in range(ITEMS)]
@@ -430,28 +390,23 @@ def broker_group(
         seen: list[list[tuple[int, int]]] = []
         lock = threading.Lock()
 
-        def instance(number: int) -> Callable[[], None]:
+        def instance(number: int) -> None:
             lives = random.Random(f"{seed} {number}")
+            http = _Consumer(broker, f"i{number}")
+            idle = 0
+            while idle < 4:
+                found = http.consume()
+                idle = 0 if found else idle + 1
+                keep = found[::2] if skip else found
+                with lock:
+                    seen.append([(one["partition"], one["offset"]) for one in keep])
+                if found and lives.random() < 0.3:
+                    # The consumer dies before it commits, so another one receives the records again.
+                    http.die()
+                else:
+                    http.commit()
 
-            def run() -> None:
-                http = _Consumer(broker, f"i{number}")
-                idle = 0
-                while idle < 4:
-                    found = http.consume()
-                    idle = 0 if found else idle + 1
-                    keep = found[::2] if skip else found
-                    with lock:
-                        seen.append([(one["partition"], one["offset"]) for one in keep])
-                    if found and lives.random() < 0.3:
-                        # The consumer dies before it commits, so another one receives the records again.
-                        http.die()
-                    else:
-                        http.commit()
-
-            return run
-
-        together([instance(number) for number in range(3)])
-        luck.random()
+        together([partial(instance, number) for number in range(3)])
         last = _Consumer(broker, "last")
         for _ in range(8):
             found = last.consume()
