@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from types import FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -86,25 +87,21 @@ class Listener:
             self.cloud = cloud
             self.served.clear()
             self._under_way = []
-        for name, receivers in (
-            ("flask", (self._flask_began, self._flask_raised, self._flask_ended)),
-            ("django.core.signals", (self._django_began, self._django_raised, self._django_ended)),
+        flask = self._flask_began, self._flask_raised, self._flask_ended
+        django = self._django_began, self._django_raised, self._django_ended
+        for name, observe in (
+            ("flask", partial(self._connect, flask)),
+            ("django.core.signals", partial(self._connect, django)),
+            ("httpx", partial(self._wrap, "ASGITransport", "handle_async_request")),
+            ("starlette.testclient", partial(self._wrap, "_TestClientTransport", "handle_request")),
         ):
             if cloud is not None and name in sys.modules and name not in self._heard:
                 self._heard.add(name)
-                # Another version of the module may lack these signals.
+                # Another version of the module may lack these names.
                 with suppress(AttributeError, TypeError):
-                    self._connect(sys.modules[name], receivers)
+                    observe(sys.modules[name])
 
-        for name, transport, method in (
-            ("httpx", "ASGITransport", "handle_async_request"),
-            ("starlette.testclient", "_TestClientTransport", "handle_request"),
-        ):
-            if cloud is not None and name in sys.modules and name not in self._heard:
-                self._heard.add(name)
-                self._wrap(getattr(sys.modules[name], transport, None), method)
-
-    def _connect(self, module: ModuleType, receivers: tuple[_Receiver, ...]) -> None:
+    def _connect(self, receivers: tuple[_Receiver, ...], module: ModuleType) -> None:
         names = ("request_started", "got_request_exception", "request_finished")
         signals = [getattr(module, name) for name in names]
         for signal, receiver in zip(signals, receivers, strict=True):
@@ -124,9 +121,10 @@ class Listener:
 
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
 
-    def _wrap(self, owner: Any, name: str) -> None:
+    def _wrap(self, transport: str, name: str, module: ModuleType) -> None:
         """Observe the requests of a test client, because ASGI has no signals."""
-        original = vars(owner).get(name) if isinstance(owner, type) else None
+        owner = getattr(module, transport)
+        original = vars(owner).get(name)
         if not isinstance(original, FunctionType):
             return
         if name == "handle_request":

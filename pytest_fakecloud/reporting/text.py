@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -43,33 +43,8 @@ def text(report: Report, *, link: str = "", width: int = WIDTH) -> str:
 
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
-    width = max(40, min(width, WIDEST))
-    now = to_datetime(report.now_us)
-    part_of_second = f".{now.microsecond // 1000:03}".removesuffix(".000")
-    at = "frozen at {}" if report.clock == "frozen" else f"{report.clock}, {{}} at the end"
-    head = [
-        f"clock {at.format(f'{now:%Y-%m-%d %H:%M:%S}{part_of_second}Z')}, seed {report.seed!r}",
-        *_homes(report),
-    ]
-    lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
-    if link:
-        lines.append(f"timeline: {link}")
-    lines += report.failures
-    if not report.rows and not report.failures:
-        lines.append("no client has made a call")
-    marks = _marks(report.rows, report.findings)
-    inner = {one.rows[0]: one.values["line"] for one in report.findings if "line" in one.values}
-    lines += _timeline(report, marks, inner, width, now.date())
-    left = report.unfinished
-    failed = [one for one in left if one.kind == "dead_letter"]
-    ends = [
-        *_block("Findings:", report.findings, report.scene, width, marks),
-        *_block("Unfinished:", [one for one in left if one not in failed], report.scene, width),
-        *_block("Failed:", failed, report.scene, width),
-    ]
-    for one in report.problems:
-        ends += _wrapped(problem(one, report.scene).translate(CONTROLS), "    ", width)
-    return printable("\n".join([*lines, *([""] if ends else []), *ends]))
+    lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
+    return printable("\n".join(lines))
 
 
 def wrapped(hint: str, width: int) -> list[str]:
@@ -99,133 +74,138 @@ def _homes(report: Report) -> Iterator[str]:
             host = here
 
 
-def _block(
-    title: str,
-    findings: Sequence[Finding],
-    scene: Scene,
-    width: int,
-    marks: Mapping[int, int] | None = None,
-) -> list[str]:
-    told = []
-    for one in findings:
-        mark = (marks or {}).get(one.rows[0]) if one.rows else None
-        prefix = "" if mark is None else f"[{mark}] "
-        told.append(f"{prefix}{sentence(one, scene)}".translate(CONTROLS))
-    if len(told) == 1:
-        return _wrapped(f"{title} {told[0]}", "  ", width)
-    lines = [line for each in told for line in _wrapped(f"- {each}", "  ", width)]
-    return [title, *lines] if lines else []
+class _Writer:
+    """Writes one report.
 
-
-def _marks(rows: Sequence[Row], findings: Sequence[Finding]) -> dict[int, int]:
-    """Return the numbers that mark the rows with findings, by the row's number."""
-    wanted = {number for one in findings for number in one.rows[:1]}
-    return {
-        number: mark
-        for mark, number in enumerate((row.number for row in rows if row.number in wanted), 1)
-    }
-
-
-# -- the rows --------------------------------------------------------------------------------------
-
-
-def _timeline(
-    report: Report, marks: Mapping[int, int], inner: Mapping[int, int], width: int, today: date
-) -> Iterator[str]:
-    """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day.
-
-    ``inner`` is the index of the line below a row that the row's mark belongs to.
+    ``_marks`` are the numbers that mark rows with findings, by the row's number. ``_inner`` is the
+    index of the line below a row that the row's mark belongs to. ``_known`` contains explanations
+    that are not repeated.
     """
-    every, held = without_held_runs(list(report.rows))
-    day, known = None, set[str]()
-    if all(to_datetime(row.at_us).date() == today for row in every):
-        day = today
-    if held:
-        yield f"... {counted(held, 'run')} left out, in which the promise held"
-    held_back: list[tuple[int, list[str]]] = []
-    lines = list(kept(folded(merged(every, marks)), marks))
-    for number, line in enumerate(lines):
-        if isinstance(line, int):
-            yield f"... {counted(line, 'row')} left out"
-            continue
-        while held_back and held_back[-1][0] >= line.row.depth:
-            yield from held_back.pop()[1]
-        at = to_datetime(line.row.at_us)
-        if at.date() != day:
-            day = at.date()
-            yield f"-- {day} --"
-        after = next((one for one in lines[number + 1 :] if isinstance(one, Line)), None)
-        nests = after is not None and after.row.depth > line.row.depth
-        note: list[str] = []
-        yield from _lines(line, marks, inner, known, width, report.scene, note, nests=nests)
-        if nests:
-            # The note follows the nested rows, because it results from them.
-            held_back.append((line.row.depth, note))
-        else:
+
+    def __init__(self, report: Report, width: int) -> None:
+        self._report, self._scene, self._width = report, report.scene, width
+        wanted = {number for one in report.findings for number in one.rows[:1]}
+        marked = (row.number for row in report.rows if row.number in wanted)
+        self._marks = {number: mark for mark, number in enumerate(marked, 1)}
+        self._inner = {
+            one.rows[0]: one.values["line"] for one in report.findings if "line" in one.values
+        }
+        self._known: set[str] = set()
+
+    def lines(self, link: str) -> list[str]:
+        report, width = self._report, self._width
+        now = to_datetime(report.now_us)
+        part_of_second = f".{now.microsecond // 1000:03}".removesuffix(".000")
+        at = "frozen at {}" if report.clock == "frozen" else f"{report.clock}, {{}} at the end"
+        head = [
+            f"clock {at.format(f'{now:%Y-%m-%d %H:%M:%S}{part_of_second}Z')}, seed {report.seed!r}",
+            *_homes(report),
+        ]
+        lines = [part for line in _packed(head, width) for part in _wrapped(line, "  ", width)]
+        if link:
+            lines.append(f"timeline: {link}")
+        lines += report.failures
+        if not report.rows and not report.failures:
+            lines.append("no client has made a call")
+        lines += self._timeline(now.date())
+        failed = [one for one in report.unfinished if one.kind == "dead_letter"]
+        ends = [
+            *self._block("Findings:", report.findings),
+            *self._block("Unfinished:", [one for one in report.unfinished if one not in failed]),
+            *self._block("Failed:", failed),
+        ]
+        for one in report.problems:
+            ends += _wrapped(problem(one, self._scene).translate(CONTROLS), "    ", width)
+        return [*lines, *([""] if ends else []), *ends]
+
+    def _block(self, title: str, findings: Sequence[Finding]) -> list[str]:
+        told = []
+        for one in findings:
+            mark = self._marks.get(one.rows[0]) if one.rows else None
+            prefix = "" if mark is None else f"[{mark}] "
+            told.append(f"{prefix}{sentence(one, self._scene)}".translate(CONTROLS))
+        if len(told) == 1:
+            return _wrapped(f"{title} {told[0]}", "  ", self._width)
+        lines = [line for each in told for line in _wrapped(f"- {each}", "  ", self._width)]
+        return [title, *lines] if lines else []
+
+    def _timeline(self, today: date) -> Iterator[str]:
+        """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
+        every, held = without_held_runs(list(self._report.rows))
+        day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
+        if held:
+            yield f"... {counted(held, 'run')} left out, in which the promise held"
+        held_back: list[tuple[int, list[str]]] = []
+        lines = list(kept(folded(merged(every, self._marks)), self._marks))
+        for number, line in enumerate(lines):
+            if isinstance(line, int):
+                yield f"... {counted(line, 'row')} left out"
+                continue
+            while held_back and held_back[-1][0] >= line.row.depth:
+                yield from held_back.pop()[1]
+            at = to_datetime(line.row.at_us)
+            if at.date() != day:
+                day = at.date()
+                yield f"-- {day} --"
+            after = next((one for one in lines[number + 1 :] if isinstance(one, Line)), None)
+            nests = after is not None and after.row.depth > line.row.depth
+            note: list[str] = []
+            yield from self._line(line, note, nests=nests)
+            if nests:
+                # The note follows the nested rows, because it results from them.
+                held_back.append((line.row.depth, note))
+            else:
+                yield from note
+        for _, note in reversed(held_back):
             yield from note
-    for _, note in reversed(held_back):
-        yield from note
 
-
-def _lines(
-    line: Line,
-    marks: Mapping[int, int],
-    inner: Mapping[int, int],
-    known: set[str],
-    width: int,
-    scene: Scene,
-    note: list[str],
-    *,
-    nests: bool,
-) -> Iterator[str]:
-    """Yield the lines of one entry, except for its note, which is appended to ``note``."""
-    row, last = line.row, line.rows[-1]
-    words = describe(row, scene, last)
-    call = row.entry if isinstance(row.entry, Call) else None
-    effects = [effect(one, call, scene) for one in line.effects]
-    effects = list(filter(None, effects))
-    inside = row.actor == row.peer
-    what = "; ".join([words.what, *effects]) if inside else words.what
-    remarks = [*words.remarks, *(() if inside else effects)]
-    lead = " " * (2 * row.depth)
-    indent = " " * (_STAMP + 2) + lead
-    more = [*words.below, *remarks, *([f"note: {words.note}"] if words.note else [])]
-    alike = "\n".join(more)
-    is_known = len(alike) > LONG and alike in known
-    known.add(alike)
-    head = f"{_stamp(row)} {lead}{_ends(row)} {what}{_times(line)}"
-    if row.where is not None and row.kind != "action":
-        where = f"{PurePath(row.where.file).name}:{row.where.line} in {row.where.function}"
-        if f"@{where}" not in known:
-            remarks.insert(0, where)
-        known -= {one for one in known if one.startswith("@")}
-        known.add(f"@{where}")
-    below = list(words.below)
-    for number in [one.number for one in line.rows if one.number in marks]:
-        if inner.get(number, PIPELINED) < min(len(below), PIPELINED):
-            below[inner[number]] += f" [{marks[number]}]"
-        else:
-            head += f" [{marks[number]}]"
-    told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
-    answer = [f"<-- {words.answer}{' (as above)' * is_known}"] if words.answer else []
-    for each in [*answer, *_faults(row, nests)]:
-        each = each.translate(CONTROLS)
-        if len(told[-1]) + 1 + len(each) <= width:
-            told[-1] += f" {each}"
-        else:
-            told += _wrapped(indent + each, indent + "    ", width, LINES_OF_A_TEXT)
-    yield from told
-    if not is_known:
-        for each in [*below, *_packed(remarks, width - len(indent))]:
-            yield from _wrapped(
-                indent + each.translate(CONTROLS), indent + "  ", width, LINES_OF_A_TEXT
-            )
-        if words.note:
-            each = f"{indent}note: {words.note}".translate(CONTROLS)
-            note += _wrapped(each, indent + "  ", width, LINES_OF_A_TEXT)
-    if words.script is not None and words.script[0] not in known:
-        known.add(words.script[0])
-        yield from _script(*words.script, indent, width)
+    def _line(self, line: Line, note: list[str], *, nests: bool) -> Iterator[str]:
+        """Yield the lines of one entry, except for its note, which is appended to ``note``."""
+        row, width, known = line.row, self._width, self._known
+        words = describe(row, self._scene, line.rows[-1])
+        call = row.entry if isinstance(row.entry, Call) else None
+        effects = list(filter(None, (effect(one, call, self._scene) for one in line.effects)))
+        inside = row.actor == row.peer
+        what = "; ".join([words.what, *effects]) if inside else words.what
+        remarks = [*words.remarks, *(() if inside else effects)]
+        lead = " " * (2 * row.depth)
+        indent = " " * (_STAMP + 2) + lead
+        more = [*words.below, *remarks, *([f"note: {words.note}"] if words.note else [])]
+        alike = "\n".join(more)
+        is_known = len(alike) > LONG and alike in known
+        known.add(alike)
+        head = f"{_stamp(row)} {lead}{_ends(row)} {what}{_times(line)}"
+        if row.where is not None and row.kind != "action":
+            where = f"{PurePath(row.where.file).name}:{row.where.line} in {row.where.function}"
+            if f"@{where}" not in known:
+                remarks.insert(0, where)
+            known -= {one for one in known if one.startswith("@")}
+            known.add(f"@{where}")
+        below = list(words.below)
+        for number in [one.number for one in line.rows if one.number in self._marks]:
+            if self._inner.get(number, PIPELINED) < min(len(below), PIPELINED):
+                below[self._inner[number]] += f" [{self._marks[number]}]"
+            else:
+                head += f" [{self._marks[number]}]"
+        told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
+        answer = [f"<-- {words.answer}{' (as above)' * is_known}"] if words.answer else []
+        for each in [*answer, *_faults(row, nests)]:
+            each = each.translate(CONTROLS)
+            if len(told[-1]) + 1 + len(each) <= width:
+                told[-1] += f" {each}"
+            else:
+                told += _wrapped(indent + each, indent + "    ", width, LINES_OF_A_TEXT)
+        yield from told
+        if not is_known:
+            for each in [*below, *_packed(remarks, width - len(indent))]:
+                each = indent + each.translate(CONTROLS)
+                yield from _wrapped(each, indent + "  ", width, LINES_OF_A_TEXT)
+            if words.note:
+                each = f"{indent}note: {words.note}".translate(CONTROLS)
+                note += _wrapped(each, indent + "  ", width, LINES_OF_A_TEXT)
+        if words.script is not None and words.script[0] not in known:
+            known.add(words.script[0])
+            yield from _script(*words.script, indent, width)
 
 
 def _faults(row: Row, nests: bool) -> Iterator[str]:
