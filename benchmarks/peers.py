@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import httpx
@@ -60,22 +61,24 @@ def docker() -> bool:
 def lives() -> list[bool]:
     """Compare the time from nothing to the first answer, including the end: the cost for a test."""
     plain = httpx.Client(trust_env=False)
-    candidates: dict[str, tuple[bool, Callable[[], Call]]] = {
-        "kv_server": (True, lambda: lambda: kv_life(plain)),
-        "pytest-httpserver": (there("pytest_httpserver"), lambda: lambda: httpserver_life(plain)),
-        "responses": (there("responses"), lambda: responses_life),
-        "respx": (there("respx"), lambda: lambda: respx_life()),
-        "fakeredis, in process": (there("fakeredis"), lambda: fakeredis_life),
-        "fakeredis, TCP server": (there("fakeredis", "redis"), lambda: fakeredis_server_life),
-        "moto server": (
-            there("moto.server", "flask") if there("moto") else False,
-            lambda: moto_life,
-        ),
-        "qdrant, local": (there("qdrant_client"), lambda: qdrant_life),
-        "chromadb, ephemeral": (there("chromadb"), lambda: chroma_life),
-        "testcontainers, Redis": (docker(), lambda: container_life),
+    candidates: dict[str, tuple[bool, Call]] = {
+        "kv_server": (True, lambda: kv_life(plain)),
+        "pytest-httpserver": (there("pytest_httpserver"), lambda: httpserver_life(plain)),
+        "responses": (there("responses"), responses_life),
+        "respx": (there("respx"), respx_life),
+        "fakeredis, in process": (there("fakeredis"), lambda: life(fakeredis_calls)),
+        "fakeredis, TCP server": (there("fakeredis", "redis"), lambda: life(fakeredis_tcp_calls)),
+        "moto server": (there("moto") and there("moto.server", "flask"), moto_life),
+        "qdrant, local": (there("qdrant_client"), qdrant_life),
+        "chromadb, ephemeral": (there("chromadb"), chroma_life),
+        "testcontainers, Redis": (docker(), container_life),
     }
-    calls, missing = choose(candidates)
+    calls = {name: call for name, (here, call) in candidates.items() if here}
+    missing = {
+        name: PUBLISHED.get(name, NOT_INSTALLED)
+        for name, (here, _) in candidates.items()
+        if not here
+    }
     slow = {"pytest-httpserver", "fakeredis, TCP server", "moto server", "testcontainers, Redis"}
     counts = {name: 1 if name in slow else 20 for name in calls}
     table = compare(
@@ -127,30 +130,10 @@ def respx_life() -> None:
         assert client.get(FAKE).json() == {"result": "OK"}
 
 
-def fakeredis_life() -> None:
-    import fakeredis
-
-    client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
-    assert client.set("key", "value")
-    client.close()
-
-
-def fakeredis_server_life() -> None:
-    import redis
-    from fakeredis import TcpFakeServer
-
-    server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-    )
-    thread.start()
-    client = redis.Redis("127.0.0.1", server.server_address[1])
-    try:
-        assert client.set("key", "value")
-    finally:
-        client.close()
-        server.shutdown()
-        server.server_close()
+def life(make: Callable[[ExitStack], Call]) -> None:
+    """Prepare the calls of `requesting()`, whose preparation includes a first answer, and close."""
+    with ExitStack() as stack:
+        make(stack)
 
 
 def moto_life() -> None:
@@ -295,7 +278,9 @@ def fakeredis_tcp_calls(stack: ExitStack) -> Call:
     from fakeredis import TcpFakeServer
 
     server = TcpFakeServer(("127.0.0.1", 0), server_type="redis")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # The default interval would add half a second to the end of the server.
+    serve = partial(server.serve_forever, poll_interval=0.01)
+    threading.Thread(target=serve, daemon=True).start()
     stack.callback(server.server_close)
     stack.callback(server.shutdown)
     client = redis.Redis("127.0.0.1", server.server_address[1])
@@ -377,15 +362,6 @@ def querying() -> list[bool]:
         line(f"{row.name} / vector_index, {title}", table.ratio(row.name, "vector_index"))
         for row in table.rows[1:]
     ]
-
-
-def choose(
-    candidates: dict[str, tuple[bool, Callable[[], Call]]],
-) -> tuple[dict[str, Call], dict[str, str]]:
-    """Return the calls of the libraries that are installed, and why the others are missing."""
-    calls = {name: make() for name, (here, make) in candidates.items() if here}
-    missing = [name for name, (here, _) in candidates.items() if not here]
-    return calls, {name: PUBLISHED.get(name, NOT_INSTALLED) for name in missing}
 
 
 def show(table: Table) -> None:
