@@ -192,8 +192,8 @@ def _replaced(of: Finding, scene: Scene) -> str:
         answer(of.values[name], False) for name in ("written", "overwritten", "read")
     )
     return (
-        f"this SET wrote {mine} over {other}, which another connection had written after this "
-        f"connection's GET returned {read}{late}"
+        f"SET {shortened(of.values['key'])} wrote {mine} over {other}, which another connection had "
+        f"written after this connection's GET returned {read}{late}"
     )
 
 
@@ -217,7 +217,7 @@ def _repeated(of: Finding, scene: Scene) -> str:
         why = f"{earlier}, which failed afterwards"
     else:
         why = f"an identical earlier {of.values['target']}, which failed afterwards"
-    told = f"this {of.values['command']} repeats one made during {why}"
+    told = f"{of.values['command']} {shortened(of.values['key'])} repeats one made during {why}"
     if of.values["marks"]:
         first, now = map(shortened, of.values["marks"])
         told += f"; the key set with NX was {first} in that attempt and {now} in this one: "
