@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import gc
 import importlib.util
-import shutil
-import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -29,6 +26,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer
 
+from .load import real_server
 from .timing import NOT_INSTALLED, compare, line
 
 MEMBERS = 1_000_000
@@ -155,33 +153,6 @@ def pipelines() -> list[bool]:
     return [line(label, table["pipeline"].best / own, 1.5)]
 
 
-@contextmanager
-def real_server() -> Iterator[redis.Redis | None]:
-    """Start a real server on a socket of its own, if one is installed."""
-    binary = shutil.which("redis-server")
-    if binary is None:
-        yield None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        socket = str(Path(folder) / "redis.sock")
-        process = subprocess.Popen(
-            [binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", folder],
-            stdout=subprocess.DEVNULL,
-        )
-        client = redis.Redis(unix_socket_path=socket)
-        try:
-            for _ in range(200):
-                try:
-                    client.ping()
-                    break
-                except redis.ConnectionError:
-                    continue
-            yield client
-        finally:
-            process.terminate()
-            process.wait()
-
-
 def memory() -> None:
     """Compare the bytes per small key with the figure that a real server reports."""
     engine = Engine(Timekeeper(), Ids(1))
@@ -194,12 +165,13 @@ def memory() -> None:
     ours = tracemalloc.get_traced_memory()[0] / len(keys)
     tracemalloc.stop()
     reported = engine.execute(session, [b"MEMORY", b"USAGE", keys[0]])
-    with real_server() as client:
-        if client is None:
+    with real_server() as url:
+        if url is None:
             print(f"     memory per small key: {ours:.0f} bytes; no real server to compare with")
             return
-        client.set(keys[0], b"value:0")
-        real = client.memory_usage(keys[0])
+        with redis.Redis.from_url(url) as client:
+            client.set(keys[0], b"value:0")
+            real = client.memory_usage(keys[0])
     print(
         f"     memory per small key: {ours:.0f} bytes (its own text not counted), a real server's "
         f"MEMORY USAGE {real}, ours reports {reported}"

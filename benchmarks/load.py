@@ -302,7 +302,7 @@ def real_server() -> Iterator[str | None]:
             while not Path(path).exists():
                 time.sleep(0.01)
             print(f"\nengine: {name}")
-            yield f"unix://{path}?prefix=load:"
+            yield f"unix://{path}"
         finally:
             process.kill()
             process.wait()
@@ -355,7 +355,7 @@ def main() -> int:
     with real_server() as url:
         base = None
         for count in given.processes if url is not None else []:
-            with serving(count, "--kv", f"engine={url}") as servers:
+            with serving(count, "--kv", f"engine={url}?prefix=load:") as servers:
                 found = measure(servers, given.clients, given.seconds)
             base = base or found.rate
             show(f"real engine, {count} process(es), x{found.rate / base:.2f}", found)

@@ -234,9 +234,7 @@ def ladder() -> list[bool]:
             assert len(attempts) == 7
             assert capture.failures.only().is_final
 
-    seven = {
-        "the ladder": run,
-    }
+    seven = {"the ladder": run}
     with Cloud(1) as cloud:
         target = cloud.destination()
         target.expect_request("/hook").respond_with_data("no", status=500)
