@@ -57,11 +57,6 @@ class TestCalls:
     def test_variables_of_a_library_stay(self, loaded: Run) -> None:
         assert [loaded("FCALL count 0") for _ in range(3)] == [1, 2, 3]
 
-    def test_a_function_gets_two_tables(self, run: Run) -> None:
-        body = "redis.register_function('f', function(...) return {select('#', ...), ...} end)"
-        run("FUNCTION", "LOAD", library("l", body))
-        assert run("FCALL f 2 a b c") == [2, [b"a", b"b"], [b"c"]]
-
     @pytest.mark.parametrize("command", ["FCALL", "FCALL_RO"])
     @pytest.mark.parametrize(
         ("words", "text"),
@@ -112,24 +107,6 @@ class TestCalls:
         assert "commands are not allowed from read-only" in loaded.error("FCALL_RO set 1 k v")
         assert loaded("EXISTS k") == 0
 
-    @pytest.mark.parametrize("command", ["FCALL", "FCALL_RO"])
-    def test_a_function_that_said_so_cannot_write(self, run: Run, command: str) -> None:
-        body = (
-            "redis.register_function{function_name='f', flags={'no-writes'}, "
-            "callback=function() return redis.call('SET', 'k', 'v') end}"
-        )
-        run("FUNCTION", "LOAD", library("l", body))
-        assert "commands are not allowed from read-only" in run.error(f"{command} f 0")
-
-    def test_key_locking(self, run: Run) -> None:
-        body = (
-            "redis.register_function{function_name='f', flags={'allow-key-locking'}, "
-            "callback=function(keys, args) return redis.call('GET', args[1]) end}"
-        )
-        run("FUNCTION", "LOAD", library("l", body))
-        assert run("FCALL f 1 k k") is None
-        assert "Key was: other" in run.error("FCALL f 1 k other")
-
 
 class TestLoad:
     def test_the_name_is_the_reply(self, run: Run) -> None:
@@ -179,57 +156,6 @@ class TestLoad:
     def test_unknown_options(self, run: Run) -> None:
         assert run.error("FUNCTION", "LOAD", "junk", LIBRARY) == "ERR Unknown option given: junk"
 
-    @pytest.mark.parametrize(
-        ("body", "text"),
-        [
-            ("redis.register_function('f')",
-             "calling redis.register_function with a single argument is only applicable to Lua "
-             "table (representing named arguments)."),
-            ("redis.register_function()", "wrong number of arguments to redis.register_function"),
-            ("redis.register_function('x', function() end, {})",
-             "wrong number of arguments to redis.register_function"),
-            ("redis.register_function({})",
-             "redis.register_function must get a function name argument"),
-            ("redis.register_function{function_name='x'}",
-             "redis.register_function must get a callback argument"),
-            ("redis.register_function{[1]=2}",
-             "unknown argument given to redis.register_function"),
-            ("redis.register_function{[true]=2}",
-             "named argument key given to redis.register_function is not a string"),
-            ("redis.register_function{function_name='x', callback=function() end, foo=1}",
-             "unknown argument given to redis.register_function"),
-            ("redis.register_function{function_name={}}",
-             "function_name argument given to redis.register_function must be a string"),
-            ("redis.register_function{callback=1}",
-             "callback argument given to redis.register_function must be a function"),
-            ("redis.register_function{description={}}",
-             "description argument given to redis.register_function must be a string"),
-            ("redis.register_function{flags=1}",
-             "flags argument to redis.register_function must be a table representing function "
-             "flags"),
-            ("redis.register_function{function_name='x', callback=function() end, flags={'a'}}",
-             "unknown flag given"),
-            ("redis.register_function({}, function() end)",
-             "first argument to redis.register_function must be a string"),
-            ("redis.register_function('x', 1)",
-             "second argument to redis.register_function must be a function"),
-            ("redis.register_function('x y', function() end)", f"Library {NAME_RULE}"),
-            ("redis.register_function('x', function() end) "
-             "redis.register_function('x', function() end)",
-             "Function already exists in the library"),
-            ("redis.call('GET', 'x')",
-             "user_function:2: Script attempted to access nonexistent global variable 'call'"),
-            ("x = 1", "user_function:2: Attempt to modify a readonly table"),
-            ("return y",
-             "user_function:2: Script attempted to access nonexistent global variable 'y'"),
-            ("return pairs",
-             "user_function:2: Script attempted to access nonexistent global variable 'pairs'"),
-        ],
-    )  # fmt: skip
-    def test_errors_while_loading(self, run: Run, body: str, text: str) -> None:
-        error = run.error("FUNCTION", "LOAD", library("zz", body))
-        assert error == f"ERR Error registering functions: ERR {text}"
-
     def test_loading_without_an_end_is_stopped(self, run: Run, engine: Engine) -> None:
         engine.scripting.limits = ScriptLimits(instructions=100_000)
         error = run.error("FUNCTION", "LOAD", library("zz", "while true do end"))
@@ -260,18 +186,6 @@ class TestList:
         assert found[-2:] == [b"library_code", code.encode()]
         assert loaded("FUNCTION LIST LIBRARYNAME nothing") == []
 
-    @pytest.mark.parametrize(
-        ("words", "text"),
-        [
-            ("LIBRARYNAME", "ERR library name argument was not given"),
-            ("junk", "ERR Unknown argument junk"),
-            ("WITHCODE WITHCODE", "ERR Unknown argument WITHCODE"),
-            ("LIBRARYNAME a LIBRARYNAME b", "ERR Unknown argument LIBRARYNAME"),
-        ],
-    )
-    def test_bad_words(self, run: Run, words: str, text: str) -> None:
-        assert run.error(f"FUNCTION LIST {words}") == text
-
     def test_stats(self, loaded: Run) -> None:
         assert loaded("FUNCTION STATS") == [
             b"running_script", None,
@@ -289,16 +203,6 @@ class TestRemoving:
     def test_flush(self, loaded: Run, mode: str) -> None:
         assert loaded(f"FUNCTION FLUSH {mode}") == OK
         assert loaded("FUNCTION LIST") == []
-
-    def test_flush_modes(self, run: Run) -> None:
-        text = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
-        assert run.error("FUNCTION FLUSH x") == text
-        assert run.error("FUNCTION FLUSH SYNC x") == (
-            "ERR unknown subcommand or wrong number of arguments for 'FLUSH'. Try FUNCTION HELP."
-        )
-
-    def test_nothing_to_kill(self, run: Run) -> None:
-        assert run.error("FUNCTION KILL") == "NOTBUSY No scripts in execution right now."
 
     def test_help(self, run: Run) -> None:
         assert run("FUNCTION HELP")[0].text.startswith(b"FUNCTION <subcommand>")
@@ -326,16 +230,6 @@ class TestPayloads:
         assert len(loaded("FUNCTION LIST")) == 2
         assert loaded(b"FUNCTION", b"RESTORE", payload, b"FLUSH") == OK
         assert [found[1] for found in loaded("FUNCTION LIST")] == [b"mylib"]
-
-    def test_a_function_in_the_way_changes_nothing(self, run: Run) -> None:
-        run("FUNCTION", "LOAD", library("a", "redis.register_function('f', function() end)"))
-        payload = run("FUNCTION DUMP")
-        run("FUNCTION FLUSH")
-        run("FUNCTION", "LOAD", library("b", "redis.register_function('f', function() end)"))
-        before = run("FUNCTION LIST")
-        text = "ERR Function f already exists"
-        assert run.error(b"FUNCTION", b"RESTORE", payload, b"REPLACE") == text
-        assert run("FUNCTION LIST") == before
 
     def test_bad_policies(self, loaded: Run) -> None:
         payload = loaded("FUNCTION DUMP")
