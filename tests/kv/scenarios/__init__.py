@@ -93,9 +93,7 @@ def _lines(text: str) -> Scenario:
     command, has_reply, reply = text.partition(" => ")
     if found := re.fullmatch(r"(\w+<) (.*)", text):
         return [(found[1] + " ", _reply(found[2], ""))]
-    parts = _ALTERNATIVES.split(command)
-    choices = [part.split("|") if at % 2 else [part] for at, part in enumerate(parts)]
-    commands = [_expanded("".join(chosen)) for chosen in product(*choices)]
+    commands = [_expanded(line) for line in alternatives(command)]
     replies = reply.split(" | ") if len(commands) > 1 else [reply]
     if len(replies) == 1:
         replies *= len(commands)
@@ -105,6 +103,13 @@ def _lines(text: str) -> Scenario:
         lines += [(one, _ANY) for one in before]
         lines.append((line, _reply(each, line) if has_reply else _SUCCESS))
     return lines
+
+
+def alternatives(text: str) -> list[str]:
+    """Return a line for each combination of the alternatives in braces."""
+    parts = _ALTERNATIVES.split(text)
+    choices = [part.split("|") if at % 2 else [part] for at, part in enumerate(parts)]
+    return ["".join(chosen) for chosen in product(*choices)]
 
 
 def _expanded(line: str) -> str:
