@@ -56,34 +56,6 @@ def blocked(engine: Engine, session: Session, *words: bytes) -> Blocked:
 
 
 class TestWaiting:
-    def test_a_push_serves_a_blocked_client(
-        self, engine: Engine, client: Session, run: Run
-    ) -> None:
-        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
-        assert not waiter.done
-        run("RPUSH k a b")
-        assert waiter.done
-        assert engine.unblock(waiter) == [b"k", b"a"]
-        assert run("LRANGE k 0 -1") == [b"b"]
-
-    def test_first_come_first_served(self, engine: Engine, run: Run) -> None:
-        clients = [engine.session(transport="port") for _ in range(3)]
-        waiters = [engine.block(c, blocked(engine, c, b"BLPOP", b"k", b"0")) for c in clients]
-        run("RPUSH k a b")
-        assert [waiter.done for waiter in waiters] == [True, True, False]
-        served = [engine.unblock(waiter) for waiter in waiters[:2]]
-        assert served == [[b"k", b"a"], [b"k", b"b"]]
-
-    def test_one_wait_may_end_another(self, engine: Engine, run: Run) -> None:
-        first, second = (engine.session(transport="port") for _ in range(2))
-        line = (b"BLMOVE", b"a", b"b", b"LEFT", b"LEFT", b"0")
-        moving = engine.block(first, blocked(engine, first, *line))
-        popping = engine.block(second, blocked(engine, second, b"BLPOP", b"b", b"0"))
-        run("RPUSH a x")
-        assert moving.done
-        assert popping.done
-        assert run("DBSIZE") == 0
-
     def test_the_timeout_is_on_the_clock(
         self, engine: Engine, client: Session, clock: Timekeeper
     ) -> None:
@@ -92,16 +64,6 @@ class TestWaiting:
         engine.unblock(waiter)
         assert engine.waiters.of(client.id) is None
         assert engine.databases[0].touched is None
-
-    def test_a_key_of_the_wrong_type_does_not_wake(
-        self, engine: Engine, client: Session, run: Run
-    ) -> None:
-        waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
-        run("SET k v")
-        run("DEL k")
-        assert not waiter.done
-        run("RPUSH k x")
-        assert engine.unblock(waiter) == [b"k", b"x"]
 
     def test_killing_ends_the_wait(self, engine: Engine, client: Session, run: Run) -> None:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))

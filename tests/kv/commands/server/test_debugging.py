@@ -18,6 +18,7 @@ from tests.kv.backing import eventually
 from tests.kv.comparison.faces import InProcess, Port
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error, Status
+from tests.kv.conftest import NOW
 
 KINDS = "string integer double null array set map attrib verbatim true false bignum"
 
@@ -27,7 +28,7 @@ class Face(InProcess):
 
     def __init__(self, resp: int = 2) -> None:
         super().__init__(resp=resp)
-        self.engine = Engine(Timekeeper(), Ids(1), "redis", debug_command=True)
+        self.engine = Engine(Timekeeper(NOW), Ids(1), "redis", debug_command=True)
         self.session = self.engine.session(resp=resp)
 
     def __call__(self, line: str) -> Any:
@@ -36,7 +37,7 @@ class Face(InProcess):
 
 @pytest.fixture
 def kv() -> Iterator[KVServer]:
-    with Cloud(clock="frozen", now="2026-01-01T00:00:00Z", seed=1) as cloud:
+    with Cloud(clock="frozen", now=NOW, seed=1) as cloud:
         yield cloud.kv_server(dialect="redis", debug_command=True)
 
 
@@ -148,7 +149,7 @@ def test_a_transaction_with_sleeps_in_the_slow_log(kv: KVServer) -> None:
 
 
 def test_expired_keys_stay_without_an_access() -> None:
-    clock = Timekeeper(now="2026-01-01T00:00:00Z")
+    clock = Timekeeper(NOW)
     engine = Engine(clock, Ids(1), "redis", debug_command=True)
     session = engine.session()
     for line in ("DEBUG SET-ACTIVE-EXPIRE 0", "SET a 1 PX 5", "SET b 1"):
