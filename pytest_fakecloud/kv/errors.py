@@ -524,15 +524,10 @@ ACL_NO_FILE = (
 )
 
 
-def rules_changed(reason: str) -> bytes:
-    """The error of EXEC for a queued command that its user may no longer run."""
-    return (
-        b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the "
-        b"EXEC call. This command is no longer allowed for the following reason: "
-        + RULES_CHANGED[reason]
-    )
-
-
+rules_changed = Template(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
+    "call. This command is no longer allowed for the following reason: <reason>"
+)
 bad_acl_rule = Template("ERR Error in ACL SETUSER modifier '<rule>': <reason>", c_strings=True)
 unmatched_parenthesis = Template("ERR Unmatched parenthesis in acl selector starting at '<rule>'.")
 unknown_category = Template("ERR Unknown category '<name>'", c_strings=True)

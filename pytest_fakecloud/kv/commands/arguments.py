@@ -14,7 +14,7 @@ from ..engine.keyspace import Value
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import Args
-from ..table.syntax import I64_MAX, I64_MIN, parse_int, parse_long_double, parse_unsigned, try_int
+from ..table.syntax import I64_MAX, I64_MIN, parse_int, parse_long_double, parse_unsigned
 
 T = TypeVar("T")
 
@@ -247,10 +247,15 @@ def parse_timeout(session: Session, text: bytes) -> int:
 
 def parse_block(session: Session, text: bytes) -> int:
     """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds, or 0 for no timeout."""
-    milliseconds = try_int(text)
-    if milliseconds is None:
-        raise CommandError(errors.TIMEOUT_NOT_INTEGER)
-    return _waiting_time(session, milliseconds)
+    return _waiting_time(session, parse_int(text, error=errors.TIMEOUT_NOT_INTEGER))
+
+
+def parse_milliseconds(text: bytes) -> int:
+    """Parse a timeout that does not depend on the server's time."""
+    timeout_ms = parse_int(text, error=errors.TIMEOUT_NOT_INTEGER)
+    if timeout_ms < 0:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    return timeout_ms
 
 
 def _waiting_time(session: Session, milliseconds: int) -> int:

@@ -7,7 +7,7 @@ from ..acl.users import Denied
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
-from ..table.registry import Args, CommandSpec, command
+from ..table.registry import Args, command
 
 
 @command("MULTI")
@@ -56,8 +56,11 @@ def exec_(session: Session, args: Args) -> Reply:
         for spec, argv in queue:
             try:
                 if not session.user.unrestricted:
-                    _permit(session, spec, argv)
+                    session.engine.users.permit(session, spec, argv)
                 replies.append(session.engine.run(session, spec, argv))
+            except Denied as denied:
+                reason = errors.RULES_CHANGED[denied.reason]
+                replies.append(CommandError(errors.rules_changed(reason)))
             except CommandError as error:
                 replies.append(error)
     finally:
@@ -69,13 +72,6 @@ def exec_(session: Session, args: Args) -> Reply:
         asleep_ms, pauses.asleep_ms = pauses.asleep_ms, 0
         return Blocked([], asleep_ms, lambda: None, on_timeout=replies)
     return replies
-
-
-def _permit(session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
-    try:
-        session.engine.users.permit(session, spec, argv)
-    except Denied as denied:
-        raise CommandError(errors.rules_changed(denied.reason)) from None
 
 
 @command("WATCH")

@@ -77,15 +77,13 @@ WRONG_ARITY = b"ERR Wrong number of args calling Redis command from script"
 NOT_FROM_SCRIPT = b"ERR This Redis command is not allowed from script"
 READ_ONLY = b"ERR Write commands are not allowed from read-only scripts."
 READ_ONLY_VENDOR = b"READONLY Write commands are not allowed from read-only scripts."
-NO_COMMAND_PERMISSION = b"ERR The user executing the script can't run this command or subcommand"
-NO_KEY_PERMISSION = (
-    b"ERR The user executing the script can't access at least one of the keys mentioned in the "
-    b"command arguments"
-)
-NO_CHANNEL_PERMISSION = (
-    b"ERR The user executing the script can't access at least one of the channels mentioned in "
-    b"the command arguments"
-)
+NO_PERMISSION = {
+    "command": b"ERR The user executing the script can't run this command or subcommand",
+    "key": b"ERR The user executing the script can't access at least one of the keys mentioned in "
+    b"the command arguments",
+    "channel": b"ERR The user executing the script can't access at least one of the channels "
+    b"mentioned in the command arguments",
+}
 waits_in_script = Template("ERR <command> command is not allowed with BLOCK option from scripts")
 INVALID_FOR_ACL_CHECK = b"ERR Invalid command passed to redis.acl_check_cmd()"
 FLUSH_WITH_KEY_LOCKING = (  # Decided here, because the vendor publishes no message.

@@ -318,23 +318,16 @@ class Scripting:
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
         self.engine.admission.check_replicas(run.session, spec)
         if not run.session.user.unrestricted:
-            self._check_user(run.session, spec, argv)
+            try:
+                self.engine.users.permit(run.session, spec, argv)
+            except Denied as denied:
+                raise CommandError(errors.NO_PERMISSION[denied.reason]) from None
         if run.keys is not None:
             if spec.name in _FLUSHES:
                 raise CommandError(errors.FLUSH_WITH_KEY_LOCKING)
             for place, key_spec in spec.key_positions(argv):
                 if "not_key" not in key_spec.flags and argv[place] not in run.keys:
                     raise CommandError(errors.dynamic_key(argv[place]))
-
-    def _check_user(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
-        try:
-            self.engine.users.permit(session, spec, argv)
-        except Denied as denied:
-            if denied.reason == "key":
-                raise CommandError(errors.NO_KEY_PERMISSION) from None
-            if denied.reason == "channel":
-                raise CommandError(errors.NO_CHANNEL_PERMISSION) from None
-            raise CommandError(errors.NO_COMMAND_PERMISSION) from None
 
     def _may_call(self, argv: list[bytes]) -> bool | bytes:
         run = self.running

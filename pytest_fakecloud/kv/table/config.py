@@ -84,8 +84,8 @@ class Config:
             check(changes)
         texts = dict(self._texts)
         for name, text in changes.items():
-            for spelling in _spellings(name):
-                texts[spelling] = text
+            spellings = (each for each in _KINDS if _main_name(each) == _main_name(name))
+            texts.update(dict.fromkeys(spellings, text))
         self._texts = texts
         self._changed()
 
@@ -114,10 +114,6 @@ def _shown(name: str, text: str) -> str:
     # In the value of this parameter, Redis omits "n" after "A", although it sends events for new
     # keys.
     return text.replace("An", "A") if name == "notify-keyspace-events" else text
-
-
-def _spellings(name: str) -> list[str]:
-    return [each for each in _KINDS if _main_name(each) == _main_name(name)]
 
 
 def _main_name(name: str) -> str:

@@ -14,7 +14,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_database, parse_int, try_int
 from ...table.versions import rdb_version
 from ...values.memory import UnpackedInteger
-from ..arguments import options, parse_cursor, parse_scan
+from ..arguments import options, parse_cursor, parse_milliseconds, parse_scan
 
 # -- existence -----------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ def object_freq(session: Session, args: Args) -> Reply:
 def wait(session: Session, args: Args) -> Reply:
     """Return the number of replicas that have acknowledged all writes, which is always 0."""
     parse_int(args[0])
-    _timeout(args[1])
+    parse_milliseconds(args[1])
     return 0
 
 
@@ -302,12 +302,5 @@ def waitaof(session: Session, args: Args) -> Reply:
     if parse_int(args[0], 0, 1, errors.OUT_OF_RANGE) and not session.in_exec:
         raise CommandError(errors.WAITAOF_NO_FILE)
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)
-    _timeout(args[2])
+    parse_milliseconds(args[2])
     return [0, 0]
-
-
-def _timeout(text: bytes) -> int:
-    timeout = parse_int(text, error=errors.TIMEOUT_NOT_INTEGER)
-    if timeout < 0:
-        raise CommandError(errors.TIMEOUT_NEGATIVE)
-    return timeout

@@ -10,14 +10,12 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Verbatim
 from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, parse_int, try_int
-from ..arguments import options
+from ...table.syntax import I64_MAX, parse_int
+from ..arguments import options, parse_milliseconds
 
 
-def _name(text: bytes) -> bytes:
-    if any(not 0x21 <= byte <= 0x7E for byte in text):
-        raise CommandError(errors.CLIENT_NAME)
-    return text
+def _is_plain(text: bytes) -> bool:
+    return all(0x21 <= byte <= 0x7E for byte in text)
 
 
 # -- the client's own connection -----------------------------------------------------------------
@@ -38,7 +36,9 @@ def client_getname(session: Session, args: Args) -> Reply:
 @command("CLIENT SETNAME")
 def client_setname(session: Session, args: Args) -> Reply:
     """Set the name of the connection."""
-    session.name = _name(args[0])
+    if not _is_plain(args[0]):
+        raise CommandError(errors.CLIENT_NAME)
+    session.name = args[0]
     return OK
 
 
@@ -48,7 +48,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
     attribute = args[0].lower().decode("utf-8", "replace")
     if attribute not in ("lib-name", "lib-ver"):
         raise CommandError(errors.unknown_client_attribute(args[0]))
-    if any(not 0x21 <= byte <= 0x7E for byte in args[1]):
+    if not _is_plain(args[1]):
         raise CommandError(errors.bad_client_attribute(attribute))
     session.library[attribute] = args[1]
     return OK
@@ -143,9 +143,7 @@ def client_tracking(session: Session, args: Args) -> Reply:
     return OK
 
 
-_TRACKING_SIZES = {
-    **{b"REDIRECT": 1, b"PREFIX": 1, b"BCAST": 0, b"OPTIN": 0, b"OPTOUT": 0, b"NOLOOP": 0}
-}
+_SWITCHES = dict.fromkeys((b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"), 0)
 
 
 def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
@@ -157,7 +155,7 @@ def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     wanted = TrackingOptions()
-    for word, values in options(args, 1, _TRACKING_SIZES):
+    for word, values in options(args, 1, {b"REDIRECT": 1, b"PREFIX": 1, **_SWITCHES}):
         if word == b"REDIRECT":
             wanted.redirect = parse_int(values[0])
             if wanted.redirect not in session.engine.clients.connected:
@@ -257,23 +255,17 @@ def client_list(session: Session, args: Args) -> Reply:
 @command("CLIENT KILL")
 def client_kill(session: Session, args: Args) -> Reply:
     """Close connections that match an address or filters."""
-    if len(args) == 1:
-        return _kill_address(session, args[0])
-    filters, skip_me = _kill_filters(session, args)
+    by_address = len(args) == 1
+    words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
+    filters, skip_me = _kill_filters(session, words)
     killed = 0
     for other in session.engine.clients.of_port():
         if all(matches(other) for matches in filters) and not (skip_me and other is session):
             session.engine.clients.disconnect(other)
             killed += 1
-    return killed
-
-
-def _kill_address(session: Session, address: bytes) -> Reply:
-    for other in session.engine.clients.of_port():
-        if other.address.encode() == address:
-            session.engine.clients.disconnect(other)
-            return OK
-    raise CommandError(errors.NO_SUCH_CLIENT)
+    if by_address and not killed:
+        raise CommandError(errors.NO_SUCH_CLIENT)
+    return OK if by_address else killed
 
 
 def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
@@ -309,9 +301,7 @@ def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
 @command("CLIENT PAUSE")
 def client_pause(session: Session, args: Args) -> Reply:
     """Delay all commands, or only writes, of the database port for a number of milliseconds."""
-    timeout_ms = parse_int(args[0], error=errors.TIMEOUT_NOT_INTEGER)
-    if timeout_ms < 0:
-        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    timeout_ms = parse_milliseconds(args[0])
     mode = args[1].upper() if len(args) > 1 else b"ALL"
     if len(args) > 2 or mode not in (b"ALL", b"WRITE"):
         raise CommandError(errors.CLIENT_PAUSE_MODE)
@@ -329,9 +319,7 @@ def client_unpause(session: Session, args: Args) -> Reply:
 @command("CLIENT UNBLOCK")
 def client_unblock(session: Session, args: Args) -> Reply:
     """End a client's blocking command, either as if it had timed out or with an error."""
-    wanted = try_int(args[0])
-    if wanted is None:
-        raise CommandError(errors.NOT_INTEGER)
+    wanted = parse_int(args[0])
     mode = args[1].upper() if len(args) > 1 else b"TIMEOUT"
     if len(args) > 2 or mode not in (b"TIMEOUT", b"ERROR"):
         raise CommandError(errors.CLIENT_UNBLOCK_MODE)

@@ -72,42 +72,24 @@ def memory_stats(session: Session, args: Args) -> Reply:
     scripts, libraries = script_memory(engine)
     data = total - overhead
     double = engine.print_double or float
-    facts: dict[bytes, Reply] = {
-        b"peak.allocated": total,
-        b"total.allocated": total,
-        b"startup.allocated": 0,
-        b"replication.backlog": 0,
-        b"clients.slaves": 0,
-        b"clients.normal": 0,
-        b"cluster.links": 0,
-        b"aof.buffer": 0,
-        b"lua.caches": scripts,
-        b"functions.caches": libraries,
-    }
-    rest: dict[bytes, Reply] = {
-        b"overhead.total": overhead,
-        b"keys.count": keys,
-        b"keys.bytes-per-key": total // keys if keys else 0,
-        b"dataset.bytes": data,
-        b"dataset.percentage": double(100.0 * data / total if total else 0.0),
-        b"peak.percentage": 100.0,
-        b"allocator.allocated": total,
-        b"allocator.active": total,
-        b"allocator.resident": total,
-        b"allocator-fragmentation.ratio": 1.0,
-        b"allocator-fragmentation.bytes": 0,
-        b"allocator-rss.ratio": 1.0,
-        b"allocator-rss.bytes": 0,
-        b"rss-overhead.ratio": 1.0,
-        b"rss-overhead.bytes": 0,
-        b"fragmentation": 1.0,
-        b"fragmentation.bytes": 0,
-    }
     return Map(
         [
-            *(item for pair in facts.items() for item in pair),
+            *(b"peak.allocated", total, b"total.allocated", total, b"startup.allocated", 0),
+            *(b"replication.backlog", 0, b"clients.slaves", 0, b"clients.normal", 0),
+            *(b"cluster.links", 0, b"aof.buffer", 0),
+            *(b"lua.caches", scripts, b"functions.caches", libraries),
             *shown,
-            *(item for pair in rest.items() for item in pair),
+            *(b"overhead.total", overhead),
+            *(b"keys.count", keys, b"keys.bytes-per-key", total // keys if keys else 0),
+            *(b"dataset.bytes", data),
+            *(b"dataset.percentage", double(100.0 * data / total if total else 0.0)),
+            *(b"peak.percentage", 100.0),
+            *(b"allocator.allocated", total, b"allocator.active", total),
+            *(b"allocator.resident", total),
+            *(b"allocator-fragmentation.ratio", 1.0, b"allocator-fragmentation.bytes", 0),
+            *(b"allocator-rss.ratio", 1.0, b"allocator-rss.bytes", 0),
+            *(b"rss-overhead.ratio", 1.0, b"rss-overhead.bytes", 0),
+            *(b"fragmentation", 1.0, b"fragmentation.bytes", 0),
         ]
     )
 

@@ -386,16 +386,11 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
 
 def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
     """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT (still awaited)."""
-    if entry_id not in stream:
-        if policy == b"DELREF":
-            _forget(stream, entry_id)
-        return ABSENT
-    if policy == b"ACKED" and stream.awaited(entry_id):
+    if policy == b"ACKED" and entry_id in stream and stream.awaited(entry_id):
         return KEPT
-    stream.delete(entry_id)
     if policy == b"DELREF":
         _forget(stream, entry_id)
-    return DELETED
+    return DELETED if stream.delete(entry_id) else ABSENT
 
 
 def _forget(stream: Stream, entry_id: int) -> None:

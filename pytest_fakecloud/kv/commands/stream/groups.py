@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, bad_subcommand_arguments
@@ -11,7 +9,7 @@ from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
-from ...values.stream import Entry, Stream, format_id
+from ...values.stream import Stream, format_id
 from ..arguments import options
 from .entries import answer_read, entries_reply, read_words, streams_reply
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
@@ -136,15 +134,8 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
 # -- reading as a consumer -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A stream to read: new entries or, with ``after``, pending entries with a higher ID."""
-
-    key: bytes
-    after: int | None
-
-
 def _read_id(text: bytes) -> int | None:
+    """Return the ID after which to read pending entries, or None to read new entries."""
     if text == b"$":
         raise CommandError(errors.XREADGROUP_LAST)
     if text == b">":
@@ -161,39 +152,43 @@ def xreadgroup(session: Session, args: Args) -> Reply:
     wanted = []
     for key, text in zip(words.keys, words.ids, strict=True):
         find_group(session, key, group_name, reading=True)
-        wanted.append(_Wanted(key, _read_id(text)))
+        wanted.append((key, _read_id(text)))
 
     began = False
-
-    makes_consumers = session.engine.table.knows[
-        "consumers are created before they receive an entry"
-    ]
+    vendor, limit = session.engine.dialect == "vendor", session.engine.limits.max_pending_entries
+    knows = session.engine.table.knows
+    makes_consumers = knows["consumers are created before they receive an entry"]
+    estimate = knows["the counter of groups before the first entry is estimated"]
 
     def attempt(keys: list[bytes]) -> Reply:
         nonlocal began
         waited, began = began, True
         found: list[tuple[bytes, list[Reply]]] = []
-        for each in wanted:
-            stream, group = _group_of(session, each.key, group_name, waited=waited)
+        for key, after in wanted:
+            stream, group = _group_of(session, key, group_name, waited=waited)
             has_new = stream.length > 0 and stream.highest_id > group.last_id
-            if each.after is None and not has_new and not makes_consumers:
+            if after is None and not has_new and not makes_consumers:
                 continue
-            if words.noack and session.engine.dialect == "vendor" and each.after is None:
+            if words.noack and vendor and after is None:
                 # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
                 consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
             else:
-                consumer = find_consumer(session, each.key, group, words.consumer)
-            if each.after is not None:
-                history = _history(session, stream, consumer, each.after, words.count)
-                found.append((each.key, history))
+                consumer = find_consumer(session, key, group, words.consumer)
+            if after is not None:
+                found.append((key, _history(session, stream, consumer, after, words.count)))
             elif has_new:
                 entries = stream.range(group.last_id + 1, count=words.count or -1)
-                if not words.noack:
-                    where = (each.key, group_name, words.consumer)
-                    _check_pending_limit(session, consumer, len(entries), where)
-                _deliver(session, stream, group, consumer, entries, pending=not words.noack)
-                found.append((each.key, entries_reply(entries)))
-                session.db.touch(each.key, "")
+                held, more = len(consumer.pending), len(entries)
+                if vendor and not words.noack and limit is not None and held + more > limit:
+                    where = (key, group_name, words.consumer)
+                    raise CommandError(errors.pending_limit(limit, held, more, *where))
+                for entry_id, _ in entries:
+                    stream.advance(group, entry_id, estimate=estimate)
+                    if not words.noack:
+                        group.deliver(entry_id, consumer, session.now_ms)
+                        consumer.active_ms = session.now_ms
+                found.append((key, entries_reply(entries)))
+                session.db.touch(key, "")
         return streams_reply(session, found) if found else None
 
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
@@ -212,34 +207,6 @@ def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tup
             text = errors.GROUP_GONE if there else errors.STREAM_GONE
             raise CommandError(text) from None
         raise
-
-
-def _check_pending_limit(
-    session: Session, consumer: Consumer, more: int, where: tuple[bytes, bytes, bytes]
-) -> None:
-    held = len(consumer.pending)
-    limit = session.engine.limits.max_pending_entries
-    if session.engine.dialect == "vendor" and limit is not None and held + more > limit:
-        raise CommandError(errors.pending_limit(limit, held, more, *where))
-
-
-def _deliver(
-    session: Session,
-    stream: Stream,
-    group: Group,
-    consumer: Consumer,
-    entries: list[Entry],
-    *,
-    pending: bool,
-) -> None:
-    estimate = session.engine.table.knows[
-        "the counter of groups before the first entry is estimated"
-    ]
-    for entry_id, _ in entries:
-        stream.advance(group, entry_id, estimate=estimate)
-        if pending:
-            group.deliver(entry_id, consumer, session.now_ms)
-            consumer.active_ms = session.now_ms
 
 
 def _history(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ....core.budget import spend
 from ... import errors
@@ -51,13 +52,8 @@ def get(session: Session, args: Args) -> Reply:
     return _plain(session.db.string(args[0]))
 
 
-_CONDITIONS = {
-    b"IFEQ": "SET IFEQ",
-    b"IFNE": "SET IFNE",
-    b"IFDEQ": "SET IFDEQ",
-    b"IFDNE": "SET IFDNE",
-}
-"""Name in ``versions.LATER`` of each option that compares the value."""
+_CONDITIONS = (b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE")
+"""Options that compare the value."""
 
 
 @command("SET")
@@ -69,9 +65,7 @@ def set_(session: Session, args: Args) -> Reply:
         db.set(key, args[1])
         return OK
     words = _set_words(session, args, 2)
-    at_ms = None
-    if words.expiry is not None:
-        at_ms = expiry_ms(*words.expiry, session.now_ms, "set")
+    at_ms = words.expires_at(session, "set")
     old = db.string(key) if words.get else db.find(key)
     if not _condition_met(words.condition, words.operand, old):
         return _plain(old) if words.get else None
@@ -90,16 +84,18 @@ def _let_expire(session: Session, key: bytes, at_ms: int) -> None:
         session.db.delete(key, "expired")
 
 
+@dataclass(slots=True)
 class _Words:
-    __slots__ = ("condition", "expiry", "get", "keep_ttl", "operand", "persist")
+    condition: bytes = b""
+    operand: bytes = b""
+    expiry: tuple[bytes, bytes] | None = None
+    get: bool = False
+    keep_ttl: bool = False
+    persist: bool = False
 
-    def __init__(self) -> None:
-        self.condition = b""
-        self.operand = b""
-        self.expiry: tuple[bytes, bytes] | None = None
-        self.get = False
-        self.keep_ttl = False
-        self.persist = False
+    def expires_at(self, session: Session, name: str) -> int | None:
+        """Return the expiry in Unix milliseconds; an error contains the command's name."""
+        return None if self.expiry is None else expiry_ms(*self.expiry, session.now_ms, name)
 
 
 def _set_words(
@@ -126,7 +122,7 @@ def _set_words(
             at += 1
             words.expiry = (word, args[at])
         elif word in _CONDITIONS and not words.condition and follows:
-            if not session.engine.table.knows[_CONDITIONS[word]]:
+            if not session.engine.table.knows[f"SET {word.decode()}"]:
                 raise CommandError(errors.SYNTAX)
             at += 1
             words.condition, words.operand = word, args[at]
@@ -181,16 +177,16 @@ def setnx(session: Session, args: Args) -> Reply:
 @command("SETEX")
 def setex(session: Session, args: Args) -> Reply:
     """Set the string value of a key and its TTL in seconds."""
-    at_ms = expiry_ms(b"EX", args[1], session.now_ms, "setex")
-    session.db.set(args[0], args[2])
-    session.db.expire_at(args[0], at_ms)
-    return OK
+    return _set_for(session, args, expiry_ms(b"EX", args[1], session.now_ms, "setex"))
 
 
 @command("PSETEX")
 def psetex(session: Session, args: Args) -> Reply:
     """Set the string value of a key and its TTL in milliseconds."""
-    at_ms = expiry_ms(b"PX", args[1], session.now_ms, "psetex")
+    return _set_for(session, args, expiry_ms(b"PX", args[1], session.now_ms, "psetex"))
+
+
+def _set_for(session: Session, args: Args, at_ms: int) -> Reply:
     session.db.set(args[0], args[2])
     session.db.expire_at(args[0], at_ms)
     return OK
@@ -223,8 +219,8 @@ def getex(session: Session, args: Args) -> Reply:
     value = session.db.string(args[0])
     if value is None:
         return None
-    if words.expiry is not None:
-        at_ms = expiry_ms(*words.expiry, session.now_ms, "getex")
+    at_ms = words.expires_at(session, "getex")
+    if at_ms is not None:
         session.db.expire_at(args[0], at_ms)
     elif words.persist:
         session.db.persist(args[0])
@@ -262,8 +258,7 @@ def msetnx(session: Session, args: Args) -> Reply:
         raise CommandError(wrong_arity("msetnx"))
     if any(session.db.lookup(key) is not None for key in args[::2]):
         return 0
-    for at in range(0, len(args), 2):
-        session.db.set(args[at], args[at + 1])
+    mset(session, args)
     return 1
 
 
@@ -278,9 +273,7 @@ def msetex(session: Session, args: Args) -> Reply:
     if end > len(args):
         raise CommandError(errors.SYNTAX)
     words = _set_words(session, args, end, _MSETEX_WORDS)
-    at_ms = None
-    if words.expiry is not None:
-        at_ms = expiry_ms(*words.expiry, session.now_ms, "msetex")
+    at_ms = words.expires_at(session, "msetex")
     keys = args[1:end:2]
     if words.condition:
         wanted = words.condition == b"XX"
