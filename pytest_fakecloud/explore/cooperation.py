@@ -107,8 +107,7 @@ def cooperation(world: World) -> Iterator[None]:
     real_start, real_join = threading.Thread.start, threading.Thread.join
 
     def lock() -> Any:
-        stage: Any = world.stage
-        strand = None if stage is None else stage.cooperating()
+        strand = world.cooperating()
         if strand is None:
             return _allocate()
         # Choose a name that is the same in every run, because footprints of runs are compared.
@@ -116,14 +115,12 @@ def cooperation(world: World) -> Iterator[None]:
         return _Lock(world, f"{strand.name}#{strand.locks}")
 
     def rlock() -> Any:
-        stage: Any = world.stage
-        if stage is None or stage.cooperating() is None:
+        if world.cooperating() is None:
             return real_rlock()
         return threading._PyRLock()  # type: ignore[attr-defined]
 
     def simple_queue() -> Any:
-        stage: Any = world.stage
-        if stage is None or stage.cooperating() is None:
+        if world.cooperating() is None:
             return real_queue()
         return queue._PySimpleQueue()  # type: ignore[attr-defined]
 
@@ -160,8 +157,7 @@ def cooperation(world: World) -> Iterator[None]:
         """Return bytes that are the same in every run, so that names made with ``uuid4()`` are,
         too.
         """
-        stage: Any = world.stage
-        strand = None if stage is None else stage.cooperating()
+        strand = world.cooperating()
         if strand is None:
             return real_urandom(size)
         strand.draws += 1

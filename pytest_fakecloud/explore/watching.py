@@ -93,7 +93,7 @@ def _waits_for_real(world: World, run: Callable[..., Any]) -> Callable[..., Any]
     """Wrap a function so that its strand is marked as waiting for a thread of the fakes."""
 
     def waiting(*args: Any, **kwargs: Any) -> Any:
-        strand = None if world.stage is None else world.stage.cooperating()
+        strand = world.cooperating()
         if strand is None:
             return run(*args, **kwargs)
         with strand.waits_for_real():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import gc
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from ..core.timers import Signal
     from ..process_time.wall import Wall
     from ..queue.handle import Queue
+    from .runtime.strands import Strand
     from .simulation.scheduler import Simulation
 
 
@@ -143,6 +143,10 @@ class World:
         """Return whether this thread is running explored code."""
         return self.stage is not None and self.stage.is_here()
 
+    def cooperating(self) -> Strand | None:
+        """Return the strand of this thread, or None if it must not let other strands run."""
+        return None if self.stage is None else self.stage.cooperating()
+
     # -- one schedule ----------------------------------------------------------------------------
 
     def reset(self) -> None:
@@ -184,36 +188,11 @@ class World:
         """Let the fake time of a sleep pass in an event loop that is not explored."""
         return self.stage is not None and self.stage.pass_time(seconds)
 
-    def enters_loop(self, loop: OwnLoop) -> None:
-        """Called when an event loop starts in this thread."""
-        if self.stage is not None:
-            self.stage.enters_loop(loop)
-
-    def leaves_loop(self, loop: OwnLoop) -> None:
-        """Called after an event loop has ended in this thread."""
-        if self.stage is not None:
-            self.stage.leaves_loop(loop)
-
-    def settles(self, loop: OwnLoop) -> None:
-        """Called before an event loop looks for answers."""
-        if self.stage is not None:
-            self.stage.settles(loop)
-
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Called when an event loop has nothing to run; return False if nothing else can run."""
         if self.stage is not None:
             return self.stage.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
-
-    def unhandled(self, error: BaseException) -> None:
-        """Called with an exception of a task that no code awaited."""
-        if self.stage is not None:
-            self.stage.unhandled(error)
-
-    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
-        """Called when a task is created. An inner task belongs to an await of its creator."""
-        if self.stage is not None:
-            self.stage.creates_task(task, is_inner)
 
 
 def _collect_garbage() -> None:

@@ -102,11 +102,10 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVSer
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
     class Sleeper:
+        stage = None
+
         def now_us(self) -> int:
             return 0
-
-        def settles(self, loop: OwnLoop) -> None:
-            pass
 
     loop = OwnLoop(Sleeper())  # type: ignore[arg-type]
     pairs = [socket.socketpair() for _ in range(3)]
