@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
+from ..core.journal import is_own
 from .runtime.frames import innermost, is_library
 from .runtime.strands import Crash, Strand
 
@@ -108,19 +109,19 @@ def cooperation(world: World) -> Iterator[None]:
 
     def lock() -> Any:
         strand = world.cooperating()
-        if strand is None:
+        if strand is None or _is_of_a_fake(sys._getframe(1)):
             return _allocate()
         # Choose a name that is the same in every run, because footprints of runs are compared.
         strand.locks += 1
         return _Lock(world, f"{strand.name}#{strand.locks}")
 
     def rlock() -> Any:
-        if world.cooperating() is None:
+        if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
             return real_rlock()
         return threading._PyRLock()  # type: ignore[attr-defined]
 
     def simple_queue() -> Any:
-        if world.cooperating() is None:
+        if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
             return real_queue()
         return queue._PySimpleQueue()  # type: ignore[attr-defined]
 
@@ -252,6 +253,17 @@ def _workers_of_celery() -> Iterator[tuple[str, Any, str]]:
     module = sys.modules.get("celery.worker")
     if module is not None:
         yield "Worker.start of Celery", module.WorkController, "start"
+
+
+def _is_of_a_fake(frame: FrameType | None) -> bool:
+    """Return whether a lock is created by this package, whose own locks are not explored.
+
+    Otherwise, the first client that uses a port would record accesses to the locks of the port,
+    but the same client in the next exploration would not.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in ("threading", "queue"):
+        frame = frame.f_back
+    return frame is not None and is_own(frame)
 
 
 def _finds_address(frame: FrameType | None) -> bool:
