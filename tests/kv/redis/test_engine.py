@@ -154,20 +154,12 @@ class TestMethods(test_routes.TestMethods):
     pass
 
 
-class TestPathCommands(test_routes.TestPathCommands):
-    def test_a_body_is_the_last_argument(self, server: KVServer, http: httpx.Client) -> None:
-        body = b"\x00 any / bytes? \xff"
-        assert http.post("/set/k", content=body).json() == {"result": "OK"}
-        assert server.value("k") == body
-
-
 @at_once
-class TestBodyCommands(test_routes.TestBodyCommands):
+class TestStories(test_routes.TestStories):
     pass
 
 
-@at_once
-class TestAnswers(test_routes.TestAnswers):
+class TestCommands(test_routes.TestCommands):
     pass
 
 
@@ -181,12 +173,6 @@ class TestEncoding(test_routes.TestEncoding):
     pass
 
 
-@at_once
-class TestPipeline(test_routes.TestPipeline):
-    pass
-
-
-@at_once
 class TestTransactions(test_routes.TestTransactions):
     pass
 
