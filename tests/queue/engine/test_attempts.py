@@ -477,23 +477,6 @@ def test_an_end_lets_the_next_of_a_key_and_of_the_crowd_go(open_up: bool) -> Non
     assert bench.times() == [0, 1, 2]
 
 
-def test_on_attempt_is_called_for_every_attempt(bench: Bench) -> None:
-    heard: list[tuple[Any, ...]] = []
-
-    def hear(*what: Any) -> None:
-        heard.append(what)
-
-    bench.engine.on_attempt = hear
-    outcome = Outcome(500)
-    bench.answer = lambda delivery: outcome
-    message_id = bench.publish(Retries="0")
-    bench.clock.run_due()
-    message = bench.engine.messages[message_id]
-    ((who, attempt, delivery, came),) = heard
-    assert (who, attempt, came) == (message, message.attempts[0], outcome)
-    assert delivery.url == URL
-
-
 def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
     faults = faulty(bench, "tamper")
     message_id = bench.publish()

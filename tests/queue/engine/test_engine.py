@@ -13,7 +13,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.errors import Loop, QueueError
+from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,
@@ -220,19 +220,6 @@ def test_a_paused_queue_holds_retries(bench: Bench) -> None:
     bench.clock.advance("0s")
     assert bench.times() == [0, 3600]
     assert bench.state(message_id) == "DELIVERED"
-
-
-def test_cancelling_the_head_lets_the_next_go(bench: Bench) -> None:
-    bench.answer = lambda delivery: Outcome(500 if delivery.message_id == first else 200)
-    first = enqueue(bench, "q", Retries="5")
-    second = enqueue(bench, "q")
-    bench.clock.run_due()
-    bench.engine.cancel(first)
-    bench.clock.run_due()
-    assert bench.state(second) == "DELIVERED"
-    assert bench.state(first) == "CANCEL_REQUESTED"
-    bench.clock.advance("1m")
-    assert bench.state(first) == "CANCELED"
 
 
 def test_cancelling_one_that_waits_its_turn(bench: Bench) -> None:
@@ -542,19 +529,6 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
 
 
 # -- loops -----------------------------------------------------------------------------------------
-
-
-def test_messages_that_publish_each_other_without_end() -> None:
-    bench = Bench(loop_limit=50)
-    bench.publish_on_delivery()
-    bench.publish()
-    with pytest.raises(Loop, match="50 deliveries caused each other at the same time"):
-        bench.clock.run_due()
-    assert len(bench.sent) == 51
-    assert len(bench.engine.pending) == 1
-    bench.answer = lambda delivery: Outcome(200)
-    bench.clock.run_due()
-    assert bench.engine.pending == {}
 
 
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:

@@ -270,28 +270,6 @@ def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
         assert {timer.lane for timer in schedule._timers.values()} == {"background"}
 
 
-def test_a_client_that_publishes_for_long_is_no_endless_loop() -> None:
-    """A message is not necessarily caused by the delivery in flight when it is published."""
-    with Cloud() as cloud:
-        queue = cloud.queue(loop_limit=3)
-        asked, given = threading.Semaphore(0), threading.Semaphore(0)
-
-        def handler(request: object) -> None:
-            asked.release()
-            assert given.acquire(timeout=10)
-
-        queue.destinations.call(APP, handler)
-        queue.publish(APP)
-        for _ in range(50):
-            assert asked.acquire(timeout=10)
-            queue.publish(APP)
-            given.release()
-        assert asked.acquire(timeout=10)
-        given.release()
-        assert until(lambda: not queue.pending())
-        assert cloud.problems == []
-
-
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> None:
     with Cloud() as cloud:
