@@ -62,15 +62,6 @@ def test_batches_see_the_index_as_it_is() -> None:
     assert ids(index.resumable.next(uuid, 5)[0]) == ["new", "3"]
 
 
-def test_batches_follow_a_renamed_namespace() -> None:
-    index = line_of(0)
-    put(index, "old", a=(1, 0), b=(1, 1), c=(0, 1))
-    uuid, hits = index.resumable.start("old", NEAR, HOUR)
-    assert ids(hits) == ["a", "b"]
-    index.namespaces.rename("old", "new")
-    assert ids(index.resumable.next(uuid, 5)[0]) == ["c"]
-
-
 def test_the_context_comes_back_with_each_batch() -> None:
     index = line_of(4)
     uuid, _ = index.resumable.start("", NEAR, HOUR, context="as asked")
