@@ -11,7 +11,9 @@ import inspect
 import os
 import pkgutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, product
 from pathlib import Path
@@ -21,6 +23,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.transport.patches import changes
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
@@ -112,6 +115,21 @@ def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> N
             told.append(f"{row!r}: {type(error).__name__}: {error}")
     assert seen, "there is no row to check"
     assert not told, f"{len(told)} of {seen} rows do not hold:\n" + "\n".join(told)
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for a condition; fail if it is not true within this number of real seconds."""
+    deadline = monotonic() + seconds
+    while not condition():
+        assert monotonic() < deadline, "the condition was not true in time"
+        time.sleep(0.001)
+
+
+def in_threads(*jobs: Callable[[], object]) -> None:
+    """Run functions in threads at the same time; raise the first exception."""
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for running in [pool.submit(job) for job in jobs]:
+            running.result(90)
 
 
 def together(test: Callable[..., None]) -> Callable[..., None]:

@@ -25,7 +25,8 @@ from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.transport import patches
 
-from .http.test_hub import descriptors, wait_until
+from .harness import wait_until
+from .http.test_hub import descriptors
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from .budget import cases
 from .demo import Demo
+from .harness import in_threads
 
 
 @pytest.fixture
@@ -32,11 +34,5 @@ def test_closing_ends_what_each_of_many_threads_left_to_it() -> None:
         ended: list[int] = []
         together = threading.Barrier(4)
         with Demo() as demo:
-            threads = [
-                threading.Thread(target=leave, args=(demo, ended, together)) for _ in range(4)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            in_threads(*[partial(leave, demo, ended, together)] * 4)
         assert len(ended) == 4

@@ -24,6 +24,7 @@ from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.reporting.rows import rows
 
 from .budget import cases
+from .harness import in_threads
 
 SECONDS = cases(12) / 100
 """How long threads try to interfere."""
@@ -56,12 +57,7 @@ def at_once(*jobs: Callable[[], object]) -> None:
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not any(thread.is_alive() for thread in threads)
+    in_threads(*(partial(work, job) for job in jobs))
     if errors:
         raise errors[0]
 
@@ -103,11 +99,7 @@ def test_a_database_port_that_many_ask_for_is_opened_once(cloud: Cloud) -> None:
             ready.wait(30)
             told.add(server.database_url)
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
+        in_threads(*[ask] * 4)
         assert len(told) == 1
         server.close()
 

@@ -21,6 +21,8 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
 from pytest_fakecloud.core.timers import Fired, Signal
 
+from ..harness import wait_until
+
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
 SECOND = 1_000_000
@@ -507,9 +509,7 @@ def test_a_wait_on_a_running_clock_that_is_set_back_takes_what_was_left_at_its_s
 def asleep(pool: ThreadPoolExecutor, signal: Signal, others: int = 0) -> Future[None]:
     """Wait for up to ten seconds until another thread sleeps on the signal."""
     sleeper = pool.submit(signal.sleep, signal.version, 10)
-    deadline = monotonic() + 10
-    while signal._sleeping <= others:
-        assert monotonic() < deadline
+    wait_until(lambda: signal._sleeping > others)
     return sleeper
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,8 @@ from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.found import Found
 from pytest_fakecloud.core.journal import Journal, Recorder
 from pytest_fakecloud.core.matching import Field
+
+from ..harness import in_threads
 
 
 class Both(Recorder):
@@ -203,11 +205,7 @@ def test_many_threads_keep_the_order(now: Any) -> None:
             if number % 100 == 99:
                 journal.clear()
 
-    threads = [threading.Thread(target=record, args=(j,)) for j in journals]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*(partial(record, journal) for journal in journals))
     assert cloud.entries == []
     for journal in journals:
         for _ in range(100):
@@ -525,11 +523,7 @@ def test_many_threads_keep_the_balance(cloud: Both) -> None:
             if number % 40 == 39:
                 journal.clear()
 
-    threads = [threading.Thread(target=work, args=(part,)) for part in parts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*(partial(work, part) for part in parts))
     assert cloud._heavy_bytes == sum(cloud._heavy.values()) <= 100_000
 
 

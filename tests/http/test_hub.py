@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,14 +30,8 @@ from pytest_fakecloud.http.ports import PortAllocator, ephemeral_range
 
 from ..budget import cases
 from ..demo import Demo, Raw
+from ..harness import in_threads, wait_until
 from .conftest import Unhindered
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.001)
 
 
 def descriptors() -> int:
@@ -764,11 +758,7 @@ def test_no_request_is_answered_by_another_mounts_app(hub: Hub) -> None:
                     raw.sock.close()
                 closer.join()
 
-    threads = [threading.Thread(target=hammer, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(90)
+    in_threads(*(partial(hammer, number) for number in range(4)))
     assert wrong == []
     assert all(count > 20 for count in answered)
     wait_until(lambda: hub.workers.idle == hub.workers.threads)

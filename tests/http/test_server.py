@@ -22,15 +22,8 @@ from pytest_fakecloud.http.mount import Mount
 from pytest_fakecloud.http.parsing import HEAD_LIMIT
 
 from ..demo import Demo, Raw, Reply
+from ..harness import wait_until
 from .conftest import Unhindered
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.001)
-
 
 # -- one request after the other -----------------------------------------------------------------
 

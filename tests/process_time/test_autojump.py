@@ -33,7 +33,7 @@ from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.process_time import loops
 
-from ..harness import Run
+from ..harness import Run, in_threads
 
 NOON = "2026-01-01T12:00:00Z"
 NAMES = ("sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
@@ -105,11 +105,7 @@ def test_sleeps_at_the_same_time_share_it_in_their_order() -> None:
                 time.sleep(seconds)
                 seen.append((since_noon(cloud), name))
 
-        threads = [threading.Thread(target=work, args=one) for one in (("a", 10), ("b", 25))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda: work("a", 10), lambda: work("b", 25))
         # These hold for any scheduling of threads: each sleeps its own time, and no time repeats.
         assert {name: [at for at, one in seen if one == name] for name in "ab"}["b"][-1] >= 75
         assert [at for at, _ in seen] == sorted(at for at, _ in seen)

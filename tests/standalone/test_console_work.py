@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.timeparse import monotonic
-
+from ..harness import wait_until
 from .conftest import Server
 from .test_console import (
     CHROMIUM,
@@ -74,13 +73,6 @@ def listed(server: Server, path: str) -> list[Any]:
     return items
 
 
-def until(what: Any) -> None:
-    """Wait until a function returns something true."""
-    end = monotonic() + 20
-    while not what():
-        assert monotonic() < end
-
-
 # -- key-value ---------------------------------------------------------------------------------------
 
 
@@ -142,7 +134,7 @@ def test_elements_are_edited(
     press(page, "Edit")
     name = page.locator("form[aria-label^=Edit]").get_attribute("aria-label")
     typed(page, name, **fields)
-    until(lambda: value(server, *read) == changed)
+    wait_until(lambda: value(server, *read) == changed)
 
 
 def test_elements_are_added_and_removed(page: Any, server: Server) -> None:
@@ -151,7 +143,7 @@ def test_elements_are_added_and_removed(page: Any, server: Server) -> None:
     typed(page, "Add an element", member="blue")
     page.locator(".detail td", has_text="blue").wait_for()
     page.click("button[aria-label='Remove red']")
-    until(lambda: value(server, "SMEMBERS", "tags") == ["blue"])
+    wait_until(lambda: value(server, "SMEMBERS", "tags") == ["blue"])
 
 
 def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server: Server) -> None:
@@ -214,7 +206,7 @@ def test_vectors_are_upserted_queried_filtered_and_deleted(page: Any, server: Se
     press(page, "Nearest neighbours")
     page.locator(".detail td a", has_text="v0").wait_for()
     press(page, "Delete…", sure=True)
-    until(lambda: len(listed(server, "vector_index/lists/vectors")) == 2)
+    wait_until(lambda: len(listed(server, "vector_index/lists/vectors")) == 2)
 
 
 def test_a_namespace_is_chosen_and_deleted(page: Any, server: Server) -> None:
@@ -224,7 +216,7 @@ def test_a_namespace_is_chosen_and_deleted(page: Any, server: Server) -> None:
     page.locator("table.rows a", has_text="a").wait_for()
     at(page, "fake/vector_index/namespaces/films", ".detail h2")
     press(page, "Delete namespace…", sure=True)
-    until(lambda: len(listed(server, "vector_index/lists/namespaces")) == 1)
+    wait_until(lambda: len(listed(server, "vector_index/lists/namespaces")) == 1)
 
 
 # -- broker ------------------------------------------------------------------------------------------
@@ -253,16 +245,16 @@ def test_topics_records_and_groups_are_worked_with(page: Any, server: Server) ->
     at(page, "fake/broker/groups/console", ".detail svg .member")
     typed(page, "Set a committed offset", partition="created-1", offset="0")
     page.locator(".detail dd", has_text="1").first.wait_for()
-    until(lambda: listed(server, "broker/lists/groups")[0]["total_lag"] == 1)
+    wait_until(lambda: listed(server, "broker/lists/groups")[0]["total_lag"] == 1)
     press(page, "Remove…", sure=True)
-    until(lambda: listed(server, "broker/lists/groups")[0]["members"] == [])
+    wait_until(lambda: listed(server, "broker/lists/groups")[0]["members"] == [])
     at(page, "fake/broker/topics/created", ".detail table")
     typed(page, "Add partitions", count="1")
     holds(page, "document.querySelectorAll('.detail tbody tr').length === 3")
     press(page, "Delete all records…", sure=True)
     page.locator(".detail a", has_text="Show its 0 records").wait_for()
     press(page, "Delete topic…", sure=True)
-    until(lambda: [one["name"] for one in listed(server, "broker/lists/topics")] == ["orders"])
+    wait_until(lambda: [one["name"] for one in listed(server, "broker/lists/topics")] == ["orders"])
 
 
 def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: Server) -> None:
@@ -283,7 +275,7 @@ def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: 
     assert "log:0\n" in asked
     assert "… and 592 more" in asked
     page.click("dialog button.danger")
-    until(lambda: value(server, "DBSIZE") == 4)
+    wait_until(lambda: value(server, "DBSIZE") == 4)
 
 
 # -- queue -------------------------------------------------------------------------------------------
@@ -303,7 +295,7 @@ def test_messages_are_filtered_cancelled_together_and_sent_again(page: Any, serv
     page.click("table.rows a")
     page.click(".detail summary:text-is('Edit and send again')")
     typed(page, "Edit and send again", body='{"to": "other"}')
-    until(lambda: len(listed(server, "queue/lists/messages")) == 4)
+    wait_until(lambda: len(listed(server, "queue/lists/messages")) == 4)
     newest = listed(server, "queue/lists/messages")[0]
     assert (newest["label"], newest["preview"]) == ("sms", '{"to": "other"}')
     again = server.ask("GET", f"/handles/queue/lists/messages/{newest['id']}")[1]
@@ -312,7 +304,7 @@ def test_messages_are_filtered_cancelled_together_and_sent_again(page: Any, serv
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 2")
     page.check(".list-body label.check input")
     press(page, "Cancel 2…", sure=True)
-    until(
+    wait_until(
         lambda: (
             sum(one["state"] == "cancelled" for one in listed(server, "queue/lists/messages")) == 2
         )
@@ -333,7 +325,7 @@ def test_a_message_is_published_delivered_now_and_cancelled(page: Any, server: S
     page.locator(".detail pre[aria-label=body]", has_text='"n": 1').wait_for()
     press(page, "Deliver now")
     page.locator(".detail .attempt", has_text="Attempt 1").wait_for()
-    until(lambda: "ConnectionRefused" in page.inner_text(".detail .attempt"))
+    wait_until(lambda: "ConnectionRefused" in page.inner_text(".detail .attempt"))
     page.locator(".detail svg circle.planned").first.wait_for(state="attached")
     press(page, "Cancel…", sure=True)
     page.locator(".detail .pill", has_text="cancelled").wait_for()
@@ -349,7 +341,7 @@ def publish_dead_letters(server: Server, many: int) -> None:
             Upstash_Retries="0",
         )
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
-    until(lambda: len(listed(server, "queue/lists/dead-letters")) == many)
+    wait_until(lambda: len(listed(server, "queue/lists/dead-letters")) == many)
 
 
 def test_dead_letters_are_retried_and_deleted_together(page: Any, server: Server) -> None:
@@ -357,16 +349,16 @@ def test_dead_letters_are_retried_and_deleted_together(page: Any, server: Server
     at(page, "fake/queue/dead-letters", "table.rows")
     page.check("label.check input")
     press(page, "Retry 3")
-    until(lambda: len(listed(server, "queue/lists/messages")) == 6)
+    wait_until(lambda: len(listed(server, "queue/lists/messages")) == 6)
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
-    until(lambda: len(listed(server, "queue/lists/dead-letters")) == 3)
+    wait_until(lambda: len(listed(server, "queue/lists/dead-letters")) == 3)
     for letter in listed(server, "queue/lists/dead-letters")[:2]:
         page.check(f"input[aria-label='choose {letter['id']}']")
     press(page, "Delete 2…", sure=True)
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 1")
     page.click("table.rows a")
     press(page, "Retry")
-    until(lambda: len(listed(server, "queue/lists/messages")) == 7)
+    wait_until(lambda: len(listed(server, "queue/lists/messages")) == 7)
 
 
 def test_a_schedule_is_created_run_paused_resumed_and_deleted(page: Any, server: Server) -> None:
@@ -374,11 +366,11 @@ def test_a_schedule_is_created_run_paused_resumed_and_deleted(page: Any, server:
     typed(page, "Create a schedule", to="https://app.example/x", cron="0 3 * * *", id="nightly")
     page.click("table.rows a:text-is('nightly')")
     press(page, "Run now")
-    until(lambda: len(listed(server, "queue/lists/messages")) == 1)
+    wait_until(lambda: len(listed(server, "queue/lists/messages")) == 1)
     press(page, "Pause")
     page.locator(".detail .pill", has_text="paused").wait_for()
     press(page, "Resume")
-    until(lambda: not listed(server, "queue/lists/schedules")[0]["paused"])
+    wait_until(lambda: not listed(server, "queue/lists/schedules")[0]["paused"])
     press(page, "Delete…", sure=True)
     page.locator(".empty", has_text="No schedules yet.").wait_for()
 
@@ -388,13 +380,13 @@ def test_queues_groups_and_flow_control_are_worked_with(page: Any, server: Serve
     typed(page, "Create a queue", name="ordered", parallelism="2")
     page.click("table.rows a:text-is('ordered')")
     press(page, "Pause")
-    until(lambda: listed(server, "queue/lists/queues")[0]["paused"])
+    wait_until(lambda: listed(server, "queue/lists/queues")[0]["paused"])
     at(page, "fake/queue/url-groups", ".empty")
     typed(page, "Add an endpoint", group="team", url="https://a.example/in")
     page.click("table.rows a:text-is('team')")
     page.locator(".detail td", has_text="https://a.example/in").wait_for()
     press(page, "Delete group…", sure=True)
-    until(lambda: listed(server, "queue/lists/url-groups") == [])
+    wait_until(lambda: listed(server, "queue/lists/url-groups") == [])
     for number in range(2):
         sent(
             server, "queue", "/v2/publish/http://127.0.0.1:9/x", {"n": number},
@@ -402,7 +394,7 @@ def test_queues_groups_and_flow_control_are_worked_with(page: Any, server: Serve
         )  # fmt: skip
     at(page, "fake/queue/flow-control/api", ".detail ol a")
     press(page, "Pause")
-    until(lambda: listed(server, "queue/lists/flow-control")[0]["paused"])
+    wait_until(lambda: listed(server, "queue/lists/flow-control")[0]["paused"])
 
 
 def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
@@ -456,7 +448,7 @@ def test_faults_are_added_seen_to_hit_and_removed(
     page.locator(".empty", has_text="No faults.").wait_for()
     page.select_option("select[name=kind]", "sequence")
     typed(page, "Add a fault", steps="503, ok, drop")
-    until(lambda: len(server.ask("GET", "/handles/kv_server/faults")[1]) == 1)
+    wait_until(lambda: len(server.ask("GET", "/handles/kv_server/faults")[1]) == 1)
     page.select_option("select[name=kind]", "answer")
     typed(page, "Add a fault", status="99999")
     page.locator("form[aria-label='Add a fault'] .out .bad").wait_for()
@@ -543,7 +535,7 @@ def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> 
     said(page, "Take a snapshot", "Taken: one/two.")
     sent(server, "kv_server", body=["SET", "a", "after"])
     press(page, "Restore…", sure=True)
-    until(lambda: value(server, "GET", "a") == "before")
+    wait_until(lambda: value(server, "GET", "a") == "before")
     press(page, "Delete")
     page.locator(".empty", has_text="No snapshots yet.").wait_for()
 
@@ -558,7 +550,7 @@ def test_a_reset_asks_first(page: Any, server: Server) -> None:
     assert value(server, "EXISTS", "a") == 1
     page.click("#reset")
     page.click("dialog button:text('Reset')")
-    until(lambda: value(server, "EXISTS", "a") == 0)
+    wait_until(lambda: value(server, "EXISTS", "a") == 0)
 
 
 def test_the_environment_is_copied_as_shells_read_it(page: Any, server: Server) -> None:

@@ -7,7 +7,6 @@ import os
 import queue
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ import urllib3
 
 from benchmarks.load import TOKEN, Server, start
 from tests.standalone.conftest import Serve, fetch
+
+from ..harness import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,13 +35,12 @@ def loaded(serve: Serve, entries: int = 200) -> tuple[Any, Server]:
 
 def until_busy(running: Any) -> None:
     """Wait until the clients of other processes have been answered."""
-    deadline = time.monotonic() + 30
-    while True:
+
+    def is_busy() -> bool:
         status, rows = running.ask("GET", "/journal")
-        if status == 200 and len(rows) > 100:
-            return
-        assert time.monotonic() < deadline, "no client got through"
-        time.sleep(0.01)
+        return status == 200 and len(rows) > 100
+
+    wait_until(is_busy, 30)
 
 
 def test_every_request_of_many_clients_is_answered(serve: Serve) -> None:
@@ -71,10 +71,7 @@ def test_a_stop_with_open_streams_and_long_polls(serve: Serve) -> None:
     ]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 30
-    while len(running.ask("GET", "/journal")[1]) < 2:
-        assert time.monotonic() < deadline, "the calls did not arrive"
-        time.sleep(0.01)
+    wait_until(lambda: len(running.ask("GET", "/journal")[1]) >= 2, 30)
     assert Server(running.process, ("", 0)).terminate() < STOPS_WITHIN
     for thread in threads:
         thread.join(30)
@@ -97,10 +94,7 @@ def test_clients_that_are_killed_leave_nothing_behind(serve: Serve) -> None:
     times, errors = start([server], CLIENTS, 0.3, 1).finish()
     assert errors == []
     assert times
-    deadline = time.monotonic() + 10
-    while connections(server) > 2:
-        assert time.monotonic() < deadline, "connections of dead clients stay open"
-        time.sleep(0.01)
+    wait_until(lambda: connections(server) <= 2)
     with pytest.raises(queue.Empty):
         load.results.get_nowait()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import threading
 import unittest.mock
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, cast
@@ -19,6 +18,8 @@ import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.transport.inprocess import origins
+
+from ..harness import in_threads
 
 Answered = tuple[int, dict[str, str], bytes]
 Send = Callable[..., Answered]
@@ -363,11 +364,7 @@ def test_many_threads_send_at_once(kv: KVServer) -> None:
         for _ in range(20):
             by_session("POST", kv.url, kv.headers, b'["INCR","n"]')
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[work] * 4)
     assert kv.value("n") == "80"
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from pytest_fakecloud.core.concurrency.workers import WorkerPool
 
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+from ...harness import wait_until
 
 
 def never() -> None:
@@ -34,7 +29,7 @@ def test_a_thread_runs_one_job_after_the_other(pool: WorkerPool) -> None:
     ran: list[threading.Thread] = []
     for _ in range(3):
         pool.submit(lambda: ran.append(threading.current_thread()), never)
-        until(lambda: pool.idle == 1)
+        wait_until(lambda: pool.idle == 1)
     assert [thread.name for thread in ran] == ["pool-1"] * 3
     assert len(set(ran)) == 1
     assert ran[0].daemon
@@ -54,7 +49,7 @@ def test_there_are_as_many_threads_as_jobs(pool: WorkerPool) -> None:
         pool.submit(job, never)
     assert (pool.threads, pool.idle) == (4, 0)
     go_on.set()
-    until(lambda: pool.idle == 4)
+    wait_until(lambda: pool.idle == 4)
     assert sorted(names) == ["pool-1", "pool-2", "pool-3", "pool-4"]
     assert ended == [True] * 4
 
@@ -69,13 +64,13 @@ def test_the_thread_that_was_busy_last_is_the_next_to_work(pool: WorkerPool) -> 
 
     for number in range(3):
         pool.submit(lambda number=number: job(number), never)  # type: ignore[misc]
-    until(lambda: len(threads) == 3)
+    wait_until(lambda: len(threads) == 3)
     for at, number in enumerate((0, 2, 1)):
         events[number].set()
-        until(lambda at=at: pool.idle == at + 1)  # type: ignore[misc]
+        wait_until(lambda at=at: pool.idle == at + 1)  # type: ignore[misc]
     ran: list[threading.Thread] = []
     pool.submit(lambda: ran.append(threading.current_thread()), never)
-    until(lambda: ran != [])
+    wait_until(lambda: ran != [])
     assert ran == [threads[1]]
 
 
@@ -105,9 +100,9 @@ def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
     together = threading.Barrier(2, timeout=10)
     pool.submit(lambda: together.wait() and None, never)
     pool.submit(lambda: together.wait() and None, never)
-    until(lambda: pool.idle == 2)
+    wait_until(lambda: pool.idle == 2)
     pool.submit(busy, never)
-    until(lambda: found != [])
+    wait_until(lambda: found != [])
     assert (pool.threads, pool.idle) == (2, 1)
     started = time.monotonic()
     assert not pool.close(0.01)
@@ -122,7 +117,7 @@ def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
 def test_closing_a_pool_that_is_idle_needs_no_time() -> None:
     pool = WorkerPool(linger=60.0)
     pool.submit(lambda: None, never)
-    until(lambda: pool.idle == 1)
+    wait_until(lambda: pool.idle == 1)
     assert pool.close()
     assert (pool.threads, pool.idle) == (0, 0)
 
@@ -131,7 +126,7 @@ def test_a_job_may_close_its_pool() -> None:
     pool = WorkerPool()
     closed: list[bool] = []
     pool.submit(lambda: closed.append(pool.close(10)), never)
-    until(lambda: pool.threads == 0)
+    wait_until(lambda: pool.threads == 0)
     assert closed == [True]
 
 
@@ -140,7 +135,7 @@ def test_an_idle_thread_ends_after_a_while_but_for_those_that_are_kept() -> None
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
-    until(lambda: pool.threads == 1)
+    wait_until(lambda: pool.threads == 1)
     assert pool.idle == 1
     pool.close()
 
@@ -150,6 +145,6 @@ def test_with_enough_idle_threads_one_that_has_done_its_job_ends() -> None:
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
-    until(lambda: pool.threads == 1)
+    wait_until(lambda: pool.threads == 1)
     assert pool.idle == 1
     pool.close()
