@@ -27,17 +27,46 @@ def test_fixtures_are_listed_with_their_first_sentence(run: Run) -> None:
         result.stdout.fnmatch_lines([f"{name} *", f"    {text.strip('*')}*"], consecutive=True)
 
 
-def test_the_two_names_of_a_fake_are_one(run: Run) -> None:
+def test_each_test_has_its_own_fakes_with_one_clock_and_seed(run: Run) -> None:
     run(
         """
-        def test_same(kv_server, fakecloud_kv, vector_index, fakecloud_vector, broker,
-                      fakecloud_broker, queue, fakecloud_queue):
+        import pytest
+        import requests
+
+        def test_both_names(kv_server, fakecloud_kv, vector_index, fakecloud_vector, broker,
+                            fakecloud_broker, queue, fakecloud_queue):
             assert kv_server is fakecloud_kv
             assert vector_index is fakecloud_vector
             assert broker is fakecloud_broker
             assert queue is fakecloud_queue
+
+        seen = []
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_fresh(broker, turn):
+            assert broker.records("orders") == [] if broker.topics() else True
+            broker.create_topic("orders", partitions=1)
+            broker.produce("orders", "x")
+            for url, _, _ in seen:
+                with pytest.raises(requests.ConnectionError):
+                    requests.get(f"{url}/topics")
+            assert (broker.url, broker.username, broker.password) not in seen
+            seen.append((broker.url, broker.username, broker.password))
+
+        def test_more(fakecloud, broker):
+            second = fakecloud.broker(name="second", topics={"orders": 2})
+            assert second.clock is broker.clock is fakecloud.clock
+            assert [handle.name for handle in fakecloud.handles] == ["broker", "second"]
+            assert second.url != broker.url
+
+        def test_seed(fakecloud, request):
+            assert fakecloud.seed == request.node.nodeid
+
+        @pytest.mark.fakecloud(seed=7)
+        def test_given_seed(fakecloud):
+            assert fakecloud.seed == 7
         """
-    ).assert_outcomes(passed=1)
+    ).assert_outcomes(passed=7)
 
 
 def test_a_suite_with_its_own_queue_keeps_it(run: Run) -> None:
@@ -59,28 +88,6 @@ def test_a_suite_with_its_own_queue_keeps_it(run: Run) -> None:
             assert callback_capture.callback_url
         """
     ).assert_outcomes(passed=1)
-
-
-def test_tests_share_no_address_credentials_or_data(run: Run) -> None:
-    run(
-        """
-        import pytest
-        import requests
-
-        seen = []
-
-        @pytest.mark.parametrize("turn", range(3))
-        def test_fresh(broker, turn):
-            assert broker.records("orders") == [] if broker.topics() else True
-            broker.create_topic("orders", partitions=1)
-            broker.produce("orders", "x")
-            for url, _, _ in seen:
-                with pytest.raises(requests.ConnectionError):
-                    requests.get(f"{url}/topics")
-            assert (broker.url, broker.username, broker.password) not in seen
-            seen.append((broker.url, broker.username, broker.password))
-        """
-    ).assert_outcomes(passed=3)
 
 
 def test_a_finished_test_lets_go_of_its_data(run: Run) -> None:
@@ -157,34 +164,6 @@ def test_a_test_without_fakes_finds_the_process_as_it_was(
         """
     ).assert_outcomes(passed=7)
     assert "NO_PROXY" not in os.environ
-
-
-def test_one_cloud_has_one_clock_and_any_number_of_fakes(run: Run) -> None:
-    run(
-        """
-        def test_more(fakecloud, broker):
-            second = fakecloud.broker(name="second", topics={"orders": 2})
-            assert second.clock is broker.clock is fakecloud.clock
-            assert [handle.name for handle in fakecloud.handles] == ["broker", "second"]
-            assert second.url != broker.url
-        """
-    ).assert_outcomes(passed=1)
-
-
-def test_the_seed_comes_from_the_node_id_unless_given(run: Run) -> None:
-    result = run(
-        """
-        import pytest
-
-        def test_own(fakecloud):
-            assert fakecloud.seed == "test_the_seed_comes_from_the_node_id_unless_given.py::test_own"
-
-        @pytest.mark.fakecloud(seed=7)
-        def test_given(fakecloud):
-            assert fakecloud.seed == 7
-        """
-    )
-    result.assert_outcomes(passed=2)
 
 
 def test_the_seed_can_come_from_the_command_line(run: Run) -> None:
@@ -322,6 +301,7 @@ def test_settings_that_are_no_dict_are_an_error_of_their_test(run: Run) -> None:
             "brokr={}",
             "*'brokr' is not a setting of fakecloud; did you mean 'broker'? Known settings: now, *",
         ),
+        ("env='no'", "fakecloud: env='no' must be True or False, or None"),
         ("broker=3", "*the setting broker must be a dict of that service's settings, got 3*"),
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
         (

@@ -17,10 +17,16 @@ def test_session_scope_keeps_address_and_credentials_and_nothing_else(
     pytester.makeini("[pytest]\nfakecloud_scope = session")
     run(
         """
+        import socket
+        import time
         import pytest
         import requests
 
         seen = set()
+        kept = []
+
+        def ask(broker, path="/topics"):
+            requests.get(broker.url + path, auth=(broker.username, broker.password))
 
         @pytest.mark.parametrize("turn", range(3))
         def test_again(broker, fakecloud, turn):
@@ -29,48 +35,50 @@ def test_session_scope_keeps_address_and_credentials_and_nothing_else(
             assert broker.topics() == {}
             assert broker.journal.calls() == []
             assert fakecloud.clock.mode == "running"
+            assert abs(fakecloud.clock.now().timestamp() - time.time()) < 5
             assert not broker.faults.unused()
             broker.create_topic("orders")
-            requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+            ask(broker)
             with broker.faults.answer(503):
-                requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
+                ask(broker)
             fakecloud.clock.advance("24h")
             fakecloud.clock.freeze()
-        """
-    ).assert_outcomes(passed=3)
 
+        def test_left_a_problem(broker):
+            ask(broker, "/nope")
 
-def test_the_clock_starts_anew_for_each_test(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        import time
-        import pytest
-
-        @pytest.mark.parametrize("turn", range(2))
-        def test_now(fakecloud, broker, turn):
-            assert abs(fakecloud.clock.now().timestamp() - time.time()) < 5
-            fakecloud.clock.advance("30d")
-        """
-    ).assert_outcomes(passed=2)
-
-
-def test_problems_fail_only_the_test_that_left_them(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        import requests
-
-        def test_1_clean(broker):
+        def test_has_no_problem(broker):
             pass
 
-        def test_2_left(broker):
-            requests.get(broker.url + "/nope", auth=(broker.username, broker.password))
+        def test_keeps_a_connection(broker):
+            host, port = broker.url.removeprefix("http://").split(":")
+            sock = socket.create_connection((host, int(port)), timeout=5)
+            sock.sendall(b"GET /topics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+            assert sock.recv(100)
+            kept.append(sock)
 
-        def test_3_clean(broker):
-            pass
+        def test_the_connection_ended(broker):
+            kept[0].settimeout(5)
+            try:
+                rest = kept[0].recv(65536)
+                while rest:
+                    rest = kept[0].recv(65536)
+            except ConnectionResetError:
+                pass
+            kept[0].close()
+            assert broker.journal.calls() == []
+
+        @pytest.fixture
+        def straggler(broker):
+            ask(broker)
+
+        def test_a_call_before_its_own_code_is_marked(broker, straggler):
+            ask(broker)
+            first, second = broker.journal.calls()
+            assert "maybe by an earlier test" in first.note
+            assert second.note == ""
         """
-    ).assert_outcomes(passed=2, failed=1)
+    ).assert_outcomes(passed=7, failed=1)
 
 
 def test_settings_of_one_test_are_refused(run: Run, pytester: pytest.Pytester) -> None:
@@ -147,58 +155,6 @@ def test_what_a_test_starts_itself_ends_with_it(run: Run, pytester: pytest.Pytes
             assert fakecloud.handles == []
         """
     ).assert_outcomes(passed=2)
-
-
-def test_connections_of_the_last_test_are_ended(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        import socket
-
-        kept = []
-
-        def test_1(broker):
-            host, port = broker.url.removeprefix("http://").split(":")
-            sock = socket.create_connection((host, int(port)), timeout=5)
-            sock.sendall(b"GET /topics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
-            assert sock.recv(100)
-            kept.append(sock)
-
-        def test_2(broker):
-            kept[0].settimeout(5)
-            try:
-                rest = kept[0].recv(65536)
-                while rest:
-                    rest = kept[0].recv(65536)
-            except ConnectionResetError:
-                pass
-            kept[0].close()
-            assert broker.journal.calls() == []
-        """
-    ).assert_outcomes(passed=2)
-
-
-def test_a_call_before_the_tests_own_code_is_marked(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nfakecloud_scope = session")
-    run(
-        """
-        import pytest
-        import requests
-
-        def ask(broker):
-            requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
-
-        @pytest.fixture
-        def straggler(broker):
-            ask(broker)
-
-        def test_marked(broker, straggler):
-            ask(broker)
-            first, second = broker.journal.calls()
-            assert "maybe by an earlier test" in first.note
-            assert second.note == ""
-        """
-    ).assert_outcomes(passed=1)
 
 
 @pytest.mark.slow
@@ -361,30 +317,15 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("fakecloud_scope = module", "pass function or session"),
-        ("fakecloud_clock = stopped", "pass running or frozen"),
-        ("fakecloud_transport = pigeon", "pass socket or inprocess"),
-    ],
-)
-def test_settings_of_the_run_are_checked(
-    pytester: pytest.Pytester, setting: str, said: str
-) -> None:
-    pytester.makeini(f"[pytest]\n{setting}")
-    pytester.makepyfile("def test_it(): pass")
-    result = pytester.runpytest_inprocess(*QUIET)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: {setting} is unknown: {said}"])
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
+        ("fakecloud_scope = module", "* = module is unknown: pass function or session"),
+        ("fakecloud_clock = stopped", "* = stopped is unknown: pass running or frozen"),
+        ("fakecloud_transport = pigeon", "* = pigeon is unknown: pass socket or inprocess"),
         ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; pass true or false"),
         ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; pass true or false"),
         ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is not a kind*"),
     ],
 )
-def test_switches_of_the_run_are_checked(
+def test_settings_of_the_run_are_checked(
     pytester: pytest.Pytester, setting: str, said: str
 ) -> None:
     pytester.makeini(f"[pytest]\n{setting}")
@@ -431,20 +372,6 @@ def test_a_folder_that_takes_nothing_ends_no_run(pytester: pytest.Pytester, opti
     outcomes = result.parseoutcomes()
     assert (outcomes["failed"], outcomes["passed"]) == (1, 1)
     result.stdout.fnmatch_lines(["*could not be written: *late*"])
-
-
-def test_a_switch_of_a_marker_is_a_bool(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.fakecloud(env="no")
-        def test_it(kv_server): pass
-        """
-    )
-    result = pytester.runpytest_inprocess(*QUIET)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["fakecloud: env='no' must be True or False, or None"])
 
 
 @pytest.mark.slow

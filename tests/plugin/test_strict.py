@@ -15,9 +15,25 @@ UNROUTED = """
 """
 
 
-def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
-    result = run(UNROUTED + "\n        def test_it(broker):\n            wander(broker)\n")
-    result.assert_outcomes(failed=1)
+def test_requests_without_a_route_fail_their_test_in_its_call_phase(run: Run) -> None:
+    result = run(
+        UNROUTED
+        + """
+        def test_unknown_path(broker):
+            wander(broker)
+
+        def test_repeated(broker):
+            for path in ("/nope", "/never", "/nope", "/nope"):
+                wander(broker, path)
+
+        def test_secret(queue):
+            requests.get(f"{queue.url}/v9/x", params={"qstash_token": queue.token})
+
+        def test_wrong_method(broker):
+            requests.patch(broker.url + "/topics", auth=(broker.username, broker.password))
+        """
+    )
+    result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(
         [
             "fakecloud: the test passed, but with 1 strict-mode violation",
@@ -26,18 +42,6 @@ def test_an_unknown_path_fails_the_test_in_its_call_phase(run: Run) -> None:
         ],
         consecutive=True,
     )
-
-
-def test_what_a_client_did_again_is_told_once(run: Run) -> None:
-    result = run(
-        UNROUTED
-        + """
-        def test_it(broker):
-            for path in ("/nope", "/never", "/nope", "/nope"):
-                wander(broker, path)
-        """
-    )
-    result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
             "fakecloud: the test passed, but with 4 strict-mode violations",
@@ -46,48 +50,26 @@ def test_what_a_client_did_again_is_told_once(run: Run) -> None:
         ],
         consecutive=True,
     )
-
-
-def test_no_secret_is_in_the_failure(run: Run) -> None:
-    result = run(
-        """
-        import httpx
-
-        def test_it(queue):
-            httpx.get(f"{queue.url}/v9/x", params={"qstash_token": queue.token})
-        """
-    )
-    result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["?unrouted? queue got GET /v9/x[?]qstash_token=[*][*][*]: no route for it; nearest: *"]
+        [
+            "?unrouted? queue got GET /v9/x[?]qstash_token=[*][*][*]: no route for it; nearest: *",
+            "*broker got PATCH /topics: the path accepts GET*",
+        ]
     )
 
 
-def test_a_wrong_method_names_the_right_ones(run: Run) -> None:
-    result = run(
-        UNROUTED
-        + """
-        def test_it(broker):
-            requests.patch(broker.url + "/topics", auth=(broker.username, broker.password))
-        """
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*broker got PATCH /topics: the path accepts GET*"])
-
-
-@pytest.mark.parametrize(
-    "relaxed",
-    ["strict=False", "strict=['bug', 'unused_fault']", "strict='bug unmet'", "strict=()"],
-)
-def test_a_marker_relaxes_it(run: Run, relaxed: str) -> None:
+def test_a_marker_relaxes_it(run: Run) -> None:
     run(
         UNROUTED
-        + f"""
-        @pytest.mark.fakecloud({relaxed})
-        def test_it(broker):
+        + """
+        @pytest.mark.parametrize("kinds", [
+            pytest.param(kinds, marks=pytest.mark.fakecloud(strict=kinds))
+            for kinds in (False, ["bug", "unused_fault"], "bug unmet", ())
+        ])
+        def test_it(broker, kinds):
             wander(broker)
         """
-    ).assert_outcomes(passed=1)
+    ).assert_outcomes(passed=4)
 
 
 @pytest.mark.parametrize("value", ["false", "off", "bug unmet"])
@@ -122,9 +104,12 @@ def test_allow_covers_only_what_it_names(run: Run) -> None:
     result.assert_outcomes(passed=3, failed=1)
 
 
-def test_a_fault_that_never_fired_fails(run: Run) -> None:
+def test_faults_and_expectations_that_never_fired_fail(run: Run) -> None:
     result = run(
         """
+        def test_unmet(destination):
+            destination.expect_ordered_request("/hook").respond_with_data("ok")
+
         def test_forgotten(broker):
             broker.faults.answer(503, route="commit")
 
@@ -136,8 +121,10 @@ def test_a_fault_that_never_fired_fails(run: Run) -> None:
                 pass
         """
     )
-    assert result.parseoutcomes()["failed"] >= 1
-    result.stdout.fnmatch_lines(["[[]unused_fault] broker: the fault *commit* never fired*"])
+    assert result.parseoutcomes()["failed"] >= 2
+    result.stdout.fnmatch_lines(
+        ["[[]unmet] destination: *", "[[]unused_fault] broker: the fault *commit* never fired*"]
+    )
 
 
 def test_what_a_closed_fake_left_counts_as_well(run: Run) -> None:
@@ -213,21 +200,14 @@ def test_a_failing_test_keeps_its_own_failure_and_gets_the_rest_as_well(run: Run
     assert "the test passed, but" not in result.stdout.str()
 
 
-def test_a_skipped_test_stays_skipped(run: Run) -> None:
+def test_other_outcomes_stay_as_they_are(run: Run) -> None:
     run(
         UNROUTED
         + """
-        def test_it(broker):
+        def test_skipped(broker):
             wander(broker)
             pytest.skip("half way")
-        """
-    ).assert_outcomes(skipped=1)
 
-
-def test_an_expected_failure_may_be_the_problem_itself(run: Run) -> None:
-    run(
-        UNROUTED
-        + """
         @pytest.mark.xfail(strict=True)
         def test_left_a_problem(broker):
             wander(broker)
@@ -236,20 +216,12 @@ def test_an_expected_failure_may_be_the_problem_itself(run: Run) -> None:
         def test_fails_itself(broker):
             wander(broker)
             assert 0
-        """
-    ).assert_outcomes(xfailed=2)
-
-
-def test_an_xfail_that_leaves_nothing_behind_is_an_xpass(run: Run) -> None:
-    run(
-        """
-        import pytest
 
         @pytest.mark.xfail
-        def test_it(broker):
+        def test_left_nothing(broker):
             pass
         """
-    ).assert_outcomes(xpassed=1)
+    ).assert_outcomes(skipped=1, xfailed=2, xpassed=1)
 
 
 def test_unittest_cases_are_told_apart(run: Run) -> None:
@@ -326,17 +298,6 @@ def test_a_failing_test_names_wrong_credentials(run: Run) -> None:
             "[[]credentials] broker: answered 401 to 1 of 1 call: *",
         ]
     )
-
-
-def test_an_unmet_expectation_of_destination_fails(run: Run) -> None:
-    result = run(
-        """
-        def test_it(destination):
-            destination.expect_ordered_request("/hook").respond_with_data("ok")
-        """
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["[[]unmet] destination: *"])
 
 
 def test_an_attempt_to_an_unstubbed_host_fails_but_publishing_does_not(run: Run) -> None:
