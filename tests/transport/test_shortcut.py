@@ -34,13 +34,15 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
                 outcome = case(kv)
             except Exception as error:
                 outcome = type(error), str(error)
-            text = repr(outcome).replace(kv.url.rpartition(":")[2], "PORT")
+            port = kv.url.rpartition(":")[2]
+            text = repr(outcome).replace(port, "PORT")
             text = re.sub(r"0x[0-9a-f]+|\w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT", "...", text)
             calls = kv.journal.calls()
             journal = [
                 (
-                    call.method, call.target, call.body, call.status,
-                    sorted((n.lower(), v) for n, v in call.headers.pairs if n.lower() != "host"),
+                    call.method, call.target, call.body, call.status, call.answer, call.route,
+                    call.facts, call.outcome, call.at_us,
+                    sorted((n.lower(), v.replace(port, "PORT")) for n, v in call.headers.pairs),
                 )
                 for call in calls
             ]  # fmt: skip
@@ -123,6 +125,9 @@ def send(request: pytest.FixtureRequest) -> Send:
         ("GET", "/get/k", None, True),
         ("POST", "/", b'["SET","k","v"]', True),
         ("POST", "/", '["SET","k","é"]', True),
+        ("POST", "/pipeline", b'[["INCR","n"],["NOSUCH"]]', True),
+        ("POST", "/", b"no json", True),
+        ("PUT", "/set/k", b"body \xff bytes", True),
         ("HEAD", "/get/k", None, True),
         ("OPTIONS", "/", None, True),
         ("PATCH", "/", b"x", True),
@@ -149,6 +154,7 @@ def test_requests(send: Send, method: str, path: str, body: Any, skips: bool | N
         ({"X": ""}, True),
         ({"X": "b" * 600}, True),
         ({"Host": "example.com"}, True),
+        ({"Authorization": "Bearer wrong"}, True),
         ({"X": "c" * 20_000}, False),
         ({f"X-{n}": "1" for n in range(70)}, False),
         ({"Connection": "close"}, False),
