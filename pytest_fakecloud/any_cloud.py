@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.concurrency.aio import in_thread
 from .core.errors import check_function
 from .core.problems import Allowances, ProblemFields
 from .explore.cloud_promises import CloudPromises
@@ -299,7 +298,10 @@ class AioCloud:
     """Awaitable versions of a cloud's methods, for asyncio and trio."""
 
     def __init__(self, cloud: AnyCloud) -> None:
+        from .core.concurrency.aio import in_thread
+
         self._cloud = cloud
+        self._in_thread = in_thread
 
     async def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]
@@ -322,9 +324,9 @@ class AioCloud:
         asynchronous.
         """
         __tracebackhide__ = True
-        return await in_thread(self._cloud.explore, run, check, **options)
+        return await self._in_thread(self._cloud.explore, run, check, **options)
 
     async def replay(self, file: str | Path, **options: Unpack[ReplayOptions]) -> Differences:
         """Run ``Cloud.replay()`` without blocking the event loop."""
         __tracebackhide__ = True
-        return await in_thread(self._cloud.replay, file, **options)
+        return await self._in_thread(self._cloud.replay, file, **options)
