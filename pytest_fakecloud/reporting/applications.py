@@ -146,7 +146,7 @@ class Listener:
 
     @contextmanager
     def _observing(self, transport: Any, request: Any, thread: int) -> Iterator[list[Any]]:
-        """Record a request, and the response that the block appends to the list or its exception."""
+        """Record a request and its response, which the block appends to the list, or its exception."""
         environ, responses = self._asked(transport, request, thread), list[Any]()
         try:
             yield responses

@@ -85,8 +85,8 @@ def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]
     """Group the commands that set up a connection under their first call, and transactions under
     their EXEC or DISCARD.
 
-    Return the calls that are shown in the row of another call, by the number of the other call, and
-    their numbers.
+    Return a mapping from the number of the call that has a row to the other calls in this row, and
+    the numbers of these other calls.
     """
     found: dict[int, list[Call]] = {}
     told: set[int] = set()

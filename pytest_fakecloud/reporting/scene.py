@@ -57,7 +57,7 @@ class Scene:
         return self.ids.get(str(name), str(name))
 
     def header(self, began: object, name: str) -> str:
-        """Return a header of the delivery that began at a number; an empty string if unknown."""
+        """Return a header of the delivery that began at a journal number; empty if it is unknown."""
         sent = self.attempts.get(began)  # type: ignore[call-overload]
         headers = sent[0].headers if sent is not None else ()
         return next((value for one, value in headers if one.lower() == name), "")

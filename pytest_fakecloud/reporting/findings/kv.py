@@ -42,8 +42,14 @@ NEAR = 0.8
 """Minimum similarity, from 0 to 1, at which two keys are reported as a mismatch."""
 
 
-def commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
-    """Yield each executed command with its call and its result."""
+def commands(look: Look, handle: Any) -> list[tuple[Call, list[str], Any]]:
+    """Return each executed command with its call and its result."""
+    if handle.name not in look.commands:
+        look.commands[handle.name] = list(_commands(look, handle))
+    return look.commands[handle.name]
+
+
+def _commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
     for call in look.calls_of(handle):
         lines = call.facts.get("words")
         if not isinstance(lines, list) or not executed(call):

@@ -388,7 +388,7 @@ def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
     as strings, they are less.
     """
     received = sorted(_received(look), key=lambda one: one[0])
-    steps = list(commands(look, handle))
+    steps = commands(look, handle)
     known: set[str] = set()
     numbers = {call.number for call in look.calls}
     found: list[Finding] = []

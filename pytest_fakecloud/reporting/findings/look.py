@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ class Look:
     idle_s: float | None = None
     raised: BaseException | None = None
     served: Sequence[Served] = ()
+    commands: dict[str, list[Any]] = field(default_factory=dict, init=False)
+    """The executed commands of key-value servers, by the server's name (see `kv.commands()`)."""
 
     @cached_property
     def entries(self) -> list[Entry]:
