@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 from ...core.budget import spend
@@ -172,12 +173,7 @@ def bitpos(session: Session, args: Args) -> Reply:
 
 _NEED_TWO = {b"DIFF", b"DIFF1", b"ANDOR"}
 _OPERATIONS = {b"AND", b"OR", b"XOR", b"NOT", b"ONE", *_NEED_TWO}
-_LATER = {
-    b"ANDOR": "BITOP ANDOR",
-    b"DIFF": "BITOP DIFF",
-    b"DIFF1": "BITOP DIFF1",
-    b"ONE": "BITOP ONE",
-}
+_BITWISE = {b"AND": int.__and__, b"OR": int.__or__, b"XOR": int.__xor__}
 
 
 def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
@@ -191,35 +187,24 @@ def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
             once = (once ^ number) & ~more
         return once
     if operation in _NEED_TWO:
-        union = 0
-        for number in others:
-            union |= number
+        union = reduce(int.__or__, others)
         return {b"DIFF": first & ~union, b"DIFF1": union & ~first, b"ANDOR": first & union}[
             operation
         ]
-    result = first
-    for number in others:
-        if operation == b"AND":
-            result &= number
-        elif operation == b"OR":
-            result |= number
-        else:
-            result ^= number
-    return result
+    return reduce(_BITWISE[operation], numbers)
 
 
 @command("BITOP")
 def bitop(session: Session, args: Args) -> Reply:
     """Combine strings bitwise, store the result in a key, and return its length in bytes."""
     operation, target, sources = args[0].upper(), args[1], args[2:]
-    later = _LATER.get(operation)
-    known = later is None or session.engine.table.knows[later]
-    if operation not in _OPERATIONS or not known:
+    name = operation.decode("latin-1")
+    if operation not in _OPERATIONS or not session.engine.table.knows.get(f"BITOP {name}", True):
         raise CommandError(errors.SYNTAX)
     if operation == b"NOT" and len(sources) != 1:
         raise CommandError(errors.BITOP_NOT_ONE_SOURCE)
     if operation in _NEED_TWO and len(sources) < 2:
-        raise CommandError(errors.bitop_needs_two(operation.decode()))
+        raise CommandError(errors.bitop_needs_two(name))
     values = [session.db.string(key) or b"" for key in sources]
     length = max(map(len, values))
     spend(sum(map(len, values)) // _BYTES_A_STEP + len(values))

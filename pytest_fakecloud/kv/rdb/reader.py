@@ -46,13 +46,6 @@ def _packed(source: Source) -> bytes:
 # -- strings, lists and sets -----------------------------------------------------------------------
 
 
-def _quicklist(source: Source) -> QuickList:
-    items: list[bytes] = []
-    for _ in range(source.count(1)):
-        items += texts(read_ziplist(_packed(source)))
-    return _filled_list(items)
-
-
 def _quicklist2(source: Source) -> QuickList:
     items: list[bytes] = []
     for _ in range(source.count(1)):
@@ -372,7 +365,9 @@ _READERS: dict[int, Callable[[Source], Any]] = {
     11: lambda source: _filled_set([b"%d" % number for number in read_intset(_packed(source))]),
     12: lambda source: _packed_zset(read_ziplist(_packed(source))),
     13: lambda source: _packed_hash(texts(read_ziplist(_packed(source)))),
-    14: _quicklist,
+    14: lambda source: _filled_list(
+        [item for _ in range(source.count(1)) for item in texts(read_ziplist(_packed(source)))]
+    ),
     15: lambda source: _stream(source, 1),
     16: lambda source: _packed_hash(texts(read_listpack(_packed(source)))),
     17: lambda source: _packed_zset(read_listpack(_packed(source))),

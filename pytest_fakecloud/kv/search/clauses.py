@@ -12,7 +12,7 @@ from ...core.wording import counted
 from ..algorithms.linear_regex import LinearRegex
 from . import fuzzy
 from .index import SearchIndex
-from .postings import TextPostings, ValuePostings
+from .postings import TextPostings
 from .schema import FieldSpec
 from .scoring import bm25, idf
 
@@ -47,11 +47,11 @@ class Everything(Clause):
         return dict.fromkeys(index.documents, 1.0)
 
 
+@dataclass(frozen=True)
 class Nothing(Clause):
     """Matches no document."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    why: str
 
     def find(self, index: SearchIndex) -> Matches:
         return {}
@@ -63,11 +63,11 @@ class Nothing(Clause):
 # -- conditions ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class _Leaf(Clause):
     """A condition on a single field."""
 
-    def __init__(self, spec: FieldSpec) -> None:
-        self.spec = spec
+    spec: FieldSpec
 
     def sought(self) -> str:
         """Describe the terms after analysis; return ``""`` if analysis did not change them."""
@@ -79,40 +79,35 @@ class _Leaf(Clause):
             return []
         return [f"{self.sought() or 'no match'}; {index.shown(number, self.spec.name)}"]
 
-    def _text(self, index: SearchIndex) -> TextPostings:
-        return index.text(self.spec.name)
 
-    def _values(self, index: SearchIndex) -> ValuePostings:
-        return index.values(self.spec.name)
-
-
+@dataclass(frozen=True)
 class Equal(_Leaf):
     """Matches a value in a field other than TEXT. The rarer the value, the higher the score."""
 
-    def __init__(self, spec: FieldSpec, value: Any) -> None:
-        super().__init__(spec)
-        self.value = value
+    value: Any
 
     def find(self, index: SearchIndex) -> Matches:
-        found = self._values(index).equal(self.value)
+        found = index.values(self.spec.name).equal(self.value)
         spend(_A_CLAUSE + len(found))
         return dict.fromkeys(found, idf(len(index.documents), len(found)))
 
 
+@dataclass(frozen=True)
 class InRange(_Leaf):
     """Matches values between two bounds, with score 1. None means unbounded."""
 
-    def __init__(
-        self, spec: FieldSpec, low: Any, high: Any, without_low: bool, without_high: bool
-    ) -> None:
-        super().__init__(spec)
-        self.bounds = (low, high, without_low, without_high)
+    low: Any
+    high: Any
+    without_low: bool
+    without_high: bool
 
     def find(self, index: SearchIndex) -> Matches:
         spend(_A_CLAUSE)
-        return dict.fromkeys(self._values(index).between(*self.bounds), 1.0)
+        between = index.values(self.spec.name).between
+        return dict.fromkeys(between(self.low, self.high, self.without_low, self.without_high), 1.0)
 
 
+@dataclass(frozen=True)
 class Phrase(_Leaf):
     """Matches consecutive tokens, or a single token.
 
@@ -123,29 +118,30 @@ class Phrase(_Leaf):
     it. A token of None matches any word.
     """
 
-    def __init__(
-        self, spec: FieldSpec, tokens: Sequence[str | None], slop: int = 0, prefix: bool = False
-    ) -> None:
-        super().__init__(spec)
-        self.tokens = [(at, token) for at, token in enumerate(tokens) if token is not None]
-        self.slop = slop
-        self.prefix = prefix
+    tokens: Sequence[str | None]
+    slop: int = 0
+    prefix: bool = False
 
     def sought(self) -> str:
-        return f"looked for {_listed([token for _, token in self.tokens])}"
+        return f"looked for [{', '.join(self._words)}]"
+
+    @property
+    def _words(self) -> list[str]:
+        return [token for token in self.tokens if token is not None]
 
     def marks(self) -> Iterator[tuple[str, str]]:
-        for _, token in self.tokens:
+        for token in self._words:
             yield self.spec.name, token
 
     def find(self, index: SearchIndex) -> Matches:
-        spend(_A_CLAUSE * (1 + len(self.tokens)))
-        text = self._text(index)
-        if not self.tokens:
+        words = self._words
+        spend(_A_CLAUSE * (1 + len(words)))
+        text = index.text(self.spec.name)
+        if not words:
             return {}
         places: list[dict[int, list[int]]] = []
-        for nth, (_, token) in enumerate(self.tokens):
-            if self.prefix and nth == len(self.tokens) - 1:
+        for nth, token in enumerate(words):
+            if self.prefix and nth == len(words) - 1:
                 places.append(_united(text, text.with_prefix(token)))
             else:
                 places.append(text.terms.get(token, {}))
@@ -181,9 +177,9 @@ class Phrase(_Leaf):
     def _often(self, places: list[list[int]]) -> int:
         """Return how often the phrase occurs in a document with these positions of its tokens."""
         spend(sum(map(len, places)))
+        offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
         begins = [
-            [at - offset for at in where]
-            for (offset, _), where in zip(self.tokens, places, strict=False)
+            [at - offset for at in where] for offset, where in zip(offsets, places, strict=False)
         ]
         if not self.slop:
             return len(set(begins[0]).intersection(*begins[1:]))
@@ -231,30 +227,23 @@ def _united(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
     return found
 
 
+@dataclass(frozen=True)
 class Fuzzy(_Leaf):
     """Matches tokens within an edit distance of a word, with score 1."""
 
-    def __init__(
-        self,
-        spec: FieldSpec,
-        token: str,
-        distance: int = 1,
-        cheap_swap: bool = True,
-        prefix: bool = False,
-    ) -> None:
-        super().__init__(spec)
-        self.token = token
-        self.options = (distance, cheap_swap, prefix)
+    token: str
+    distance: int = 1
+    cheap_swap: bool = True
+    prefix: bool = False
 
     def sought(self) -> str:
-        distance, cheap_swap, prefix = self.options
-        swap = "" if cheap_swap else ", where a swap counts as two"
-        begin = "a prefix " if prefix else ""
-        return f"looked for {begin}within {counted(distance, 'edit')}{swap} of '{self.token}'"
+        swap = "" if self.cheap_swap else ", where a swap counts as two"
+        begin = "a prefix " if self.prefix else ""
+        return f"looked for {begin}within {counted(self.distance, 'edit')}{swap} of '{self.token}'"
 
     def find(self, index: SearchIndex) -> Matches:
-        text = self._text(index)
-        near = fuzzy.near(text.known, self.token, *self.options)
+        text = index.text(self.spec.name)
+        near = fuzzy.near(text.known, self.token, self.distance, self.cheap_swap, self.prefix)
         return dict.fromkeys(_having(text, near), 1.0)
 
 
@@ -269,16 +258,15 @@ def _having(text: TextPostings, terms: Iterable[str]) -> set[int]:
     return found
 
 
+@dataclass(frozen=True)
 class Regex(_Leaf):
     """Matches tokens that fully match a regular expression, ignoring case, with score 1."""
 
-    def __init__(self, spec: FieldSpec, pattern: str, expression: LinearRegex) -> None:
-        super().__init__(spec)
-        self.pattern = pattern
-        self.expression = expression
+    pattern: str
+    expression: LinearRegex
 
     def find(self, index: SearchIndex) -> Matches:
-        text = self._text(index)
+        text = index.text(self.spec.name)
         return dict.fromkeys(_having(text, filter(self.expression.fullmatch, text.terms)), 1.0)
 
     def sought(self) -> str:
@@ -316,7 +304,10 @@ class AnyOf(Clause):
     def find(self, index: SearchIndex) -> Matches:
         found: Matches = {}
         for clause in self.clauses:
-            _add(found, clause.find(index))
+            more = clause.find(index)
+            spend(len(more))
+            for number, score in more.items():
+                found[number] = found.get(number, 0.0) + score
         return found
 
     def marks(self) -> Iterator[tuple[str, str]]:
@@ -332,12 +323,6 @@ class AnyOf(Clause):
                 return []
             said += why
         return said or ["an empty $should matches nothing"]
-
-
-def _add(found: Matches, more: Matches) -> None:
-    spend(len(more))
-    for number, score in more.items():
-        found[number] = found.get(number, 0.0) + score
 
 
 @dataclass(frozen=True)
@@ -397,7 +382,3 @@ class Named(Clause):
 
     def __str__(self) -> str:
         return self.words
-
-
-def _listed(tokens: Iterable[str]) -> str:
-    return "[" + ", ".join(tokens) + "]"

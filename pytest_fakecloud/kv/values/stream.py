@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
@@ -64,10 +65,8 @@ class Node:
 
     def copy(self) -> Node:
         """Return a copy that shares the entries' lists of fields, which never change."""
-        twin = Node.__new__(Node)
-        twin.key, twin.master = self.key, self.master
+        twin = copy(self)
         twin.ids, twin.fields = self.ids.copy(), self.fields.copy()
-        twin.deleted, twin.last, twin.size = self.deleted, self.last, self.size
         return twin
 
 
@@ -117,13 +116,9 @@ class Stream:
 
     def copy(self) -> Stream:
         """Return a copy, including the groups and their pending entries."""
-        twin = Stream()
+        twin = copy(self)
         twin._nodes = [node.copy() for node in self._nodes]
         twin._keys = self._keys.copy()
-        twin.length = self.length
-        twin.last_id = self.last_id
-        twin.max_deleted_id = self.max_deleted_id
-        twin.entries_added = self.entries_added
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
         return twin
 
@@ -371,10 +366,6 @@ class Stream:
         group.last_id = entry_id
 
     # -- storage details for XINFO -----------------------------------------------------------------
-
-    @property
-    def radix_tree_keys(self) -> int:
-        return len(self._nodes)
 
     @property
     def radix_tree_nodes(self) -> int:

@@ -61,7 +61,7 @@ def test_trimming_whole_nodes_and_no_more_than_a_limit() -> None:
     stream = Stream()
     for n in range(1, 26):
         stream.append(n, [b"a", b"b"], max_entries=10)
-    assert stream.radix_tree_keys == 3
+    assert len(stream.nodes) == 3
     twin = stream.copy()
     assert stream.trim(max_length=12, whole_nodes=True) == list(range(1, 11))
     assert stream.trim(max_length=0, whole_nodes=True, limit=3) == []
@@ -126,7 +126,7 @@ def test_a_node_is_full_at_its_bytes() -> None:
     stream = Stream()
     for n in range(1, 5):
         stream.append(n, [b"a", b"x" * 3000])
-    assert stream.radix_tree_keys == 4
+    assert len(stream.nodes) == 4
 
 
 def test_ids_run_out_at_the_highest() -> None:

@@ -96,7 +96,7 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
             count = 10 if count < 0 else count
     head = Map([
         b"length", stream.length,
-        b"radix-tree-keys", stream.radix_tree_keys,
+        b"radix-tree-keys", len(stream.nodes),
         b"radix-tree-nodes", stream.radix_tree_nodes,
         b"last-generated-id", format_id(stream.last_id),
         b"max-deleted-entry-id", format_id(stream.max_deleted_id),
