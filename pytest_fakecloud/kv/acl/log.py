@@ -36,9 +36,6 @@ class AclLog:
         self._longest = longest
         self._entries: list[_Entry] = []
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def add(
         self, reason: str, context: str, object: bytes, name: bytes, at_us: int, client: bytes
     ) -> None:

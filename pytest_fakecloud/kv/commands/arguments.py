@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeVar
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.engine import Session
-from ..engine.keyspace import Value
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import Args
@@ -163,7 +162,7 @@ def parse_cursor(text: bytes) -> int:
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
-def _fits_a_page(session: Session, value: Value, cursor: int, count: int) -> bool:
+def _fits_a_page(session: Session, value: Any, cursor: int, count: int) -> bool:
     """Return whether a scan returns the whole collection in one page.
 
     A page of the vendor's scans contains exactly COUNT elements. Redis splits hash tables into

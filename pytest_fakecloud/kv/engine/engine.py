@@ -447,7 +447,7 @@ class Engine:
         for keyspace in self.databases:
             keyspace.purge()
             for key, value in keyspace.values.items():
-                yield Record(keyspace.index, key, value, keyspace.expiry(key))
+                yield Record(keyspace.index, key, value, keyspace.expires.get(key))
 
     def can_hold(self, value: Any) -> bool:
         """Return whether the server supports a value's type. JSON needs a module."""

@@ -8,7 +8,7 @@ millisecond).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..algorithms.scanning import ScanOrder
 from ..errors import WRONGTYPE, CommandError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..search.indexes import Indexes
-    from ..table.config import Config
     from .client import Client
     from .frequency import Frequencies
 
@@ -28,22 +27,6 @@ T = TypeVar("T")
 
 _MANY = 1024
 """Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
-
-
-class Value(Protocol):
-    """The interface of the data structures that are stored under keys."""
-
-    type_name: ClassVar[str]
-    """The type's name, as TYPE returns it."""
-
-    def encoding(self, config: Config) -> str:
-        """Return the reply of OBJECT ENCODING."""
-
-    def copy(self) -> Any:
-        """Return an independent copy."""
-
-    def __len__(self) -> int:
-        """Return the number of elements. An empty value is removed, except for a stream."""
 
 
 def type_name(value: object) -> str:
@@ -136,8 +119,8 @@ class Keyspace:
                 self.misses += 1
             else:
                 self.hits += 1
-        if value is None and self.notify is not None:
-            self.notify(self, key, "keymiss")
+        if value is None:
+            self.announce(key, "keymiss")
         return value
 
     def find(self, key: bytes) -> Any:
@@ -185,9 +168,6 @@ class Keyspace:
     def exists(self, key: bytes) -> bool:
         """Return whether a key exists, without updating its access time."""
         return self.peek(key) is not None
-
-    def expiry(self, key: bytes) -> int | None:
-        return self.expires.get(key)
 
     def __len__(self) -> int:
         self.purge()
@@ -246,8 +226,7 @@ class Keyspace:
         value = self.values.get(key)
         if value is not None and not value:
             self._drop(key)
-            if self.notify is not None:
-                self.notify(self, key, "del")
+            self.announce(key, "del")
 
     def note_removal(self, key: bytes, event: str | None = None) -> None:
         """Report that elements were removed from a value; delete the key if none are left."""
@@ -290,8 +269,7 @@ class Keyspace:
             self.volatile.pop(key, None)
         else:
             self.volatile[key] = soonest
-            if self.notify is not None:
-                self.notify(self, key, "")
+            self.announce(key, "")
 
     def next_expiry(self) -> int | None:
         """Return the earliest time at which ``purge()`` may find something to remove, or None."""
@@ -366,8 +344,7 @@ class Keyspace:
             self.note_fields(key, value)
             self.touch(key, "hexpired")
             return False
-        if self.notify is not None:
-            self.notify(self, key, "hexpired")
+        self.announce(key, "hexpired")
         self._expire(key, "del")
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
 from ..settings import Limits
@@ -53,15 +54,13 @@ NO_QUOTA = Quota(Limits(), lambda: 0)
 """A quota without limits."""
 
 
+@dataclass(slots=True)
 class _Window:
-    __slots__ = ("error", "limit", "number", "used", "width_us")
-
-    def __init__(self, width_us: int, limit: int, error: bytes) -> None:
-        self.width_us = width_us
-        self.limit = limit
-        self.error = error
-        self.number = 0
-        self.used = 0
+    width_us: int
+    limit: int
+    error: bytes
+    number: int = 0
+    used: int = 0
 
     def has_room(self, commands: int, now_us: int) -> bool:
         number = now_us // self.width_us

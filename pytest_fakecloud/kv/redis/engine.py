@@ -245,8 +245,12 @@ class RedisEngine:
         if spec is not None and not session.user.unrestricted:
             session.user.check(spec, argv)
         prepared: Prepared | None = None
-        if self._max_key_size is not None and spec is not None and session.transport != "local":
-            self._check_keys(session, spec, argv, self._max_key_size)
+        limit = self._max_key_size
+        if limit is not None and spec is not None and session.transport != "local":
+            for place, key in spec.key_positions(argv):
+                if key.writes and len(argv[place]) > limit:
+                    session.aborted = True
+                    raise CommandError(errors.max_key_size(limit, len(argv[place])))
         if name.startswith("ACL ") and spec is not None and len(argv) >= spec.least:
             self.names.prepare(spec, argv)
             prepared = prepare_acl(self.names, self.users, session.user, argv)
@@ -268,14 +272,6 @@ class RedisEngine:
             if session.login is not None and session.user.name in users and session.wake:
                 session.wake()
 
-    def _check_keys(
-        self, session: RedisSession, spec: CommandSpec, argv: list[bytes], limit: int
-    ) -> None:
-        for place, key in spec.key_positions(argv):
-            if key.writes and len(argv[place]) > limit:
-                session.aborted = True
-                raise CommandError(errors.max_key_size(limit, len(argv[place])))
-
     def _run(self, session: RedisSession, prepared: Prepared, argv: list[bytes]) -> Reply:
         if prepared.local:
             if session.queue is not None:
@@ -288,16 +284,13 @@ class RedisEngine:
         if login is not None and prepared.emulated:
             # Check the user's permission for the original command (such as FLUSHDB), because the
             # user may not have permission for the script that replaces it.
-            self._must_be_allowed(login[0], argv)
+            verdict = self.link.call([b"ACL", b"DRYRUN", login[0], *argv])
+            if isinstance(verdict, bytes):
+                raise CommandError(b"NOPERM " + verdict)
             login = None
         elif login is None and prepared.script:
             login = self._script_login
         return self._answered(prepared, self.link.call(prepared.argv, login))
-
-    def _must_be_allowed(self, user: bytes, argv: list[bytes]) -> None:
-        verdict = self.link.call([b"ACL", b"DRYRUN", user, *argv])
-        if isinstance(verdict, bytes):
-            raise CommandError(b"NOPERM " + verdict)
 
     def _answered(self, prepared: Prepared, reply: Reply) -> Reply:
         if prepared.answer is not None and not isinstance(reply, CommandError):

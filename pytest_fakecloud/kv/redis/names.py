@@ -140,8 +140,9 @@ class Names:
         self._check_reach(spec, argv)
         special = _SPECIAL.get(spec.name)
         prepared = Prepared(list(argv)) if special is None else special(self, argv)
-        if not (prepared.emulated or prepared.placed or prepared.local):
-            self._prefix_keys(spec, prepared.argv)
+        if self.keys and not (prepared.emulated or prepared.placed or prepared.local):
+            for place, _ in spec.key_positions(prepared.argv):
+                prepared.argv[place] = self.keys + prepared.argv[place]
         prepared.script = spec.name in SCRIPTS
         return prepared
 
@@ -159,12 +160,6 @@ class Names:
                 "none, or use the in-memory engine",
             )
         )
-
-    def _prefix_keys(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        if not self.keys:
-            return
-        for place, _ in spec.key_positions(argv):
-            argv[place] = self.keys + argv[place]
 
     @property
     def everything(self) -> bytes:

@@ -8,7 +8,7 @@ memory, because Lua cannot recover if an allocation fails while Python passes a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pkgutil import get_data
 from typing import Any
 
@@ -22,9 +22,10 @@ from .callbacks import Boxed, callbacks
 from .errors import HostLost, ScriptFailure
 from .limits import LEVELS, ScriptLimits
 from .replies import BUG, FAILED, Converter, lua_size, words_size
+from .shebang import SCRIPT_FLAGS
 
 _FILES = ("patterns", "sandbox", "bit", "cjson", "cmsgpack", "struct", "redis")
-_FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
+
 _CALL_WIDTH = 500
 """Maximum number of keys and arguments that are passed directly; more are passed in tables."""
 
@@ -90,7 +91,7 @@ class LuaHost:
             b"call_widely": self._widely(self._command),
             b"may_call": self._permission,
             b"may_call_widely": self._widely(self._permission),
-            b"setresp": self._set_resp,
+            b"setresp": partial(setattr, self, "_resp"),
             b"clock": clock,
             b"levels": lambda: self.levels,
             b"look": look,
@@ -112,7 +113,7 @@ class LuaHost:
             b"version_number": int.from_bytes(as_numbers(version)),
             b"has_os": knows["`os.clock` in scripts"],
             b"has_server": knows["the API of scripts as `server`"],
-            b"flags": dict.fromkeys((*_FLAGS, *flags), True),
+            b"flags": dict.fromkeys((*SCRIPT_FLAGS, *flags), True),
         }
         bootstrap = runtime.execute(_BOOTSTRAP)
         sources = {name.encode(): _chunk(name) for name in _FILES}
@@ -229,9 +230,6 @@ class LuaHost:
             return ask(*args)
 
         return ask_widely
-
-    def _set_resp(self, version: int) -> None:
-        self._resp = version
 
 
 _BOOTSTRAP = rb"""

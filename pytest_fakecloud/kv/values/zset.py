@@ -112,11 +112,6 @@ class SortedSet:
         """Return the score of ``member``, or None if the member does not exist."""
         return self._scores.get(member)
 
-    @property
-    def scores(self) -> Mapping[bytes, float]:
-        """A mapping from members to scores, in no particular order. It must not be changed."""
-        return self._scores
-
     def set(self, member: bytes, score: float) -> bool:
         """Set the score of a new or existing ``member``; return whether anything changed."""
         scores = self._scores

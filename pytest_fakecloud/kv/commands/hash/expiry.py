@@ -15,13 +15,13 @@ from ...values.hashes import HashValue
 from ..arguments import options
 
 
-def _fields(args: Args, at: int, each: int = 1) -> Args:
+def _fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
     """Return the arguments after ``FIELDS count``, which must be ``count`` times ``each``."""
     if at + 1 >= len(args) or args[at].upper() != b"FIELDS":
-        raise CommandError(errors.NUMFIELDS)
+        raise CommandError(error)
     count = parse_int(args[at + 1])
     if count < 1 or count * each != len(args) - at - 2:
-        raise CommandError(errors.NUMFIELDS)
+        raise CommandError(error)
     return args[at + 2 :]
 
 
@@ -116,21 +116,12 @@ def hpersist(session: Session, args: Args) -> Reply:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _read_fields(args: Args) -> Args:
-    if args[1].upper() != b"FIELDS":
-        raise CommandError(errors.SYNTAX)
-    count = parse_int(args[2])
-    if count < 1 or count != len(args) - 3:
-        raise CommandError(errors.SYNTAX)
-    return args[3:]
-
-
 def _read(session: Session, args: Args, shown: Callable[[int], int]) -> Reply:
     def read(value: HashValue, field: bytes) -> int:
         at_ms = value.expiry(field)
         return -1 if at_ms is None else shown(at_ms)
 
-    return _results(session, args[0], _read_fields(args), read)[1]
+    return _results(session, args[0], _fields(args, 1, error=errors.SYNTAX), read)[1]
 
 
 @command("HTTL")

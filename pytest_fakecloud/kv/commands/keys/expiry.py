@@ -14,7 +14,7 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
     condition = parse_conditions(args[2:])
     at_ms = relative_ms(args[1], seconds, 0 if absolute else session.now_ms, name)
     if session.db.lookup(args[0]) is None or not is_met(
-        condition, session.db.expiry(args[0]), at_ms
+        condition, session.db.expires.get(args[0]), at_ms
     ):
         return 0
     session.db.expire_at(args[0], at_ms)
@@ -48,7 +48,7 @@ def pexpireat(session: Session, args: Args) -> Reply:
 def _read(session: Session, key: bytes, shown: Callable[[int], int]) -> Reply:
     if session.db.peek(key) is None:
         return -2
-    at_ms = session.db.expiry(key)
+    at_ms = session.db.expires.get(key)
     return -1 if at_ms is None else shown(at_ms)
 
 

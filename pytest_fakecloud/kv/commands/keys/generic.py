@@ -81,7 +81,7 @@ def scan(session: Session, args: Args) -> Reply:
 
 def _move(session: Session, source: bytes, target: bytes) -> None:
     db = session.db
-    value, at_ms = db.peek(source), db.expiry(source)
+    value, at_ms = db.peek(source), db.expires.get(source)
     db.delete(source, "")
     db.delete(target, "")
     db.put_back(target, value, at_ms)
@@ -126,7 +126,7 @@ def move(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None or target.peek(args[0]) is not None:
         return 0
-    at_ms = session.db.expiry(args[0])
+    at_ms = session.db.expires.get(args[0])
     session.db.delete(args[0], "")
     target.put_back(args[0], value, at_ms)
     session.db.announce(args[0], "move_from")
@@ -156,7 +156,7 @@ def copy(session: Session, args: Args) -> Reply:
             return 0
         target.delete(args[1], "")
     duplicate = value if isinstance(value, bytes) else value.copy()
-    target.put_back(args[1], duplicate, session.db.expiry(args[0]), "copy_to")
+    target.put_back(args[1], duplicate, session.db.expires.get(args[0]), "copy_to")
     return 1
 
 

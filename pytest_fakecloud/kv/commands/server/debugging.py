@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from ... import errors
 from ...engine.engine import Session
-from ...engine.keyspace import Keyspace
 from ...errors import CommandError, disabled_by_option
 from ...reply import (
     NIL_ARRAY,
@@ -111,19 +110,18 @@ def _digest(session: Session, args: Args) -> Reply:
         if keys:
             total = mixed(total, number.to_bytes(4))
         for key in keys:
-            each = key_digest(key, keyspace.values[key], keyspace.expiry(key) is not None)
+            each = key_digest(key, keyspace.values[key], key in keyspace.expires)
             total = joined(total, each)
     return Status(b"%040x" % total)
 
 
 def _digest_value(session: Session, args: Args) -> Reply:
     """Return a digest of each key's value in 40 hexadecimal digits; zeros for a missing key."""
-    return [Status(b"%040x" % _digest_of(session.db, key)) for key in args]
-
-
-def _digest_of(keyspace: Keyspace, key: bytes) -> int:
-    value = keyspace.peek(key)
-    return EMPTY if value is None else value_digest(value, keyspace.expiry(key) is not None)
+    found = ((session.db.peek(key), key in session.db.expires) for key in args)
+    return [
+        Status(b"%040x" % (EMPTY if value is None else value_digest(value, expires)))
+        for value, expires in found
+    ]
 
 
 def _protocol(session: Session, args: Args) -> Reply:

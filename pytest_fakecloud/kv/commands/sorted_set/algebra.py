@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ....core.budget import spend
@@ -17,8 +17,6 @@ from ...values.sets import SetValue
 from ...values.zset import SortedSet
 from ..arguments import options
 from .members import members_reply, store
-
-Scores = Mapping[bytes, float]
 
 
 def _sum(left: float, right: float) -> float:
@@ -140,29 +138,25 @@ def _difference(request: _Request) -> dict[bytes, float]:
     }
 
 
-def _answer(session: Session, request: _Request, scores: Scores) -> Reply:
-    return members_reply(session, SortedSet(scores), scores=request.with_scores)
-
-
 @command("ZUNION")
 def zunion(session: Session, args: Args) -> Reply:
     """Return the union of sorted sets and sets."""
     request = _parse(session, args, "zunion", *_COMBINING, b"WITHSCORES")
-    return _answer(session, request, _union(request))
+    return members_reply(session, SortedSet(_union(request)), scores=request.with_scores)
 
 
 @command("ZINTER")
 def zinter(session: Session, args: Args) -> Reply:
     """Return the intersection of sorted sets and sets."""
     request = _parse(session, args, "zinter", *_COMBINING, b"WITHSCORES")
-    return _answer(session, request, _intersection(request))
+    return members_reply(session, SortedSet(_intersection(request)), scores=request.with_scores)
 
 
 @command("ZDIFF")
 def zdiff(session: Session, args: Args) -> Reply:
     """Return the members of the first sorted set that are in none of the others."""
     request = _parse(session, args, "zdiff", b"WITHSCORES")
-    return _answer(session, request, _difference(request))
+    return members_reply(session, SortedSet(_difference(request)), scores=request.with_scores)
 
 
 @command("ZUNIONSTORE")
