@@ -106,7 +106,7 @@ def _row(handle: Any, keyspace: Any, key: bytes, value: Any) -> View:
 def _expiry(handle: Any, keyspace: Any, key: bytes) -> tuple[int | None, str | None]:
     """Return the remaining TTL in milliseconds and the expiry time; both are None without a TTL."""
     if isinstance(keyspace, Keyspace):
-        at_ms = keyspace.expiry(key)
+        at_ms = keyspace.expires.get(key)
         left = None if at_ms is None else at_ms - keyspace.now_ms
     else:
         left = handle.execute("PTTL", key)
