@@ -60,8 +60,8 @@ def _told_once(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]
             told.append((_at(run, line.at_us), text))
     for index, lines in again.items():
         at, text = told[index]
-        many = counted(len(lines), "more time")
-        told[index] = at, f"{text}; the same {many}, until {_at(run, lines[-1].at_us)}"
+        many = "once, at" if len(lines) == 1 else f"{len(lines)} times, until"
+        told[index] = at, f"{text}; repeated {many} {_at(run, lines[-1].at_us)}"
     return told
 
 

@@ -254,7 +254,7 @@ def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, kv: KVServer) -> 
         cloud.explore([wait, begin], broken)
     story = re.sub(r" \(test_story.py:\d+\)", "", found.value.story)
     assert story.splitlines() == [
-        "1.     +0 s  wait: GET ready → null; the same 4 more times, until +4 s",
+        "1.     +0 s  wait: GET ready → null; repeated 4 times, until +4 s",
         "2. +4.500 s  begin: SET ready yes → OK",
         "3.     +5 s  wait: GET ready → yes",
         "check: broken",
