@@ -280,12 +280,6 @@ def test_a_range_without_a_body_is_the_first_page(make: Callable[..., Api], meth
     assert api("/range/", b" \n", method) == page
 
 
-def test_a_range_without_a_limit_has_the_set_one(make: Callable[..., Api]) -> None:
-    api = make(range_limit=2)
-    api("/upsert", [{"id": str(n), "vector": [1, n]} for n in range(3)])
-    assert api("/range", {"cursor": "0"})["nextCursor"] == "2"
-
-
 def test_delete_in_every_form(filled: Api) -> None:
     assert filled("/delete", ["id-0", "nope"], "DELETE") == {"deleted": 1}
     assert filled("/delete", {"ids": ["id-1"]}) == {"deleted": 1}

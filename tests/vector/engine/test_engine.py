@@ -91,33 +91,6 @@ def test_a_bad_record_leaves_the_whole_batch_out(bad: VectorRecord, status: int,
     assert index.namespaces.names() == [""]
 
 
-@pytest.mark.parametrize(
-    ("kind", "record", "text"),
-    [
-        (
-            Kind.SPARSE,
-            VectorRecord("x", floats(1, 2), sparse({1: 1})),
-            "but this is a sparse index",
-        ),
-        (Kind.SPARSE, VectorRecord("x"), "A sparse index needs the field sparseVector"),
-        (
-            Kind.HYBRID,
-            VectorRecord("x", floats(1, 2)),
-            "A hybrid index needs the field sparseVector",
-        ),
-        (
-            Kind.HYBRID,
-            VectorRecord("x", None, sparse({1: 1})),
-            "A hybrid index needs the field vector",
-        ),
-    ],
-)
-def test_records_need_the_vectors_of_the_kind(kind: Kind, record: VectorRecord, text: str) -> None:
-    with pytest.raises(VectorError, match=text) as caught:
-        engine(kind=kind).upsert("", [record])
-    assert caught.value.status == 422
-
-
 def test_an_index_without_a_dimension_takes_the_first_vectors() -> None:
     index = engine(dimension=None)
     index.namespaces.create("early")
@@ -300,16 +273,6 @@ def test_a_bad_filter_deletes_nothing(text: str) -> None:
     assert len(all_ids(index)) == 6
 
 
-def test_reset_empties_and_keeps_the_namespace() -> None:
-    index = filled()
-    index.reset("")
-    assert (all_ids(index), len(all_ids(index, "ns"))) == ([], 6)
-    index.reset("missing")
-    index.reset_all()
-    assert index.namespaces.names() == ["", "ns"]
-    assert all_ids(index, "ns") == []
-
-
 # -- namespaces ----------------------------------------------------------------------------------
 
 
@@ -325,20 +288,6 @@ def test_namespaces_are_apart() -> None:
     assert index.fetch("missing", ["x"]) == [None]
     assert index.range("missing", 0, 5).next_cursor == ""
     assert index.random("missing") is None
-
-
-def test_delete_namespace() -> None:
-    index = filled()
-    index.namespaces.delete("ns")
-    assert index.namespaces.names() == [""]
-    with pytest.raises(VectorError) as caught:
-        index.namespaces.delete("ns")
-    assert (caught.value.status, caught.value.message) == (
-        404,
-        "Namespace ns for the index vector_index does not exist",
-    )
-    with pytest.raises(VectorError, match="default namespace cannot be deleted"):
-        index.namespaces.delete("")
 
 
 def test_rename_namespace() -> None:
@@ -362,24 +311,6 @@ def test_rename_namespace() -> None:
 
 
 # -- fetch, range, random ------------------------------------------------------------------------
-
-
-def test_fetch_keeps_order_and_length() -> None:
-    index = filled()
-    found = index.fetch("", ["odd-1", "missing", "odd-1", "even-0"])
-    assert [record and record.id for record in found] == ["odd-1", None, "odd-1", "even-0"]
-
-
-def test_range_pages_by_position() -> None:
-    index = engine()
-    index.upsert("", [VectorRecord(f"id-{n}", floats(1, n)) for n in range(20)])
-    page = index.range("", 0, 5)
-    assert page.next_cursor == "5"
-    assert [r.id for r in page.records] == [f"id-{n}" for n in range(5)]
-    assert index.range("", 15, 5).next_cursor == ""
-    assert index.range("", 16, 5).next_cursor == ""
-    assert index.range("", 20, 5).records == []
-    assert index.range("", 10**18, 5).records == []
 
 
 def test_range_by_prefix_ends_when_no_match_remains() -> None:
