@@ -12,11 +12,11 @@ import werkzeug
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.wire.headers import as_wire
 
-from .scene import CALLBACK, DEST, Scene
+from .scene import DEST, Scene
 
 
 @pytest.mark.parametrize(
@@ -182,16 +182,6 @@ def test_the_journal_knows_the_labels_under_either_prefix(scene: Scene) -> None:
     assert answer.status == 503
 
 
-def test_a_callbacks_expression_is_checked_for_the_retries_it_inherits(scene: Scene) -> None:
-    headers = {"Upstash-Callback": CALLBACK, "Upstash-Callback-Retry-Delay": "1000/(retried-5)"}
-    scene.publish(headers)
-    for retries, more in (("10", {}), ("0", {"Upstash-Callback-Retries": "6"})):
-        sent = {**headers, **more, "Upstash-Retries": retries}
-        response = scene.request("POST", f"/v2/publish/{DEST}", sent)
-        assert response.status == 400
-        assert "divides by zero when retried is 5" in response.error
-
-
 def test_production_checks() -> None:
     with Scene(production_checks=True) as scene:
         for url, text in (
@@ -312,20 +302,6 @@ def test_publishing_is_refused_whole_when_a_group_message_is_too_many() -> None:
         assert scene.queue.messages() == []
         response = scene.ok("POST", f"/v2/publish/{DEST}")
         assert response.headers["RateLimit-Remaining"] == "2"
-
-
-def test_an_endless_loop_over_http_is_cut() -> None:
-    with Scene(loop_limit=20) as scene:
-
-        def again(request: Any) -> Reply:
-            scene.publish()
-            return Reply(200)
-
-        scene.answer = again
-        scene.publish()
-        with pytest.raises(AssertionError, match="endless loop: 20 deliveries caused each other"):
-            scene.queue.run_until_idle()
-        assert len(scene.queue.pending()) == 1
 
 
 def test_a_loop_with_a_delay_is_cut_too() -> None:
