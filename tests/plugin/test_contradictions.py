@@ -16,26 +16,6 @@ TEST = """
 """
 
 
-@pytest.mark.parametrize(
-    ("lines", "text"),
-    [
-        (
-            "fakecloud_early = kv_server\nfakecloud_scope = function",
-            "*fakecloud_early and fakecloud_scope = function contradict each other*",
-        ),
-        (
-            "fakecloud_clock = frosen",
-            "*fakecloud_clock = frosen is unknown: pass running or frozen*",
-        ),
-    ],
-)
-def test_ini_settings(run: Run, pytester: pytest.Pytester, lines: str, text: str) -> None:
-    pytester.makeini(f"[pytest]\n{lines}")
-    result = run(TEST)
-    result.stderr.fnmatch_lines([text])
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-
-
 def test_another_processes_fakes_are_reached_by_no_shortcut(
     run: Run, pytester: pytest.Pytester
 ) -> None:

@@ -17,22 +17,28 @@ TEST = """
 """
 
 
-@pytest.mark.parametrize(
-    "allow",
-    ["fakecloud.allow('refused')", "fakecloud.allow('refused', path='/get/*', method='GET')",
-     "fakecloud.allow('refused', handle='kv_server')"],
-)  # fmt: skip
-def test_what_is_meant_is_not_warned_of(run: Run, allow: str) -> None:
-    result = run(TEST.format(allow=allow))
-    result.assert_outcomes(passed=1, warnings=0)
+def of(*allowed: str) -> str:
+    """Return a file with a test for each statement."""
+    return "".join(
+        TEST.format(allow=allow).replace("test_it", f"test_{number}")
+        for number, allow in enumerate(allowed)
+    )
 
 
-@pytest.mark.parametrize("allow", ["pass", "fakecloud.allow('refused', path='/set/*')"])
-def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(
-    run: Run, allow: str
-) -> None:
-    result = run(TEST.format(allow=allow))
-    result.assert_outcomes(passed=1, warnings=1)
+def test_what_is_meant_is_not_warned_of(run: Run) -> None:
+    result = run(
+        of(
+            "fakecloud.allow('refused')",
+            "fakecloud.allow('refused', path='/get/*', method='GET')",
+            "fakecloud.allow('refused', handle='kv_server')",
+        )
+    )
+    result.assert_outcomes(passed=3, warnings=0)
+
+
+def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(run: Run) -> None:
+    result = run(of("pass", "fakecloud.allow('refused', path='/set/*')"))
+    result.assert_outcomes(passed=2, warnings=2)
     result.stdout.fnmatch_lines(
         ["*kv_server: answered 401 to 1 of 1 call*fakecloud.allow('refused', path=...)*"]
     )
@@ -40,9 +46,7 @@ def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(
 
 def test_it_is_allowed_for_one_test_only(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nfakecloud_scope = session")
-    result = run(TEST.format(allow="fakecloud.allow('refused')") + TEST.format(allow="pass").replace(
-        "test_it", "test_next"
-    ))  # fmt: skip
+    result = run(of("fakecloud.allow('refused')", "pass"))
     result.assert_outcomes(passed=2, warnings=1)
 
 

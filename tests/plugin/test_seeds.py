@@ -61,22 +61,6 @@ def test_what_ran_before_a_test_does_not_matter(
     assert alone == all_of_them
 
 
-def test_every_test_has_a_seed_of_its_own(run: Run) -> None:
-    run(
-        """
-        import pytest
-
-        seeds, ids = set(), set()
-
-        @pytest.mark.parametrize("turn", range(3))
-        def test_it(fakecloud, queue, turn):
-            seeds.add(fakecloud.seed)
-            ids.add(queue.publish("https://app.test/hook").id)
-            assert len(seeds) == len(ids) == turn + 1
-        """
-    ).assert_outcomes(passed=3)
-
-
 def test_a_seed_given_for_the_session_holds_for_every_test(
     run: Run, pytester: pytest.Pytester
 ) -> None:

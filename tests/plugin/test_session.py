@@ -323,6 +323,10 @@ def test_early_names_are_checked(pytester: pytest.Pytester) -> None:
         ("fakecloud_env = maybe", "fakecloud_env: *'maybe'*; pass true or false"),
         ("fakecloud_share_tls_context = 5", "fakecloud_share_tls_context: *; pass true or false"),
         ("fakecloud_strict = unrooted", "fakecloud_strict: fakecloud: *'unrooted' is not a kind*"),
+        (
+            "fakecloud_early = kv_server\nfakecloud_scope = function",
+            "fakecloud_early and fakecloud_scope = function contradict each other*",
+        ),
     ],
 )
 def test_settings_of_the_run_are_checked(
