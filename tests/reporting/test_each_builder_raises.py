@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 import redis
-import requests
 from qstash import Receiver
 from qstash.errors import SignatureError
 
@@ -111,13 +110,11 @@ def play(cloud: Cloud) -> None:
     ):  # fmt: skip
         httpx.post(f"{vector_index.url}/{path}", json=body, headers=vector_index.headers)
     broker.create_topic("t", partitions=2)
-    auth = (broker.username, broker.password)
+    client = broker.client()
     early = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": "false"}
-    sent = [{"value": "v"}, {"value": "w"}]
-    requests.post(f"{broker.url}/produce/t", json=sent, auth=auth, timeout=5)
-    requests.get(f"{broker.url}/consume/g/i/t", auth=auth, headers=early, timeout=5)
-    position = {"topic": "t", "partition": 0, "offset": 9}
-    requests.post(f"{broker.url}/commit/g/i", json=position, auth=auth, timeout=5)
+    client.post("/produce/t", json=[{"value": "v"}, {"value": "w"}])
+    client.get("/consume/g/i/t", headers=early)
+    client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 9})
     deliver(cloud)
     kv_server.faults.answer(503, command="GET")
     with suppress(httpx.HTTPError):

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.applications import Served
@@ -47,10 +46,9 @@ def fill(cloud: Cloud) -> None:
     client = kv.client()
     client.set("session:1", '{"user": "ada"}', ex=1800)
     client.get("session:1")
-    auth = (broker.username, broker.password)
-    order = {"key": "ada", "value": "one book"}
-    requests.post(f"{broker.url}/produce/orders", json=[order], auth=auth, timeout=5)
-    requests.get(f"{broker.url}/consume/shop/worker-1/orders", auth=auth, timeout=5)
+    shop = broker.client()
+    shop.post("/produce/orders", json=[{"key": "ada", "value": "one book"}])
+    shop.get("/consume/shop/worker-1/orders")
     with kv.faults.answer(503):
         httpx.get(f"{kv.url}/incr/orders", headers=kv.headers)
     queue.destinations.answers("https://shop.example.com/remind", 500, 200)
@@ -61,7 +59,7 @@ def fill(cloud: Cloud) -> None:
         settings={"Upstash-Retry-Delay": "60000"},
         callback=capture.callback_url,
     )
-    requests.get(f"{broker.url}/topix", auth=auth, timeout=5)
+    shop.get("/topix")
 
 
 def data_of(text: str) -> Any:

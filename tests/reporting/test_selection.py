@@ -104,10 +104,9 @@ def test_a_function_is_before_a_call_by_its_moment_and_not_by_its_name(cloud: Cl
 def test_a_group_is_unfinished_whatever_is_found_about_another(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"t": 1}, instance_limit=None)
     broker.produce("t", "v")
-    auth = (broker.username, broker.password)
     manual = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
     for group in ("one", "two"):
-        httpx.get(f"{broker.url}/consume/{group}/i/t", auth=auth, headers=manual)
+        broker.client().get(f"/consume/{group}/i/t", headers=manual)
     report = " ".join(section(cloud).split())
     for group in ("one", "two"):
         assert f"group {group} received 1 record and committed nothing" in report

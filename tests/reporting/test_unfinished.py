@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import httpx
 import pytest
-import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings.unfinished import MOST, unfinished
@@ -132,12 +131,7 @@ def test_a_reader_that_has_all_and_commits_by_itself_is_not_behind(
     headers = {"Kafka-Auto-Offset-Reset": "earliest", "Kafka-Enable-Auto-Commit": commits}
     for _ in range(2):
         broker.produce("t", "v")
-    requests.get(
-        f"{broker.url}/consume/g/i/t",
-        auth=(broker.username, broker.password),
-        headers=headers,
-        timeout=5,
-    )
+    broker.client().get("/consume/g/i/t", headers=headers)
     for _ in range(later):
         broker.produce("t", "v")
     assert told(cloud) == expected
@@ -195,7 +189,5 @@ def test_a_handle_that_cannot_be_asked_costs_a_line(
 
 
 def test_a_report_about_a_broker_that_was_only_read(cloud: Cloud) -> None:
-    broker = cloud.broker(topics={"t": 1})
-    auth = (broker.username, broker.password)
-    requests.get(f"{broker.url}/topics", auth=auth, timeout=5)
+    cloud.broker(topics={"t": 1}).client().get("/topics")
     assert "cannot be shown" not in section(cloud)

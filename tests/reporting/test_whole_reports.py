@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.journal import recorder_of
@@ -92,10 +91,10 @@ def groups(cloud: Cloud) -> None:
     have rows of their own.
     """
     broker = cloud.broker(topics={"t": 2})
-    auth = (broker.username, broker.password)
+    client = broker.client()
 
-    def ask(path: str, body: Any = None, method: str = "POST") -> None:
-        requests.request(method, f"{broker.url}/{path}", json=body, auth=auth, timeout=5)
+    def ask(path: str, body: Any = None) -> None:
+        client.post(path, json=body)
 
     broker.produce("t", "one", key="k")
     ask("consume/g/a", {"topic": "t"})

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,13 +173,10 @@ def test_the_broker(cloud: Cloud) -> None:
         broker = cloud.broker(topics={"t": 1, "u": 1}, name=f"broker{number}")
         broker.produce("t", "one", key="bob")
         broker.produce("t", "2")
-        auth = (broker.username, broker.password)
-        earliest = {"Kafka-Auto-Offset-Reset": "earliest"}
+        client, earliest = broker.client(), {"Kafka-Auto-Offset-Reset": "earliest"}
         if path.startswith("commit"):
-            consume = f"{broker.url}/consume/g/i/t"
-            requests.get(consume, auth=auth, headers=earliest, timeout=5)
-        url = f"{broker.url}/{path}"
-        requests.post(url, json=body, auth=auth, headers=earliest, timeout=5)
+            client.get("/consume/g/i/t", headers=earliest)
+        client.post(path, json=body, headers=earliest)
         found.append([one.line for one in shown(cloud) if one.row.kind == "call"][-1])
     judge("broker", found)
 
@@ -188,12 +184,7 @@ def test_the_broker(cloud: Cloud) -> None:
 def test_a_value_may_be_long_and_its_topic_have_partitions(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"wide": 2})
     for sent in ({"value": "v" * 61}, {"value": "v", "partition": 1}, {"value": "v", "key": "k"}):
-        requests.post(
-            f"{broker.url}/produce/wide",
-            json=sent,
-            auth=(broker.username, broker.password),
-            timeout=5,
-        )
+        broker.client().post("/produce/wide", json=sent)
     found = [one.words.what for one in shown(cloud)]
     assert found[0].startswith('produce wide no key: "vvv')
     assert len(found[0].partition("key: ")[2]) == 59

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
 
 from pytest_fakecloud import Cloud
 
@@ -26,13 +25,7 @@ class Shop:
 
     def ask(self, path: str, body: Any = None, **headers: str) -> Any:
         sent = {f"Kafka-{name.replace('_', '-')}": value for name, value in headers.items()}
-        return requests.post(
-            f"{self.broker.url}/{path}",
-            json=body,
-            auth=(self.broker.username, self.broker.password),
-            headers=sent or MANUAL,
-            timeout=5,
-        ).json()
+        return self.broker.client().post(path, json=body, headers=sent or MANUAL).json()
 
     def run(self, text: str) -> None:
         """Execute steps, which are separated by ``|``.

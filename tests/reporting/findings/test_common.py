@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.findings import Look, find
@@ -45,13 +44,12 @@ def test_a_404_at_the_end_is_no_finding(cloud: Cloud) -> None:
 def test_a_409_counts_as_well(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"t": 1})
     broker.produce("t", "v")
-    auth = (broker.username, broker.password)
     for path, body in (
         ("consume/g/i", {"topic": "t"}),
         ("commit/g/i", {"topic": "t", "partition": 0, "offset": 0}),
         ("produce", {"topic": "t", "value": "v"}),
     ):
-        requests.post(f"{broker.url}/{path}", json=body, auth=auth, timeout=5)
+        broker.client().post(path, json=body)
         if path.startswith("consume"):
             broker.expire("g", "i")
     assert [one.values["status"] for one in found(cloud)] == ["409"]
@@ -96,9 +94,7 @@ def faulty(name: str) -> Scene:
 
 def joins(cloud: Cloud) -> None:
     """Let a consumer join a group, which is not a failure."""
-    broker = cloud.broker(topics={"t": 1})
-    auth = (broker.username, broker.password)
-    requests.post(f"{broker.url}/consume/g/i", json={"topic": "t"}, auth=auth, timeout=5)
+    cloud.broker(topics={"t": 1}).client().post("/consume/g/i", json={"topic": "t"})
 
 
 @pytest.mark.parametrize(
