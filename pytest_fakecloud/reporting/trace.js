@@ -403,7 +403,7 @@ export class Trace {
       ...(row.findings ?? []).map((index) => this.findingElement(index, row)),
       row.text.note ? el("pre", {class: "trace-bad", tabindex: 0, "aria-label": "Note"}, row.text.note) : null,
       ...(row.text.lines ?? []).map((line) => el("p", {class: "trace-soft trace-pre"}, line)),
-      ...this.sourceElements(row.where),
+      ...this.sourceElements(row),
       this.linksElement(one, effects, related),
       this.attemptsElement(row),
       ...(this.options.details?.(one, this) ?? []),
@@ -434,8 +434,11 @@ export class Trace {
   }
 
   // The place of the call in the application, and the lines around it.
-  sourceElements(where) {
-    if (!where) return [];
+  sourceElements({where, kind}) {
+    if (!where) {
+      const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
+      return recorded ? [el("p", {class: "trace-soft"}, "The line that made this call is not known.")] : [];
+    }
     const lines = (where.source ?? []).map(({line, text}) =>
       el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
     return [el("p", {}, `Called at ${where.file}:${where.line} in ${where.function}`),

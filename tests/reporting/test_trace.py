@@ -241,6 +241,8 @@ def test_the_pane_escapes_what_looks_alike_and_has_the_source_of_the_call(opened
     assert "7  if hit.score < 0.2:" in text
     assert page.locator(".trace-called").all_inner_texts() == ["    6  hit = query(vector)"]
     assert page.locator(".trace-gap").all_inner_texts() == ["2026-03-01", "+1 s"]
+    page.evaluate("location.hash = '#row-2'")
+    page.get_by_text("The line that made this call is not known.").wait_for()
 
 
 @pytest.mark.slow

@@ -256,7 +256,7 @@ def _behind(of: Finding, scene: Scene) -> str:
 
 def _unknown_header(of: Finding, scene: Scene) -> str:
     header, value = of.values["header"], shortened(of.values["value"])
-    told = f"the header {header}: {value} was ignored"
+    told = f"the header '{header}: {value}' was ignored"
     if of.values["committed"]:
         was = "was" if len(of.values["committed"]) == 1 else "were"
         told += f", so {listed(of.values['committed'], 4)} {was} committed automatically"
