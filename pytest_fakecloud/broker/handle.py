@@ -141,12 +141,16 @@ class Broker(BrokerAssertions, Handle):
     def _make_client(self, **options: Any) -> httpx.Client:
         import httpx
 
-        return httpx.Client(base_url=self.url, headers=self.headers, **options)
+        headers = httpx.Headers(self.headers)
+        headers.update(options.pop("headers", None))
+        return httpx.Client(base_url=self.url, headers=headers, **options)
 
     def _make_async_client(self, **options: Any) -> httpx.AsyncClient:
         import httpx
 
-        return httpx.AsyncClient(base_url=self.url, headers=self.headers, **options)
+        headers = httpx.Headers(self.headers)
+        headers.update(options.pop("headers", None))
+        return httpx.AsyncClient(base_url=self.url, headers=headers, **options)
 
     @property
     def aio(self) -> AioBroker:

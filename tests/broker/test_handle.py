@@ -599,10 +599,12 @@ def test_identity(broker: Broker) -> None:
         assert client.get("/topics").json() == {"orders": 3}
 
     async def listed() -> Any:
-        async with broker.async_client() as client:
+        async with broker.async_client(headers={"X-A": "1"}) as client:
             return (await client.get("/topics")).json()
 
     assert asyncio.run(listed()) == {"orders": 3}
+    assert broker.client(headers={"X-A": "1"}).get("/topics").json() == {"orders": 3}
+    assert [call.headers.get("X-A") for call in broker.journal.calls()] == [None, "1", "1"]
 
 
 def test_reset_returns_to_the_baseline(broker: Broker, rest: Rest) -> None:
