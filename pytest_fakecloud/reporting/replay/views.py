@@ -20,7 +20,7 @@ def _kv(handle: Any) -> State:
     with handle._engine.reading() as keyspace:
         for key in list(keyspace):
             value = keyspace.peek(key)
-            expiry = keyspace.expiry(key)
+            expiry = keyspace.expires.get(key)
             keys[str(word(key))] = {
                 "type": type_name(value),
                 "value": _plain(python_value(value)),
