@@ -42,7 +42,7 @@ from ...clients.surface import Used
 from ...harness import check_each, together
 from ..backing import BINARIES, CLUSTER, MISSING, OWN, Server, eventually, publishing, started
 from ..rest import test_routes
-from ..rest.test_routes import EVENTS, events
+from ..rest.test_routes import EVENTS, events, sent
 
 pytestmark = pytest.mark.slow
 test_upstash_redis = pytest.importorskip("tests.clients.test_upstash_redis")
@@ -201,33 +201,25 @@ class TestLimits(test_routes.TestLimits):
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
         monkeypatch.setattr(quota, "_DAY_US", 1_000_000)
-        text = {"error": "ERR max daily request limit exceeded"}
+        text = "-ERR max daily request limit exceeded"
         with make(context, daily_limit=3) as server:
-
-            def ask() -> httpx.Response:
-                return httpx.get(server.url + "/incr/n", headers=server.headers)
-
+            line = ["INCR", "n"]
             at_the_start_of_a_second(server)
-            lines = [["INCR", "n"]] * 5
-            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
-            assert answer.json() == [{"result": 1}, {"result": 2}, {"result": 3}, text, text]
-            assert (ask().status_code, ask().json()) == (400, text)
-            eventually(lambda: ask().json() == {"result": 4})
+            assert sent(server, [line] * 5, "/pipeline") == [1, 2, 3, text, text]
+            assert sent(server, line) == text
+            eventually(lambda: sent(server, line) == 4)
 
     @pytest.mark.usefixtures("once")
     def test_commands_per_second(  # type: ignore[override]
         self, make: Callable[..., KVServer], context: Context
     ) -> None:
-        text = {"error": "ERR max requests limit exceeded. "}
+        text = "-ERR max requests limit exceeded. "
         with make(context, max_requests_per_second=2) as server:
             at_the_start_of_a_second(server)
             lines = [["INCR", "n"]] * 3
-            answer = httpx.post(server.url + "/pipeline", json=lines, headers=server.headers)
-            assert answer.json() == [{"result": 1}, {"result": 2}, text]
-            answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
-            assert (answer.status_code, answer.json()) == (400, text)
-            eventually(lambda: httpx.get(server.url + "/incr/n", headers=server.headers).is_success)
-            assert server.value("n") == "3"
+            assert sent(server, lines, "/pipeline") == [1, 2, text]
+            assert sent(server, lines, "/multi-exec") == text
+            eventually(lambda: sent(server, ["INCR", "n"]) == 3)
 
 
 @at_once
@@ -488,8 +480,7 @@ class TestScripts:
         if "no-writes" in code:
             assert run("EVALSHA_RO", sha, 1, "k", "x") == ["k", "x"]
         lines = [["EVAL", code, 1, "k", "x"], ["EVALSHA", sha, 1, "k", "y"]]
-        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
-        assert [item["result"] for item in answer.json()] == [["k", "x"], ["k", "y"]]
+        assert sent(server, lines, "/multi-exec") == [["k", "x"], ["k", "y"]]
 
     def test_other_flags_are_the_servers(self, server: KVServer) -> None:
         for flags in ("no-writes", "allow-key-locking,no-writes"):
@@ -628,8 +619,7 @@ class TestSharing:
         before = other.values()
         server.load({"a": "1", "b": "2"})
         lines = [["DBSIZE"], ["FLUSHDB"], ["DBSIZE"], ["SET", "c", 3], ["KEYS", "*"]]
-        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
-        assert [item["result"] for item in answer.json()] == [2, "OK", 0, "OK", ["c"]]
+        assert sent(server, lines, "/multi-exec") == [2, "OK", 0, "OK", ["c"]]
         assert other.values() == before
 
     def test_keys_that_come_back(self, server: KVServer, other: KVServer) -> None:
@@ -677,8 +667,7 @@ class TestSharing:
         with pytest.raises(CommandError):
             run("EVAL", "return redis.call('FLUSHALL')", 0)
         lines = [["EVAL", "return redis.call('FLUSHALL')", 0]]
-        answer = httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
-        assert "error" in answer.json()[0]
+        assert sent(server, lines, "/multi-exec")[0].startswith("-")
         assert (server.value("k"), other.values()) == ("v", before)
 
     def test_channels(self, server: KVServer, other: KVServer) -> None:
