@@ -13,7 +13,6 @@ import pytest
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
-from pytest_fakecloud.core.found import Found
 from pytest_fakecloud.core.journal import Journal, Recorder
 from pytest_fakecloud.core.matching import Field
 
@@ -61,32 +60,6 @@ def now() -> Any:
 @pytest.fixture
 def journal(now: Any) -> Both:
     return Both(now.__next__, service="demo", handle="demo_2")
-
-
-# -- found lists ---------------------------------------------------------------------------------
-
-
-def test_a_found_list_is_a_list_with_more() -> None:
-    found = Found([{"a": 1}, {"a": 2}, {"a": 2, "b": [3, 4]}])
-    assert found == [{"a": 1}, {"a": 2}, {"a": 2, "b": [3, 4]}]
-    assert found.last == {"a": 2, "b": [3, 4]}
-    assert found.where(a=1).only() == {"a": 1}
-    assert found.where(a=2, b=[3, 4]).only() is found[2]
-    assert found.where(b=3).only() is found[2]
-    assert len(found.where(a=lambda value: value > 1)) == 2
-    assert len(found.where(lambda item: "b" in item, a=2)) == 1
-    with pytest.raises(ContractError, match=r"'c' is not a field of an item. Known fields: a, b"):
-        found.where(c=None)
-    assert found.where() == found
-
-
-def test_only_and_last_say_what_was_found() -> None:
-    with pytest.raises(AssertionError, match="expected exactly one item, found 0"):
-        Found([]).only()
-    with pytest.raises(AssertionError, match="expected at least one item, found none"):
-        _ = Found([]).last
-    with pytest.raises(AssertionError, match=r"found 2\n  'a'\n  'b'"):
-        Found(["a", "b"]).only()
 
 
 # -- recording -----------------------------------------------------------------------------------
@@ -293,14 +266,6 @@ def test_a_failure_names_the_nearest_and_what_differs(used: Both) -> None:
     ]
 
 
-def test_a_failure_of_a_count_shows_what_matched(used: Both) -> None:
-    with pytest.raises(AssertionError) as failure:
-        used.assert_called("SET", times=1)
-    text = str(failure.value)
-    assert "expected a call SET 1 time, found 2" in text
-    assert text.count("  matched: ") == 2
-
-
 def test_a_failure_without_any_call_says_so(journal: Both) -> None:
     with pytest.raises(AssertionError) as caught:
         journal.assert_called(status=200)
@@ -331,14 +296,11 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
             lambda journal: journal.calls("SET"),
             "'SET' is not a function: pass a predicate, or fields",
         ),
-        (lambda journal: journal.calls().where(5), "5 is not a function"),
         (
             lambda journal: journal.assert_called(["SET"]),
             r"\['SET'\] does not name a call: pass 'POST",
         ),
-        (lambda journal: journal.assert_called("SET", times="2"), "times='2' is not a count"),
         (lambda journal: journal.assert_called(times=-1), "times=-1 is not a count"),
-        (lambda journal: journal.assert_called(times=True), "times=True is not a count"),
         (lambda journal: journal.assert_not_called(5), "5 does not name a call"),
     ],
 )

@@ -36,24 +36,6 @@ def test_a_thread_runs_one_job_after_the_other(pool: WorkerPool) -> None:
     assert pool.threads == 1
 
 
-def test_there_are_as_many_threads_as_jobs(pool: WorkerPool) -> None:
-    go_on = threading.Event()
-    names: list[str] = []
-    ended: list[bool] = []
-
-    def job() -> None:
-        names.append(threading.current_thread().name)
-        ended.append(go_on.wait(10))
-
-    for _ in range(4):
-        pool.submit(job, never)
-    assert (pool.threads, pool.idle) == (4, 0)
-    go_on.set()
-    wait_until(lambda: pool.idle == 4)
-    assert sorted(names) == ["pool-1", "pool-2", "pool-3", "pool-4"]
-    assert ended == [True] * 4
-
-
 def test_the_thread_that_was_busy_last_is_the_next_to_work(pool: WorkerPool) -> None:
     events = [threading.Event() for _ in range(3)]
     threads: dict[int, threading.Thread] = {}
