@@ -23,6 +23,10 @@ _SOURCE_LINES = 6
 """Maximum number of source lines above the failing one."""
 _LONGEST = 160
 """Maximum number of characters of the text of a link to a row."""
+_MOST_LINKS = 6
+"""Maximum number of rows that a finding links to."""
+_Links = Mapping[int, tuple[str, str]]
+"""A link with the text of its row, and a short one, by the row's number."""
 
 
 def document(data: Mapping[str, Any]) -> str:
@@ -35,7 +39,10 @@ def document(data: Mapping[str, Any]) -> str:
     # The test's name is the default seed, so do not repeat it.
     if data["seed"] != data["test"]:
         facts = f"seed {shown(data['seed'])} · {facts}"
-    links = {row["number"]: _link(place, row) for place, row in enumerate(rows, 1)}
+    links = {
+        row["number"]: (_link(place, row), f'<a href="#row-{place}">row {place}</a>')
+        for place, row in enumerate(rows, 1)
+    }
     failed = [one for one in data["unfinished"] if one["kind"] == "dead_letter"]
     body = [
         f"<header><h1>{html.escape(data['test'])}</h1>",
@@ -163,11 +170,11 @@ def _dedented(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _findings(
     title: str,
     findings: Sequence[Mapping[str, Any]],
-    links: Mapping[int, str],
+    links: _Links,
     *,
     marked: bool = False,
 ) -> Iterator[str]:
-    """Yield a list of findings, each with a link to its first row.
+    """Yield a list of findings, each with links to its rows.
 
     The timeline marks the rows of ``marked`` findings with their numbers.
     """
@@ -182,7 +189,8 @@ def _findings(
         if marked and known:
             text = f"<b>▲{index}</b> {text}"
         if known:
-            text += f"<br>{known[0]}"
+            others = (short for _, short in known[1:_MOST_LINKS])
+            text += f"<br>{' · '.join([known[0][0], *others])}"
         if rest:
             more = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{more}</details>"
@@ -202,7 +210,7 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
     return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'
 
 
-def _first_error(rows: Sequence[Mapping[str, Any]], links: Mapping[int, str]) -> Iterator[str]:
+def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[str]:
     """Yield a link to the first failed row, if possible one without an injected fault.
 
     If calls that a row made have failed, the link leads to the first of these calls instead.
@@ -217,4 +225,4 @@ def _first_error(rows: Sequence[Mapping[str, Any]], links: Mapping[int, str]) ->
     first = next((row for row in deepest if row["number"] not in injected), deepest[0])
     count = f"{len(wrong)} failed rows, for example" if len(wrong) > 1 else "Failed row"
     answer = html.escape(shortened(first["text"]["answer"], _LONGEST))
-    yield f'<p class="soft">{count}: {links[first["number"]]} {answer}</p>'
+    yield f'<p class="soft">{count}: {links[first["number"]][0]} {answer}</p>'
