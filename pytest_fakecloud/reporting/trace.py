@@ -24,7 +24,7 @@ _SOURCE_LINES = 6
 _LONGEST = 160
 """Maximum number of characters of the text of a link to a row."""
 _MOST_LINKS = 6
-"""Maximum number of rows that a finding links to."""
+"""Maximum number of rows that a line of the header links to."""
 _Links = Mapping[int, tuple[str, str]]
 """A link with the text of its row, and a short one, by the row's number."""
 
@@ -211,9 +211,9 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
 
 
 def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[str]:
-    """Yield a link to the first failed row, if possible one without an injected fault.
+    """Yield links to the failed rows: first to one without an injected fault, if possible.
 
-    If calls that a row made have failed, the link leads to the first of these calls instead.
+    If calls that a row made have failed, the first link leads to the first of these calls instead.
     """
     wrong = [row for row in rows if not row["ok"]]
     if not wrong:
@@ -223,6 +223,9 @@ def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[s
     causes = {row["cause"] for row in wrong}
     deepest = [row for row in wrong if row["number"] not in causes] or wrong
     first = next((row for row in deepest if row["number"] not in injected), deepest[0])
-    count = f"{len(wrong)} failed rows, for example" if len(wrong) > 1 else "Failed row"
+    count = f"{len(wrong)} failed rows" if len(wrong) > 1 else "Failed row"
+    others = [links[row["number"]][1] for row in wrong if row is not first]
     answer = html.escape(shortened(first["text"]["answer"], _LONGEST))
-    yield f'<p class="soft">{count}: {links[first["number"]][0]} {answer}</p>'
+    told = [f"{links[first['number']][0]} {answer}", *others[: _MOST_LINKS - 1]]
+    told += ["…"] if len(others) >= _MOST_LINKS else []
+    yield f'<p class="soft">{count}: {" · ".join(told)}</p>'

@@ -110,7 +110,8 @@ def test_a_link_names_the_call_that_failed_and_the_log_comes_last() -> None:
             log="shop: retrying", findings=[finding("a cause", 5)], unfinished=[finding("left", 9)],
         )
     )  # fmt: skip
-    assert '2 failed rows, for example: <a href="#row-2">row 2: application → kv SET k</a>' in text
+    deepest = '2 failed rows: <a href="#row-2">row 2: application → kv SET k</a> OK · '
+    assert f'{deepest}<a href="#row-1">row 1</a></p>' in text
     assert text.index("left") < text.index("<details><summary>Log</summary>") < text.index("<main>")
     assert "<details open><summary>Log" in document(report(log="shop: retrying"))
 
