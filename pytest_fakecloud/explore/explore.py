@@ -182,14 +182,14 @@ def explore(
 
     A schedule is a list of events: faults, crashes, orders of calls, slow clients, repeated deliveries
     (see ``schedule.Kind``). ``kinds`` limits the events, and ``services`` the calls to some fixtures or
-    fakes. The search tries some orders of conflicting calls, then all schedules with one event,
-    schedules with two events, the other orders of calls and timers, and random schedules with up to six
-    events, until ``budget`` is used up: a number of runs, or wall-clock time such as ``"10s"``.
-    ``seed`` (default: the cloud's) determines the random choices. ``schedule`` runs one given schedule
-    only. ``process_time`` says whether ``time.time()`` follows the clock (default: if time-machine is
-    installed). ``patience`` is how long a client may be slow in one run; a delivery may be slow until
-    its timeout. Schedules of a queue fire until ``horizon`` after the start, or three times if it is
-    not given.
+    fakes. Orders of conflicting calls, schedules with one event of each kind, and schedules with two
+    delays take turns; other schedules with two events, orders of timers, and random schedules with up
+    to six events follow, until ``budget`` is used up: a number of runs, or wall-clock time such as
+    ``"10s"``. ``seed`` (default: the cloud's) determines the random choices. ``schedule`` runs one
+    given schedule only. ``process_time`` says whether ``time.time()`` follows the clock (default: if
+    time-machine is installed). ``patience`` is how long a client may be slow in one run; a delivery may
+    be slow until its timeout. Schedules of a queue fire until ``horizon`` after the start, or three
+    times if it is not given.
 
     Raises ``BrokenSchedule``; the error of the undisturbed run; exceptions that end a test, such as
     ``pytest.skip()``; and ``ContractError`` if the code makes no call or cannot be explored, or if

@@ -73,7 +73,7 @@ TRIED: tuple[Kind, ...] = (
     "hold_pending",
     "rotate_token",
 )
-"""The order in which kinds are tried: first those that give the clearest explanations."""
+"""The order in which kinds take turns: first those that give the clearest explanations."""
 CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
 FAULTS = frozenset({"answer", "drop", "lose_answer", "duplicate"})

@@ -1,5 +1,5 @@
-"""Search for a schedule that breaks the promise: stored failures first, then interleavings,
-schedules with one and with two events, and random ones.
+"""Search for a schedule that breaks the promise: stored failures first, then several searches that
+take turns, through interleavings, schedules with one and with two events, and random ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HEAD_START = 20
 _BEFORE_PAIRS = 25
 """Number of turns of every other search before the first schedules with two events."""
 _FOR_FIRST_SINGLES = 0.8
-"""Maximum share of the budget that is used before schedules with two events are tried."""
+"""Maximum share of the budget until other schedules with two events, and random ones, begin, too."""
 _FOR_ORDERS_ALONE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored."""
 

@@ -25,35 +25,24 @@ class Singles:
     """
 
     def __init__(self, run: Run, chance: random.Random | None = None) -> None:
-        self._run = run
         self._points = {(point.process, point.number) for point in run.points}
         self._touched: dict[tuple[str, int], Footprint] = {}
+        self._strands: dict[str, Footprint] = {}
         for step in run.steps:
             if step.place == "switch":
                 self._touched.setdefault((step.strand, step.point), step.footprint)
+            whole = self._strands.setdefault(step.strand, Footprint())
+            whole.touches.update(step.footprint.touches)
+            whole.is_everything = whole.is_everything or step.footprint.is_everything
         self._reads_clock = reads_clock(run)
         events = [event for point in run.points for event in point.events()]
         events = list(dict.fromkeys(events))
         if chance is not None:
             chance.shuffle(events)
-        visits = self._visits()
+        visits = _visits(run)
         events.sort(key=lambda event: visits.get((event.process, event.point), 0))
         self.first = _in_turn(event for event in events if not self._is_like_another(event))
         self.others = _in_turn(event for event in events if self._is_like_another(event))
-
-    def _visits(self) -> dict[tuple[str, int], int]:
-        """Return, for each call, how many earlier calls the same line of the application made."""
-        run = self._run
-        visits: dict[tuple[str, int], int] = {}
-        made: dict[object, int] = {}
-        for line in run.lines:
-            if line.call is not None and 0 <= line.step < len(run.steps):
-                step, call = run.steps[line.step], line.call
-                command = tuple(call.facts.get("command") or ())
-                where = line.lines, call.service, call.route, command
-                visits[step.strand, step.point] = made.get(where, 0)
-                made[where] = made.get(where, 0) + 1
-        return visits
 
     def _is_like_another(self, event: Event) -> bool:
         kind, here = event.kind, (event.process, event.point)
@@ -69,9 +58,23 @@ class Singles:
         if kind == "late":
             return (event.process, event.point + 1) in self._points
         if kind == "switch":
-            others = [step.footprint for step in self._run.steps if step.strand == event.detail]
-            return before is not None and not any(map(before.depends_on, others))
+            other = self._strands.get(event.detail, Footprint())
+            return before is not None and not before.depends_on(other)
         return False
+
+
+def _visits(run: Run) -> dict[tuple[str, int], int]:
+    """Return, for each call, how many earlier calls the same line of the application made."""
+    visits: dict[tuple[str, int], int] = {}
+    made: dict[object, int] = {}
+    for line in run.lines:
+        if line.call is not None and 0 <= line.step < len(run.steps):
+            step, call = run.steps[line.step], line.call
+            command = tuple(call.facts.get("command") or ())
+            where = line.lines, call.service, call.route, command
+            visits[step.strand, step.point] = made.get(where, 0)
+            made[where] = made.get(where, 0) + 1
+    return visits
 
 
 def reads_clock(run: Run) -> bool:
