@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Self, TypeAlias
 
 from ..core.errors import ContractError
@@ -15,28 +16,12 @@ Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
 """A position: a number of commands before it, two names, or None for all in turn."""
 
 
-class Interruptions:
+class Interruptions(list["Between"]):
     """The planned interruptions of a server's pipelines."""
-
-    def __init__(self) -> None:
-        self._planned: list[Between] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._planned)
-
-    def add(self, between: Between) -> None:
-        self._planned.append(between)
-
-    def remove(self, between: Between) -> None:
-        if between in self._planned:
-            self._planned.remove(between)
-
-    def clear(self) -> None:
-        self._planned.clear()
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
         """Return a function to call with the index of each command of a pipeline but the first."""
-        places = [(between, between._positions(lines)) for between in self._planned]
+        places = [(between, between._positions(lines)) for between in self]
 
         def at(index: int) -> None:
             for between, chosen in places:
@@ -79,7 +64,7 @@ class Between:
         self._iterated = False
         self.hits = 0
         self.place = 0
-        plan.add(self)
+        plan.append(self)
 
     def _positions(self, lines: list[list[bytes]]) -> set[int]:
         if isinstance(self._commands, int):
@@ -122,7 +107,8 @@ class Between:
 
     def remove(self) -> None:
         """End the interruption."""
-        self._plan.remove(self)
+        with suppress(ValueError):
+            self._plan.remove(self)
 
     def __iter__(self) -> Iterator[int]:
         if self._commands is not None:

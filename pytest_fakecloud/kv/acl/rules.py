@@ -9,6 +9,7 @@ from .. import errors
 from ..errors import CommandError
 from ..reply import Map, SetReply
 from ..table.registry import CommandSpec, Table
+from ..table.syntax import encoded
 from .users import AclUser, KeyPattern, Selector, password_hash
 
 _CATEGORY_WORDS = (
@@ -109,18 +110,12 @@ def _hash_of(rule: bytes) -> str:
 def _apply_to_selector(user: AclUser, selector: Selector, rule: bytes) -> None:
     word = rule.lower()
     sign = rule[:1]
-    if word in (b"allkeys", b"~*"):
-        selector.all_keys, selector.keys = True, []
-    elif word == b"resetkeys":
-        selector.all_keys, selector.keys = False, []
-    elif word in (b"allchannels", b"&*"):
-        selector.all_channels, selector.channels = True, []
-    elif word == b"resetchannels":
-        selector.all_channels, selector.channels = False, []
-    elif word in (b"allcommands", b"+@all"):
-        selector.allow_all_commands()
-    elif word in (b"nocommands", b"-@all"):
-        selector.deny_all_commands()
+    if word in (b"allkeys", b"~*", b"resetkeys"):
+        selector.all_keys, selector.keys = word != b"resetkeys", []
+    elif word in (b"allchannels", b"&*", b"resetchannels"):
+        selector.all_channels, selector.channels = word != b"resetchannels", []
+    elif word in (b"allcommands", b"+@all", b"nocommands", b"-@all"):
+        selector.set_all_commands(word in (b"allcommands", b"+@all"))
     elif sign in (b"~", b"%"):
         _add_keys(selector, rule)
     elif sign == b"&":
@@ -197,13 +192,11 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
 
 
 def _commands(selector: Selector) -> str:
-    """Describe the commands of a selector by rules: first the best-fitting categories, then single
-    commands.
+    """Describe the commands of a selector by rules: the best-fitting categories, then commands.
 
-    The rules are equivalent to the rules that defined the selector, but can differ from them. As in
-    Redis 7.0, a category is rated lower for each of its commands that an earlier category covers.
-    Redis orders single commands by a hash that changes with each start; here they are in the order
-    of the command table.
+    As in Redis 7.0, a category is rated lower for each of its commands that an earlier category
+    covers. Single commands are in the order of the table; Redis orders them by a hash that changes
+    with each start.
     """
     everything = list(selector.table.specs())
     additive = not selector.future
@@ -293,7 +286,7 @@ def _selector_line(selector: Selector) -> bytes:
 
 def describe_user(user: AclUser) -> bytes:
     """Return the line that describes a user in ACL LIST."""
-    words = [b"user", user.name.encode("utf-8", "surrogateescape"), *_flags(user)]
+    words = [b"user", encoded(user.name), *_flags(user)]
     words += [b"#" + hash.encode() for hash in user.hashes]
     words.append(_selector_line(user.root))
     words += [b"(" + _selector_line(selector) + b")" for selector in user.selectors[1:]]

@@ -8,6 +8,7 @@ describes rules.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
@@ -38,11 +39,7 @@ def password_hash(password: bytes) -> str:
 
 
 class Denied(CommandError):
-    """Raised for a denied command line.
-
-    ``reason`` is ``"command"``, ``"key"`` or ``"channel"``. ``object`` is the name of the command,
-    key or channel that was denied.
-    """
+    """Raised for a denied command line; ``object`` is the denied command, key or channel."""
 
     def __init__(self, text: bytes, reason: Reason, object: bytes) -> None:
         super().__init__(text)
@@ -88,34 +85,25 @@ class Selector:
         self.table = table
         self.commands: frozenset[CommandSpec] = frozenset()
         self.first_words: dict[CommandSpec, list[bytes]] = {}
-        self.all_commands = False
-        self.future = False
+        self.all_commands = self.future = False
         self.keys: list[KeyPattern] = []
         self.all_keys = False
         self.channels: list[bytes] = []
         self.all_channels = False
 
     def copy(self) -> Selector:
-        other = Selector(self.table)
-        other.commands = self.commands
+        other = copy(self)
         other.first_words = {spec: list(words) for spec, words in self.first_words.items()}
         other.keys, other.channels = list(self.keys), list(self.channels)
-        other.all_commands, other.future = self.all_commands, self.future
-        other.all_keys, other.all_channels = self.all_keys, self.all_channels
         return other
 
     # -- rules -------------------------------------------------------------------------------------
 
-    def allow_all_commands(self) -> None:
-        """Allow all commands, including those that are added later."""
-        self.commands = frozenset(self.table.specs())
+    def set_all_commands(self, allowed: bool) -> None:
+        """Allow all commands, including those that are added later, or deny all commands."""
+        self.commands = frozenset(self.table.specs()) if allowed else frozenset()
         self.first_words.clear()
-        self.all_commands = self.future = True
-
-    def deny_all_commands(self) -> None:
-        self.commands = frozenset()
-        self.first_words.clear()
-        self.all_commands = self.future = False
+        self.all_commands = self.future = allowed
 
     def set_command(self, spec: CommandSpec, allowed: bool) -> None:
         """Allow or deny a command with all its subcommands."""
@@ -177,11 +165,7 @@ class Selector:
 
 
 def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, bool]]:
-    """Yield the position of each key in a command line, whether it is read, and whether it is
-    written.
-
-    For BITFIELD, SET and SORT, this depends on the arguments.
-    """
+    """Yield each key's position in a command line, and whether it is read and written there."""
     name = spec.name
     for place, key in spec.key_positions(argv):
         if "not_key" in key.flags:
@@ -329,7 +313,7 @@ ANONYMOUS = Anonymous("default")
 @cache
 def _everything(table: Table) -> Selector:
     selector = Selector(table)
-    selector.allow_all_commands()
+    selector.set_all_commands(True)
     selector.all_keys = selector.all_channels = True
     return selector
 
@@ -369,12 +353,10 @@ def _reads(table: Table) -> Selector:
 
 
 def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """Return the user of the read-only token, ``default_ro``, who may run most read commands
-    (specification).
+    """Return the user of the read-only token, ``default_ro`` (specification).
 
-    The user may not write. KEYS, SCAN and scripts are denied according to the vendor's
-    documentation and user reports. The user has no password, because only the read-only token logs
-    in as this user.
+    KEYS, SCAN and scripts are denied according to the vendor's documentation and user reports. The
+    user has no password, because only the read-only token logs in as this user.
 
     Decided here: PUBLISH and administration are denied as well.
     """

@@ -268,12 +268,9 @@ def _sparse_set(
 ) -> tuple[bytes, _Opcode]:
     """Raise a register of a sparse value to ``count``, if the register is lower.
 
-    Return the value, and an opcode at which a search for any higher register can start.
-
-    The steps are those of Redis, because the resulting bytes depend on them. An opcode that covers
-    exactly this register is changed in place. Any other opcode is split into up to three opcodes.
-    Then equal values are merged among up to five opcodes, starting with the opcode before the
-    change.
+    Return the value, and an opcode at which a search for a higher register can start. The steps are
+    those of Redis, because the bytes depend on them: an opcode for exactly this register is changed
+    in place, any other is split, and equal values are merged among up to five opcodes.
     """
     if count > SPARSE_VALUE_MAX:
         return _promoted(value, index, count), _FIRST

@@ -22,11 +22,7 @@ DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 
 
 MOST_REPETITIONS = 1_000_000
-"""Maximum number of random members that a negative count may request (decided here).
-
-Redis would send members until memory runs out or the client disconnects. A test that requests more
-than this maximum has a bug.
-"""
+"""Maximum number of random members that a negative count may request (decided here)."""
 
 
 REST = -1

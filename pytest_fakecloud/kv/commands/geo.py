@@ -16,7 +16,7 @@ from ..table.registry import Args, command
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import ScoreRange, SortedSet
 from .arguments import options
-from .sorted_set.members import add_scores, store
+from .sorted_set.members import add_scores
 
 _SEVENTEEN = Decimal(1).scaleb(-17)
 
@@ -223,7 +223,7 @@ def _answer(session: Session, search: _Search) -> Reply:
             hit.member: hit.metres / search.unit if search.by_distance else hit.score
             for hit in hits
         }
-        return store(session, search.target, SortedSet(scores))
+        return session.db.store(search.target, SortedSet(scores).as_stored())
     return [_hit_reply(session, search, hit) for hit in hits]
 
 

@@ -139,10 +139,7 @@ def _sets(session: Session, keys: list[bytes]) -> list[SetValue | None]:
 
 
 def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
-    present = []
-    for members in _sets(session, keys):
-        if members is not None:
-            present.append(members)
+    present = [members for members in _sets(session, keys) if members is not None]
     if len(present) < len(keys):
         return []
     smallest, *others = sorted(present, key=len)
@@ -174,14 +171,6 @@ def _difference(session: Session, keys: list[bytes]) -> SetValue:
     )
 
 
-def _store(session: Session, key: bytes, members: SetValue) -> int:
-    if members:
-        session.db.set(key, members)
-    else:
-        session.db.delete(key)
-    return len(members)
-
-
 @command("SINTER")
 def sinter(session: Session, args: Args) -> Reply:
     """Return the intersection of sets."""
@@ -191,7 +180,7 @@ def sinter(session: Session, args: Args) -> Reply:
 @command("SINTERSTORE")
 def sinterstore(session: Session, args: Args) -> Reply:
     """Store the intersection of sets in a key and return its size."""
-    return _store(session, args[0], SetValue(_intersection(session, args[1:])))
+    return session.db.store(args[0], SetValue(_intersection(session, args[1:])))
 
 
 @command("SINTERCARD")
@@ -215,7 +204,7 @@ def sunion(session: Session, args: Args) -> Reply:
 @command("SUNIONSTORE")
 def sunionstore(session: Session, args: Args) -> Reply:
     """Store the union of sets in a key and return its size."""
-    return _store(session, args[0], _union(session, args[1:]))
+    return session.db.store(args[0], _union(session, args[1:]))
 
 
 @command("SDIFF")
@@ -227,4 +216,4 @@ def sdiff(session: Session, args: Args) -> Reply:
 @command("SDIFFSTORE")
 def sdiffstore(session: Session, args: Args) -> Reply:
     """Store the members of the first set that are in no other set, and return their number."""
-    return _store(session, args[0], _difference(session, args[1:]))
+    return session.db.store(args[0], _difference(session, args[1:]))

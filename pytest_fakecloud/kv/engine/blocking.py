@@ -64,28 +64,16 @@ class Waiter:
         self.signal.notify()
 
 
-class Waiters:
+class Waiters(list[Waiter]):
     """The blocked clients of an engine. The caller of every method must hold the engine's lock."""
 
-    def __init__(self) -> None:
-        self._waiting: list[Waiter] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def add(self, waiter: Waiter) -> None:
-        self._waiting.append(waiter)
-
-    def remove(self, waiter: Waiter) -> None:
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
+    def discard(self, waiter: Waiter) -> None:
+        if waiter in self:
+            self.remove(waiter)
 
     def of(self, session_id: int) -> Waiter | None:
         """Return the waiter of the session with this ID, or None if the session is not blocked."""
-        return next((w for w in self._waiting if w.session.id == session_id), None)
+        return next((waiter for waiter in self if waiter.session.id == session_id), None)
 
     def serve(
         self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
@@ -102,7 +90,7 @@ class Waiters:
             for db in databases:
                 if db.touched is not None:
                     db.touched.clear()
-            for waiter in list(self._waiting):
+            for waiter in list(self):
                 wanted = any((waiter.db.index, key) in touched for key in waiter.blocked.keys)
                 if wanted and self._try(waiter, now_ms):
                     served(waiter.session)
@@ -111,7 +99,7 @@ class Waiters:
         # Skip a client that has disconnected or timed out: a real server's event loop handles both
         # before it runs later commands.
         if waiter.has_left:
-            self.remove(waiter)
+            self.discard(waiter)
             waiter.signal.close()
             return False
         if waiter.deadline_us <= now_ms * 1000:
@@ -123,7 +111,7 @@ class Waiters:
             reply = error
         if reply is None:
             return False
-        self.remove(waiter)
+        self.discard(waiter)
         waiter.tried = True
         waiter.finish(reply)
         return True

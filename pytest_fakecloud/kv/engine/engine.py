@@ -274,7 +274,7 @@ class Engine:
         """
         with self.lock:
             waiter = Waiter(session, blocked, self.clock, self.running, self.line)
-            self.waiters.add(waiter)
+            self.waiters.append(waiter)
             self.changes.follow()
             # Retry once now: another client may have written a key after the command ran and before
             # this call.
@@ -286,7 +286,7 @@ class Engine:
     def unblock(self, waiter: Waiter) -> Reply:
         """Return the reply to a client that was blocked: of the retried command, or of the timeout."""
         with self.lock:
-            self.waiters.remove(waiter)
+            self.waiters.discard(waiter)
             self.changes.follow()
             if waiter.spec is not None:
                 if isinstance(waiter.reply, CommandError):

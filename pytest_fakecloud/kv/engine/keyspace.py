@@ -209,6 +209,14 @@ class Keyspace:
             if self.notify is not None:
                 self.notify(self, key, event)
 
+    def store(self, key: bytes, value: Any) -> int:
+        """Set a key to a collection, or delete the key if that is empty; return the size."""
+        if value:
+            self.set(key, value)
+        else:
+            self.delete(key)
+        return len(value)
+
     def touch(self, key: bytes, event: str | None = None) -> None:
         """Report a change in place. ``event`` is by default the command's, and ``""`` for none."""
         self.changes += 1

@@ -19,12 +19,10 @@ _CHANNEL = b"__redis__:invalidate"
 
 
 class Tracking:
-    """Remembers the keys that sessions have read and the prefixes that they track (BCAST), and
-    sends invalidation messages.
+    """Sends invalidation messages for the keys that sessions read and the prefixes they track.
 
-    After an invalidation message, a session must read the key again to receive another.
-    ``connected`` maps IDs to the clients of the database port, to which messages can be redirected.
-    The caller of every method must hold the engine's lock.
+    After a message, a session must read the key again to receive another. ``connected`` maps IDs to
+    the clients of the database port. The caller must hold the engine's lock.
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from ..acl.users import (
     read_only_user,
 )
 from ..errors import WRONGPASS, CommandError
+from ..table.syntax import encoded
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
@@ -137,7 +138,7 @@ class Users:
         self, session: Client, reason: str, context: str, object: bytes, name: str
     ) -> None:
         client = self._engine.describe(session).rstrip(b"\n")
-        user = name.encode("utf-8", "surrogateescape")
+        user = encoded(name)
         self.log.add(reason, context, object, user, self._engine.clock.now_us(), client)
 
     # -- copies ----------------------------------------------------------------------------------

@@ -40,10 +40,8 @@ def crc64(data: bytes | memoryview, crc: int = 0) -> int:
 def _block(view: memoryview, crc: int) -> int:
     """Return the checksum of one block, computed with numpy.
 
-    The block is divided into lanes, whose checksums are computed in parallel and then combined in
-    pairs. This is possible because the checksum is linear: the checksum of two parts is the
-    checksum of the first part, advanced by as many zero bytes as the second part has, XOR the
-    checksum of the second part.
+    The lanes of the block are computed in parallel and combined in pairs: the checksum of two parts
+    is that of the first, advanced by as many zero bytes as the second has, XOR that of the second.
     """
     import numpy as np
 

@@ -95,12 +95,10 @@ class ClusterLink(Link):
             raise
 
     def _follow(self, send: Callable[[Place, bool], T]) -> T:
-        """Call ``send`` with the node that serves the slot, repeat the call after each redirection,
-        and return its result.
+        """Call ``send`` with the node that serves the slot, again after each redirection.
 
-        The second argument of ``send`` says whether the previous node redirected only this request
-        (ASK). Raises ``Unreachable`` if no node has served the request after ``REPLY_TIMEOUT``
-        seconds.
+        Its second argument says whether a node redirected only this request (ASK). Raises
+        ``Unreachable`` after ``REPLY_TIMEOUT`` seconds.
         """
         until = monotonic() + REPLY_TIMEOUT
         asked: Place | None = None

@@ -173,11 +173,10 @@ class Link:
         return self._run(argv, login, self._home())
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
-        """Run command lines in a transaction. Return the server's replies to queueing each line,
-        and then the reply to EXEC.
+        """Run lines in a transaction; return the replies to queueing them, then that to EXEC.
 
-        Raises ``CommandError`` if the user may not start a transaction. In that case, no command
-        has run.
+        Raises ``CommandError``, before any command has run, if the user may not start a
+        transaction.
         """
         return self._batch([*lines, [b"EXEC"]], login, self._home(), [[b"MULTI"]])
 

@@ -226,11 +226,7 @@ class RedisEngine:
         """Do nothing, because the server itself takes turns between its clients."""
 
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
-        """Run a client's command line, or queue it in the client's open transaction.
-
-        Raises ``CommandError`` for an error reply, and ``Unreachable`` (status 503) if the server
-        does not respond.
-        """
+        """Run or queue a client's command line; raise ``CommandError`` or ``Unreachable``."""
         spec = find_spec(argv)
         try:
             self._check_offered(session, spec, argv)

@@ -276,12 +276,10 @@ class PortConnection:
         return Answer(data, status, (), RESP_TYPE)
 
     def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
-        """Return a fault's response as a reply. Change the state of a transaction as a real server
-        would.
+        """Return a fault's response as a reply, and change a transaction as a real server would.
 
-        An error in reply to a command that would be queued makes EXEC fail, and EXEC always ends
-        the transaction. Raises ``ContractError`` if such a command would get a reply other than an
-        error.
+        An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
+        Raises ``ContractError`` if a queued command would get any other reply.
         """
         session = self.session
         data = _as_resp(answer, session.resp)

@@ -172,12 +172,10 @@ def commands_of_body(body: bytes) -> list[list[bytes]]:
 
 
 def command_of_path(raw: str, body: bytes, query_string: str) -> list[bytes]:
-    """Return the command line in a URL: the path's segments, then the body, then the query
-    parameters.
+    """Return the command line in a URL: the path's segments, the body, the query parameters.
 
     The path is split before its segments are decoded. A query parameter adds its name and its
-    value. If the value is empty (``NX=``), it adds only its name. The parameter ``_token`` is
-    ignored.
+    value, or only its name if the value is empty (``NX=``). ``_token`` is ignored.
     """
     segments = raw.split("/")
     if len(segments) > 1 and not segments[-1]:

@@ -132,8 +132,7 @@ class Scripting:
         return self._guarded(run, lambda: self.host.evaluate(script.compiled, keys, args))
 
     def may_write(self, spec: CommandSpec, argv: list[bytes]) -> bool:
-        """Return whether CLIENT PAUSE WRITE delays a command line, because the line may write or
-        publish.
+        """Return whether CLIENT PAUSE WRITE delays a line, because it may write or publish.
 
         Scripts are judged by their flags; a script without flags may write (specification). Raises
         ``CommandError`` for an invalid shebang line.

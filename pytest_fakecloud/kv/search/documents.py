@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ..table.syntax import encoded
 from ..values.hashes import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 from .schema import Definition
@@ -84,7 +85,7 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
     fields: dict[str, tuple[Any, ...]] = {}
     for spec in definition.fields:
         if definition.kind == "HASH":
-            raw = source.get(spec.path.encode("utf-8", "surrogateescape"))
+            raw = source.get(encoded(spec.path))
             texts = [] if raw is None else [bytes(raw).decode("utf-8", "replace")]
             found = (_READ[spec.kind](text) for text in texts)
         else:

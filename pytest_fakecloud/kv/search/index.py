@@ -121,11 +121,9 @@ class SearchIndex:
         self.waiting.clear()
 
     def refresh(self, keyspace: Keyspace, is_read: bool = True) -> None:
-        """Index the changed keys that need not wait. ``is_read`` says whether the call counts as a
-        search.
+        """Index the changed keys that need not wait; ``is_read`` counts the call as a search.
 
-        Raises `OverBudget` if this exceeds the budget of the running command. The next call
-        continues with the remaining keys.
+        After `OverBudget`, the next call continues with the remaining keys.
         """
         keyspace.purge()
         if self.waiting:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.budget import spend
+from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
 from .analysis import Analyzer, spans
 from .clauses import Clause, Matches
@@ -200,14 +201,14 @@ def _shower(index: SearchIndex, clause: Clause, query: Query) -> _Show | None:
 def _hash_content(
     source: dict[bytes, Any], select: tuple[str, ...] | None, marks: dict[str, _Marker]
 ) -> Iterator[tuple[bytes, bytes]]:
-    names = source if select is None else [_encoded(path) for path in select]
+    names = source if select is None else [encoded(path) for path in select]
     for name in names:
         if name not in source:
             continue
         text = bytes(source[name])
-        marker = marks.get(name.decode("utf-8", "surrogateescape"))
+        marker = marks.get(decoded(name))
         if marker is not None:
-            text = _encoded(marker(text.decode("utf-8", "surrogateescape")))
+            text = encoded(marker(decoded(text)))
         yield name, text
 
 
@@ -217,13 +218,9 @@ def _selected(source: dict[str, Any], select: tuple[str, ...]) -> Iterator[tuple
         for step in path.split("."):
             value = value.get(step) if isinstance(value, dict) else None
         if isinstance(value, str):
-            yield _encoded(path), value.encode()
+            yield encoded(path), value.encode()
         elif value is not None:
-            yield _encoded(path), write_json(value)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+            yield encoded(path), write_json(value)
 
 
 # -- highlighting ----------------------------------------------------------------------------------

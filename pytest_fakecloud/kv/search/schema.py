@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+from ..table.syntax import encoded
 from .analysis import LANGUAGES, Analyzer, analyzer
 
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
@@ -107,7 +108,7 @@ class Definition:
 
     @cached_property
     def _starts(self) -> list[bytes]:
-        return sorted(prefix.encode("utf-8", "surrogateescape") for prefix in self.prefixes)
+        return sorted(encoded(prefix) for prefix in self.prefixes)
 
     def covers(self, key: bytes) -> bool:
         # No prefix covers another one, so only the last prefix that does not sort after the key can

@@ -12,6 +12,7 @@ from ...core.field_types import JSON, NUMBER, TEXT, FieldType, one_of, shaped
 from ...core.found import Found, expect, found_of
 from ...core.matching import Field, Query
 from ...core.wording import counted, nearest
+from ..table.syntax import decoded, encoded
 from .documents import make_document
 from .filters import parse_filter
 from .index import SearchIndex
@@ -74,7 +75,7 @@ class SearchIndexView:
 
         def read(keyspace: Keyspace, index: SearchIndex) -> dict[str, dict[str, list[Any]]]:
             return {
-                _text(document.key): {
+                decoded(document.key): {
                     name: _values(values) for name, values in document.fields.items()
                 }
                 for document in index.documents.values()
@@ -85,7 +86,7 @@ class SearchIndexView:
     @property
     def pending(self) -> list[str]:
         """The keys whose changes are not searchable yet."""
-        return self._look(lambda _, index: [_text(key) for key in index.waiting])
+        return self._look(lambda _, index: [decoded(key) for key in index.waiting])
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
         """Return the reasons why a filter does not match a key, one line for each clause that
@@ -101,9 +102,9 @@ class SearchIndexView:
             indexes = keyspace.indexes
             found = None
             if isinstance(indexes, Indexes):
-                found = indexes.find(self.name.encode("utf-8", "surrogateescape"))
+                found = indexes.find(encoded(self.name))
             if found is None:
-                known = [] if not isinstance(indexes, Indexes) else [*map(_text, indexes.named)]
+                known = [] if not isinstance(indexes, Indexes) else [*map(decoded, indexes.named)]
                 hint = nearest(self.name, known) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
             found[1].refresh(keyspace, is_read=False)
@@ -119,16 +120,12 @@ def _values(values: tuple[Any, ...]) -> list[Any]:
     return list(values)
 
 
-def _text(word: bytes) -> str:
-    return word.decode("utf-8", "surrogateescape")
-
-
 def _explained(
     keyspace: Keyspace, index: SearchIndex, key: str, filter: Mapping[str, Any]
 ) -> list[str]:
     try:
         clause = parse_filter(index.definition, json.dumps(filter).encode())
-        name = key.encode("utf-8", "surrogateescape")
+        name = encoded(key)
         number = index.number_of(name)
         if number is None:
             return [_not_indexed(keyspace, index, name)]
@@ -171,7 +168,7 @@ def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> FieldTy
         indexes = keyspace.indexes
         found = None
         if isinstance(indexes, Indexes) and isinstance(index, str):
-            found = indexes.find(index.encode("utf-8", "surrogateescape"))
+            found = indexes.find(encoded(index))
         if found is None:
             return TEXT
         begins = found[1].definition.prefixes

@@ -11,7 +11,7 @@ from ..algorithms.glob import matcher
 from ..errors import CommandError
 from .config_words import SEVERAL_WORDS, memory_bytes
 from .registry import EVERYTHING, Table
-from .syntax import try_int
+from .syntax import decoded, encoded, try_int
 
 _ALIASES = {
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
@@ -75,7 +75,7 @@ class Config:
                 raise CommandError(errors.unknown_config(raw_name))
             if name in changes:
                 raise CommandError(errors.config_failed(name, errors.CONFIG_DUPLICATE))
-            value = raw_value.decode("utf-8", "surrogateescape")
+            value = decoded(raw_value)
             try:
                 changes[name] = _read(name, kind, value, self._texts[name])
             except ValueError as error:
@@ -146,7 +146,7 @@ def _read(name: str, kind: str, text: str, before: str) -> str:
 
 
 def _integer(text: str) -> int | None:
-    return try_int(text.encode("utf-8", "surrogateescape"))
+    return try_int(encoded(text))
 
 
 def _within(bounds: list[str], number: int | None, error: str) -> int:

@@ -21,6 +21,15 @@ LongDouble: TypeAlias = "fractions.Fraction | float"
 """An 80-bit float: an exact fraction with 64 significant bits, or an infinity."""
 
 
+def decoded(data: bytes) -> str:
+    """Decode UTF-8. Invalid bytes become surrogates, which `encoded()` converts back."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def try_int(text: bytes) -> int | None:
     """Return the 64-bit integer of a canonical string (not ``+1``, ``01``, ``-0``), or None."""
     if len(text) > 20:

@@ -238,11 +238,10 @@ class Stream:
         whole_nodes: bool = False,
         limit: int = 0,
     ) -> list[int]:
-        """Remove the oldest entries beyond ``max_length``, or the entries with IDs below
-        ``min_id``.
+        """Remove the oldest entries beyond ``max_length`` or below ``min_id``; return their IDs.
 
-        Return the removed IDs. With ``whole_nodes``, remove only complete nodes, as Redis does for
-        ``~``. ``limit`` is the maximum number of entries to remove; 0 means no limit.
+        With ``whole_nodes``, remove only complete nodes, as Redis does for ``~``. ``limit`` is the
+        maximum number of entries to remove; 0 means no limit.
         """
         removed: list[int] = []
         whole = 0
@@ -349,12 +348,11 @@ class Stream:
         return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
 
     def advance(self, group: Group, entry_id: int, *, estimate: bool = True) -> None:
-        """Move a group to an entry that it has just received, and update its number of read
-        entries.
+        """Move a group to an entry that it has just received, and count the entry as read.
 
         While a group is positioned before the first entry of the stream, its counter can have any
-        value. With ``estimate``, the counter is then computed from the stream. Older server
-        versions incremented it instead, and could report a negative lag.
+        value. With ``estimate``, it is then computed from the stream. Older server versions
+        incremented it instead, and could report a negative lag.
         """
         if entry_id <= group.last_id:
             return

@@ -104,11 +104,10 @@ def reply_for(
     *,
     of_last: bool = False,
 ) -> Reply:
-    """Return the results of an operation on the matches, in the form that the kind of path
-    requires.
+    """Return the results of an operation in the form that the kind of path requires.
 
-    A legacy path has a single result: that of the first match or, with ``of_last``, that of the
-    last match of the right type.
+    A legacy path has a single result: that of the first match or, with ``of_last``, of the last
+    match of the right type.
     """
     if of_last and path.legacy and matches:
         answers = [operation(match.value) for match in matches]

@@ -10,7 +10,8 @@ from ...reply import Map, Reply
 from ...search.index import SearchIndex
 from ...search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ...table.registry import Args, command
-from .reading import Words, as_command_errors, indexes_of, text
+from ...table.syntax import decoded, encoded
+from .reading import Words, as_command_errors, indexes_of
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
@@ -31,9 +32,9 @@ def search_create(session: Session, args: Args) -> Reply:
             if not isinstance(there, SearchIndex):
                 raise CommandError(WRONGTYPE)
             if "EXISTSOK" not in flags:
-                raise SearchError(f"Index {text(name)} already exists")
+                raise SearchError(f"Index {decoded(name)} already exists")
             if there.definition != definition:
-                raise SearchError(f"Index {text(name)} already exists with another definition")
+                raise SearchError(f"Index {decoded(name)} already exists with another definition")
             return 0
         most = session.engine.limits.max_search_indexes
         if most is not None and len(indexes.named) >= most:
@@ -130,11 +131,11 @@ def search_describe(session: Session, args: Args) -> Reply:
     name, index = found
     index.refresh(session.db, is_read=False)
     definition = index.definition
-    fields = [[_bytes(word) for word in each.words()] for each in definition.fields]
+    fields = [[encoded(word) for word in each.words()] for each in definition.fields]
     return Map(
         [
             *(b"name", name, b"type", definition.kind.encode()),
-            *(b"prefixes", [_bytes(prefix) for prefix in definition.prefixes]),
+            *(b"prefixes", [encoded(prefix) for prefix in definition.prefixes]),
             *(b"language", definition.language.encode()),
             *(b"indexSize", index.size, b"pendingUpdates", len(index.waiting)),
             *(b"schema", fields),
@@ -168,7 +169,7 @@ def search_listindexes(session: Session, args: Args) -> Reply:
         while words:
             word = words.one_of("option", ("MATCH", "LIMIT", "OFFSET"))
             if word == "MATCH":
-                pattern = _bytes(words.take("the pattern"))
+                pattern = encoded(words.take("the pattern"))
             elif word == "LIMIT":
                 limit = words.number("LIMIT")
             else:
@@ -204,7 +205,3 @@ def search_aliasdel(session: Session, args: Args) -> Reply:
 def search_listaliases(session: Session, args: Args) -> Reply:
     """Return all aliases with the names of the indexes to which they refer."""
     return [[alias, name] for alias, name in indexes_of(session).aliases.items()]
-
-
-def _bytes(word: str) -> bytes:
-    return word.encode("utf-8", "surrogateescape")

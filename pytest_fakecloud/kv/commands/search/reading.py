@@ -10,7 +10,7 @@ from ...errors import CommandError, one_line
 from ...search.indexes import Indexes
 from ...search.schema import SearchError
 from ...table.registry import Args
-from ...table.syntax import try_int
+from ...table.syntax import decoded, encoded, try_int
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
@@ -49,13 +49,13 @@ class Words:
 
     def peek(self) -> str:
         """Return the next argument in upper case without consuming it; an empty string at the end."""
-        return text(self._args[self._at]).upper() if self else ""
+        return decoded(self._args[self._at]).upper() if self else ""
 
     def take(self, what: str) -> str:
         if not self:
             raise SearchError(f"syntax error: {what} is missing")
         self._at += 1
-        return text(self._args[self._at - 1])
+        return decoded(self._args[self._at - 1])
 
     def upper(self, what: str) -> str:
         return self.take(what).upper()
@@ -72,7 +72,7 @@ class Words:
     def number(self, what: str) -> int:
         """Return the next argument, which must be a non-negative integer."""
         word = self.take(what)
-        value = try_int(word.encode("utf-8", "surrogateescape"))
+        value = try_int(encoded(word))
         if value is None or value < 0:
             raise SearchError(f"syntax error: {what} takes a non-negative integer; got '{word}'")
         return value
@@ -83,8 +83,3 @@ class Words:
         if count > len(self._args) - self._at:
             raise SearchError(f"syntax error: expected {count} {what}, but fewer words follow")
         return [self.take(what) for _ in range(count)]
-
-
-def text(word: bytes) -> str:
-    """Decode an argument as UTF-8. Invalid bytes become surrogates, which can be encoded again."""
-    return word.decode("utf-8", "surrogateescape")

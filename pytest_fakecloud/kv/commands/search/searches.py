@@ -16,8 +16,8 @@ from ...search.queries import Highlight, Hit, Query, run_query
 from ...search.schema import SearchError
 from ...search.scoring import MODIFIERS, FieldValue, ScoreFunction
 from ...table.registry import Args, command
-from ...table.syntax import parse_float
-from .reading import Words, as_command_errors, indexes_of, text
+from ...table.syntax import decoded, encoded, parse_float
+from .reading import Words, as_command_errors, indexes_of
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
@@ -42,7 +42,7 @@ def search_query(session: Session, args: Args) -> Reply:
             return None
         clause = _clause(found, args[1])
         hits, total = run_query(session.db, found, clause, options)
-        _remember(session, "query", args, found, [text(hit.key) for hit in hits], total)
+        _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
         return [_shown(hit) for hit in hits]
 
 
@@ -93,7 +93,7 @@ def _remember(
     if session.transport != "local":
         asked = parse_object(args[1], "filter")
         pending = len(index.waiting)
-        search = Search(command, text(args[0]), asked, keys, total, pending)
+        search = Search(command, decoded(args[0]), asked, keys, total, pending)
         session.engine.searches.append(search)
 
 
@@ -213,4 +213,4 @@ def _field_value(words: Words) -> FieldValue:
 
 
 def _float(words: Words, what: str) -> float:
-    return parse_float(words.take(what).encode("utf-8", "surrogateescape"))
+    return parse_float(encoded(words.take(what)))

@@ -11,18 +11,10 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import OK, Reply
 from ...table.registry import Args, command
-from ...table.syntax import parse_int
+from ...table.syntax import decoded, encoded, parse_int
 
 PASSWORD_BITS = 256
 _BUILT_IN = (b"default", b"default_ro")
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
 
 
 def _bad_arguments(subcommand: bytes) -> CommandError:
@@ -40,7 +32,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
         raise CommandError(errors.ACL_USER_NAME)
     if engine.dialect == "vendor" and args[0] in _BUILT_IN:
         raise CommandError(errors.fixed_user(args[0]))
-    name = _text(args[0])
+    name = decoded(args[0])
     user = engine.users.get(name)
     if user is None:
         user = AclUser(name, engine.dialect, engine.table)
@@ -59,13 +51,13 @@ def acl_deluser(session: Session, args: Args) -> Reply:
     for name in args:
         if name == b"default" or (engine.dialect == "vendor" and name in _BUILT_IN):
             raise CommandError(errors.cannot_remove(name))
-    return sum(engine.users.remove(_text(name)) for name in args)
+    return sum(engine.users.remove(decoded(name)) for name in args)
 
 
 @command("ACL GETUSER")
 def acl_getuser(session: Session, args: Args) -> Reply:
     """Return a user's flags, passwords, commands, keys, channels, and selectors, or nil."""
-    user = session.engine.users.get(_text(args[0]))
+    user = session.engine.users.get(decoded(args[0]))
     return None if user is None else user_details(user)
 
 
@@ -78,20 +70,20 @@ def acl_list(session: Session, args: Args) -> Reply:
 @command("ACL USERS")
 def acl_users(session: Session, args: Args) -> Reply:
     """Return the names of all users."""
-    return [_bytes(user.name) for user in session.engine.users]
+    return [encoded(user.name) for user in session.engine.users]
 
 
 @command("ACL WHOAMI")
 def acl_whoami(session: Session, args: Args) -> Reply:
     """Return the name of the connection's user."""
-    return _bytes(session.user.name)
+    return encoded(session.user.name)
 
 
 @command("ACL DRYRUN")
 def acl_dryrun(session: Session, args: Args) -> Reply:
     """Return OK if a user may run a command, otherwise the reason; the command does not run."""
     engine = session.engine
-    user = engine.users.get(_text(args[0]))
+    user = engine.users.get(decoded(args[0]))
     if user is None:
         raise CommandError(errors.user_not_found(args[0]))
     line = args[1:]
@@ -154,7 +146,7 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
     here).
     """
     engine = session.engine
-    user = engine.users.get(_text(args[0]))
+    user = engine.users.get(decoded(args[0]))
     if user is None or not user.accepts(args[1]):
         raise CommandError(errors.rest_token_failed(args[0]))
     return engine.users.make_token(user, args[1]).encode()

@@ -10,6 +10,7 @@ from ...engine.engine import Engine, Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
+from ...table.syntax import encoded
 
 
 @command("CONFIG GET")
@@ -37,7 +38,7 @@ def config_set(session: Session, args: Args) -> Reply:
     # In the vendor's dialect, the default user cannot be changed, so requirepass does not set its
     # password.
     if engine.dialect == "redis" and any(name.lower() == b"requirepass" for name, _ in pairs):
-        password = engine.config.text("requirepass").encode("utf-8", "surrogateescape")
+        password = encoded(engine.config.text("requirepass"))
         engine.users["default"].set_password(password)
     return OK
 

@@ -10,7 +10,7 @@ from ...engine.monitor import monitor_line
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
-from ...table.syntax import parse_database, parse_int
+from ...table.syntax import decoded, parse_database, parse_int
 from .process import loaded_modules
 
 
@@ -66,7 +66,7 @@ def auth(session: Session, args: Args) -> Reply:
     """Authenticate the connection as a user."""
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
-    name = "default" if len(args) == 1 else args[0].decode("utf-8", "surrogateescape")
+    name = "default" if len(args) == 1 else decoded(args[0])
     if len(args) == 1 and session.engine.users.passwordless("default"):
         raise CommandError(errors.AUTH_WITHOUT_PASSWORD)
     session.user = _log_in(session, name, args[-1], b"AUTH")
@@ -97,7 +97,7 @@ def hello(session: Session, args: Args) -> Reply:
     while at < len(args):
         word = args[at].upper()
         if word == b"AUTH" and at + 2 < len(args):
-            wanted = args[at + 1].decode("utf-8", "surrogateescape")
+            wanted = decoded(args[at + 1])
             user = _log_in(session, wanted, args[at + 2], b"HELLO")
             at += 2
         elif word == b"SETNAME" and at + 1 < len(args):

@@ -5,23 +5,14 @@ Fields without a meaning for a fake, e.g. about its network, have a fixed value 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...engine.eviction import used_memory
 from .process import MODULE_VERSIONS
 
 if TYPE_CHECKING:
-    from ...engine.engine import Engine, Session
-
-SECTIONS = [
-    "server", "clients", "memory", "persistence", "stats", "replication", "cpu", "modules",
-    "commandstats", "errorstats", "latencystats", "cluster", "keyspace",
-]  # fmt: skip
-
-
-def section(session: Session, name: str) -> Iterator[str]:
-    yield from _MAKERS[name](session.engine)
+    from ...engine.engine import Engine
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
@@ -219,10 +210,6 @@ used_cpu_user_children:0.000000 used_cpu_sys_main_thread:0.000000 used_cpu_user_
 """
 
 
-def _cpu(engine: Engine) -> Iterator[str]:
-    return _filled(_CPU)
-
-
 def _modules(engine: Engine) -> Iterator[str]:
     for name in engine.modules:
         version = MODULE_VERSIONS[name]
@@ -275,14 +262,14 @@ def _keyspace(engine: Engine) -> Iterator[str]:
             yield f"db{index}:keys={keys},expires={len(left)},avg_ttl={average}"
 
 
-_MAKERS = {
+SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
     "server": _server,
     "clients": _clients,
     "memory": _memory,
     "persistence": _persistence,
     "stats": _stats,
     "replication": _replication,
-    "cpu": _cpu,
+    "cpu": lambda _: _filled(_CPU),
     "modules": _modules,
     "commandstats": _commandstats,
     "errorstats": _errorstats,

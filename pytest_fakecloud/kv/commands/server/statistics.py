@@ -11,7 +11,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.memory import ENTRY, usage
 from ..arguments import options
-from .info import SECTIONS, script_memory, section
+from .info import SECTIONS, script_memory
 
 _DEFAULT = [name for name in SECTIONS if name not in ("commandstats", "latencystats")]
 
@@ -29,8 +29,8 @@ def info(session: Session, args: Args) -> Reply:
     parts = []
     for name in dict.fromkeys(wanted):
         if name in SECTIONS:
-            lines = [f"# {name.capitalize() if name != 'cpu' else 'CPU'}", *section(session, name)]
-            parts.append("\r\n".join(lines) + "\r\n")
+            heading = f"# {name.capitalize() if name != 'cpu' else 'CPU'}"
+            parts.append("\r\n".join([heading, *SECTIONS[name](session.engine)]) + "\r\n")
         elif session.engine.dialect == "vendor":
             # For an unknown section, the vendor returns only the heading.
             parts.append(f"# {name.capitalize()}\r\n")

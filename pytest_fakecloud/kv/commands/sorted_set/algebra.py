@@ -16,7 +16,7 @@ from ...table.syntax import I64_MAX, parse_float, parse_int
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
 from ..arguments import options
-from .members import members_reply, store
+from .members import members_reply
 
 
 def _sum(left: float, right: float) -> float:
@@ -163,21 +163,21 @@ def zdiff(session: Session, args: Args) -> Reply:
 def zunionstore(session: Session, args: Args) -> Reply:
     """Store the union of sorted sets and sets in a key and return its size."""
     request = _parse(session, args[1:], "zunionstore", *_COMBINING)
-    return store(session, args[0], SortedSet(_union(request)))
+    return session.db.store(args[0], SortedSet(_union(request)).as_stored())
 
 
 @command("ZINTERSTORE")
 def zinterstore(session: Session, args: Args) -> Reply:
     """Store the intersection of sorted sets and sets in a key and return its size."""
     request = _parse(session, args[1:], "zinterstore", *_COMBINING)
-    return store(session, args[0], SortedSet(_intersection(request)))
+    return session.db.store(args[0], SortedSet(_intersection(request)).as_stored())
 
 
 @command("ZDIFFSTORE")
 def zdiffstore(session: Session, args: Args) -> Reply:
     """Store the members of the first sorted set that are in no other; return their number."""
     request = _parse(session, args[1:], "zdiffstore")
-    return store(session, args[0], SortedSet(_difference(request)))
+    return session.db.store(args[0], SortedSet(_difference(request)).as_stored())
 
 
 @command("ZINTERCARD")

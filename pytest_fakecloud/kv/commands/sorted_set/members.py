@@ -35,15 +35,6 @@ def shown(session: Session, score: float | None) -> float | None:
     return score if printed is None or score is None else printed(score)
 
 
-def store(session: Session, key: bytes, members: SortedSet) -> int:
-    """Store a sorted set in a key, or delete the key if the set is empty; return the size."""
-    if members:
-        session.db.set(key, members.as_stored())
-    else:
-        session.db.delete(key)
-    return len(members)
-
-
 # -- scores --------------------------------------------------------------------------------------
 
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
@@ -240,7 +231,8 @@ def zrangestore(session: Session, args: Args) -> Reply:
     wanted = parse_range(session, args[1:], None, None, storing=True)
     members = session.db.get(args[1], SortedSet)
     found: list[Item] = [] if members is None else select(members, wanted)
-    return store(session, args[0], SortedSet({member: score for score, member in found}))
+    scores = {member: score for score, member in found}
+    return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
 @command("ZCOUNT")
