@@ -59,11 +59,19 @@ class Push(list[Any]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Bool:
     """A boolean in RESP3, 1 or 0 in RESP2 and JSON."""
 
-    value: bool
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bool) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 class Verbatim(_Text):
@@ -117,7 +125,7 @@ class _NilArray:
         return "NIL_ARRAY"
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Blocked:
     """The result of a blocking command that has to wait.
 

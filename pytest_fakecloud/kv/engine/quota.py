@@ -54,7 +54,7 @@ NO_QUOTA = Quota(Limits(), lambda: 0)
 """A quota without limits."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class _Window:
     width_us: int
     limit: int

@@ -83,7 +83,7 @@ def _let_expire(session: Session, key: bytes, at_ms: int) -> None:
         session.db.delete(key, "expired")
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class _Words:
     condition: bytes = b""
     operand: bytes = b""
