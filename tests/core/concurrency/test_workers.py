@@ -117,8 +117,7 @@ def test_an_idle_thread_ends_after_a_while_but_for_those_that_are_kept() -> None
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
-    wait_until(lambda: pool.threads == 1)
-    assert pool.idle == 1
+    wait_until(lambda: (pool.threads, pool.idle) == (1, 1))
     pool.close()
 
 
@@ -127,6 +126,5 @@ def test_with_enough_idle_threads_one_that_has_done_its_job_ends() -> None:
     together = threading.Barrier(3, timeout=10)
     for _ in range(3):
         pool.submit(lambda: together.wait() and None, never)
-    wait_until(lambda: pool.threads == 1)
-    assert pool.idle == 1
+    wait_until(lambda: (pool.threads, pool.idle) == (1, 1))
     pool.close()
