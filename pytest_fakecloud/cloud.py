@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud
 from .core.clock import STANDS, Clock, Mode
-from .core.concurrency.dispatch import Dispatcher
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
@@ -30,6 +29,7 @@ from .services import find, handle_class
 from .transport.patches import changes
 
 if TYPE_CHECKING:
+    from .core.concurrency.dispatch import Dispatcher
     from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
     from .transport.intercept import Interception
@@ -137,6 +137,8 @@ class Cloud(AnyCloud):
         need it.
         """
         if self._dispatcher is None:
+            from .core.concurrency.dispatch import Dispatcher
+
             with _making_dispatchers:
                 if self._dispatcher is None and not self.closed:
                     self._dispatcher = Dispatcher(self._time, self._delivery_failed)

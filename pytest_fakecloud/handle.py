@@ -20,7 +20,6 @@ from .core.call_fields import CallFields
 from .core.calls import Call
 from .core.clock import Clock, Mode
 from .core.errors import ContractError, check_function, shown
-from .core.fatal_errors import ends_the_test
 from .core.field_types import FLAG, TEXT, URL, one_of
 from .core.found import Found, found_of
 from .core.ids import Ids
@@ -518,6 +517,8 @@ class Handle:
         self.close()
 
     def _server_failed(self, error: BaseException) -> None:
+        from .core.fatal_errors import ends_the_test
+
         ending = ends_the_test(error)
         if ending is not None:
             self._context.problems.report_raised(ending, self.name, handle=self.name)

@@ -16,7 +16,6 @@ import orjson
 
 from ..core.calls import Call, Headers, end_faults
 from ..core.errors import ContractError, ServiceError, shown
-from ..core.fatal_errors import raised_by_test
 from ..core.journal import Recorder
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
@@ -242,6 +241,8 @@ class App:
         return self._finished(self.bug(request, error))
 
     def _report_bug(self, request: Request, error: BaseException) -> None:
+        from ..core.fatal_errors import raised_by_test
+
         call = request.call
         call.note = "".join(traceback.format_exception(error))
         of_test = raised_by_test(error)
