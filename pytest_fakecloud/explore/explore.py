@@ -349,8 +349,9 @@ def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> No
     for where, outcomes in tally.handled.items():
         if not any(outcomes):
             raise ContractError(
-                f"the handler of {where} failed each time it was called, so the promise was "
-                "never tested; its first call failed, too"
+                f"each call of a handler given to destinations.{where}() raised an exception, also "
+                "in the undisturbed run, so the promise was never tested. Correct the handler; if "
+                "it is meant to fail, return 500"
             )
 
 
