@@ -32,11 +32,7 @@ REST = -1
 def options(
     args: Args, at: int, sizes: Mapping[bytes, int], error: bytes = errors.SYNTAX
 ) -> Iterator[tuple[bytes, Args]]:
-    """Yield each option from position ``at`` on, in upper case, with its values.
-
-    ``sizes`` maps the options to their numbers of values. Raises ``error`` for any other word, and
-    for an option whose values are missing.
-    """
+    """Yield each option from ``at`` on in upper case, with as many values as ``sizes`` says."""
     while at < len(args):
         word = args[at].upper()
         size = sizes.get(word)
@@ -159,12 +155,7 @@ def parse_cursor(text: bytes) -> int:
 
 
 def _fits_a_page(session: Session, value: Any, cursor: int, count: int) -> bool:
-    """Return whether a scan returns the whole collection in one page.
-
-    A page of the vendor's scans contains exactly COUNT elements. Redis splits hash tables into
-    pages, but returns a collection that is stored in a single block of memory in full, regardless
-    of COUNT.
-    """
+    """Return whether a scan has one page: by COUNT for the vendor, by the encoding for Redis."""
     if session.engine.dialect == "vendor":
         return not cursor and len(value) <= count
     return value.encoding(session.engine.config) in ("intset", "listpack")

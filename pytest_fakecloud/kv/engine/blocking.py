@@ -78,11 +78,7 @@ class Waiters(list[Waiter]):
     def serve(
         self, databases: list[Keyspace], now_ms: int, served: Callable[[Client], None]
     ) -> None:
-        """Retry the commands of clients whose keys have changed.
-
-        A retry can change further keys, so this repeats until no changed keys are left. ``served``
-        is called with each client that stops waiting because of a retry.
-        """
+        """Retry commands until no changed keys are left; pass clients that are done to ``served``."""
         while True:
             touched = {(db.index, key) for db in databases for key in db.touched or ()}
             if not touched:

@@ -223,11 +223,7 @@ class Engine:
         self.turns.give_way()
 
     def index_ahead(self, session: Session, argv: list[bytes]) -> None:
-        """Update the index that a search will use, in steps between which other clients may run.
-
-        Does nothing in a transaction or script: there, the search itself updates the index within
-        its budget of steps.
-        """
+        """Update the index of a search in steps between other clients, except in transactions."""
         indexes = session.db.indexes
         inside = session.queue is not None or session.in_exec or session.in_script
         if indexes is None or inside or len(argv) < 2:
@@ -267,11 +263,7 @@ class Engine:
         return not room
 
     def block(self, session: Client, blocked: Blocked) -> Waiter:
-        """Register a session as blocked, so that a change of one of its keys retries its command.
-
-        The transport waits on ``waiter.signal`` until ``waiter.done`` is set or the deadline
-        passes, and must call ``unblock()`` in any case.
-        """
+        """Register a session as blocked; the transport must call ``unblock()`` in any case."""
         with self.lock:
             waiter = Waiter(session, blocked, self.clock, self.running, self.line)
             self.waiters.append(waiter)

@@ -336,11 +336,9 @@ class PortConnection:
     # -- one command -----------------------------------------------------------------------------
 
     def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
-        """Run a command; return an HTTP status and the encoded reply.
+        """Run a command; return an HTTP status and the reply, of a large one only the beginning.
 
-        With ``put=True``, the reply is added to the outbox under the engine's lock, so that it
-        precedes the pushes that later commands cause. Only the beginning of a large reply is
-        returned.
+        With ``put=True``, add the reply to the outbox under the engine's lock, before later pushes.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode

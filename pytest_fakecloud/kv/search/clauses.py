@@ -192,11 +192,7 @@ class Phrase(_Leaf):
 
 
 def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
-    """Return the minimum cost of moving a word to each position in ``where``.
-
-    ``before`` contains positions with the cost paid so far. An upward and a downward sweep take
-    time proportional to the number of positions, apart from sorting.
-    """
+    """Return the lowest cost of moving a word from ``before`` to each position in ``where``."""
     spend(_A_SCORE * (len(before) + len(where)))
     best: dict[int, int] = {}
     for sign in (1, -1):

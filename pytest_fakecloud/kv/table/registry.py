@@ -354,11 +354,7 @@ def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table
 
 
 def command(*names: str) -> Callable[[F], F]:
-    """Return a decorator that binds a function to the named commands, such as ``@command("ZADD")``.
-
-    The function takes the session and the arguments after the name. It returns a reply or raises
-    `CommandError`. An unknown name, or a name that is bound twice, raises `KeyError` at import.
-    """
+    """Return a decorator that binds a function to commands; ``KeyError`` for an unknown name."""
 
     def bind(function: F) -> F:
         for name in names:

@@ -15,6 +15,7 @@ from ...reply import OK, Map, Reply
 from ...table.expiry import EXPIRY_WORDS, expiry_ms
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
+from ..arguments import options
 
 
 def check_length(session: Session, size: int) -> None:
@@ -379,7 +380,6 @@ def setrange(session: Session, args: Args) -> Reply:
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
     """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
-    from ..arguments import options  # imported here because no other string command needs it
 
     values = [session.db.lookup(key) for key in args[:2]]
     if any(value is not None and not isinstance(value, bytes | bytearray) for value in values):
