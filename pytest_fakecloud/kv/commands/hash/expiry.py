@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, update_wrapper
 
 from ... import errors
 from ...engine.engine import Session
@@ -76,28 +77,20 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
     return results
 
 
-@command("HEXPIRE")
-def hexpire(session: Session, args: Args) -> Reply:
-    """Set the TTL of hash fields in seconds."""
-    return _expire(session, args, "hexpire", seconds=True, absolute=False)
-
-
-@command("HPEXPIRE")
-def hpexpire(session: Session, args: Args) -> Reply:
-    """Set the TTL of hash fields in milliseconds."""
-    return _expire(session, args, "hpexpire", seconds=False, absolute=False)
-
-
-@command("HEXPIREAT")
-def hexpireat(session: Session, args: Args) -> Reply:
-    """Set the time at which hash fields expire, as a Unix time in seconds."""
-    return _expire(session, args, "hexpireat", seconds=True, absolute=True)
-
-
-@command("HPEXPIREAT")
-def hpexpireat(session: Session, args: Args) -> Reply:
-    """Set the time at which hash fields expire, as a Unix time in milliseconds."""
-    return _expire(session, args, "hpexpireat", seconds=False, absolute=True)
+for _name, _seconds, _absolute, _effect in (
+    ("HEXPIRE", True, False, "the TTL of hash fields in seconds"),
+    ("HPEXPIRE", False, False, "the TTL of hash fields in milliseconds"),
+    ("HEXPIREAT", True, True, "the time at which hash fields expire, as a Unix time in seconds"),
+    (
+        "HPEXPIREAT",
+        False,
+        True,
+        "the time at which hash fields expire, as a Unix time in milliseconds",
+    ),
+):
+    _set = partial(_expire, name=_name.lower(), seconds=_seconds, absolute=_absolute)
+    update_wrapper(_set, _expire).__doc__ = f"Set {_effect}."
+    command(_name)(_set)
 
 
 @command("HPERSIST")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, update_wrapper
 
 from ...engine.engine import Session
 from ...reply import Reply
@@ -21,28 +22,15 @@ def _expire(session: Session, args: Args, name: str, seconds: bool, absolute: bo
     return 1
 
 
-@command("EXPIRE")
-def expire(session: Session, args: Args) -> Reply:
-    """Set the TTL of a key in seconds."""
-    return _expire(session, args, "expire", seconds=True, absolute=False)
-
-
-@command("PEXPIRE")
-def pexpire(session: Session, args: Args) -> Reply:
-    """Set the TTL of a key in milliseconds."""
-    return _expire(session, args, "pexpire", seconds=False, absolute=False)
-
-
-@command("EXPIREAT")
-def expireat(session: Session, args: Args) -> Reply:
-    """Set the time at which a key expires, as a Unix time in seconds."""
-    return _expire(session, args, "expireat", seconds=True, absolute=True)
-
-
-@command("PEXPIREAT")
-def pexpireat(session: Session, args: Args) -> Reply:
-    """Set the time at which a key expires, as a Unix time in milliseconds."""
-    return _expire(session, args, "pexpireat", seconds=False, absolute=True)
+for _name, _seconds, _absolute, _effect in (
+    ("EXPIRE", True, False, "the TTL of a key in seconds"),
+    ("PEXPIRE", False, False, "the TTL of a key in milliseconds"),
+    ("EXPIREAT", True, True, "the time at which a key expires, as a Unix time in seconds"),
+    ("PEXPIREAT", False, True, "the time at which a key expires, as a Unix time in milliseconds"),
+):
+    _set = partial(_expire, name=_name.lower(), seconds=_seconds, absolute=_absolute)
+    update_wrapper(_set, _expire).__doc__ = f"Set {_effect}."
+    command(_name)(_set)
 
 
 def _read(session: Session, key: bytes, shown: Callable[[int], int]) -> Reply:
