@@ -341,13 +341,13 @@ def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> No
         for route in cast("Any", handle).destinations.routes
         if getattr(route, "_handler", None) is not None
     ]
-    if handlers and not tally.handled and not asked:
+    if handlers and not tally.succeeded and not asked:
         raise ContractError(
             f"no handler was ever called: nothing was delivered to {handlers[0].prefix}. Publish "
             "to its URL within run=, or remove the handler"
         )
-    for where, outcomes in tally.handled.items():
-        if not any(outcomes):
+    for where, has_succeeded in tally.succeeded.items():
+        if not has_succeeded:
             raise ContractError(
                 f"each call of a handler given to destinations.{where}() raised an exception, also "
                 "in the undisturbed run, so the promise was never tested. Correct the handler; if "

@@ -12,10 +12,12 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
+from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.runtime.loops import OwnLoop
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
 from pytest_fakecloud.explore.search.shrink import shrink
+from pytest_fakecloud.explore.search.tally import Tally
 
 
 def test_many_are_drawn_one_by_one_and_each_once(
@@ -240,3 +242,10 @@ def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
     assert smallest("run.3 late other", "late", "switch") == "run.4 switch other"
     assert smallest("run.3 late other", "late", "crash") == "run.3 late other"
     assert smallest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_answer"
+
+
+def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
+    tally = Tally()
+    for outcomes in ([False] * 100, [True], [False]):
+        tally.note(Run(Schedule(), handled={"call": outcomes}))
+    assert tally.succeeded == {"call": True}

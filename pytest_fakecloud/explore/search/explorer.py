@@ -27,7 +27,7 @@ from .dpor import Interleavings, Redundant
 from .pairs import Pairs, delayed_again, likelihood, paused_again
 from .pct import DEPTHS, Priorities
 from .shrink import shrink
-from .singles import Singles, reads_clock
+from .singles import Singles
 from .stored import database, forget, key_of, saved
 from .tally import MOST_EVENTS, Budget, Tally
 
@@ -163,7 +163,7 @@ class Explorer:
 
     def _search(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | None:
         tally, kinds = self.tally, self.choice.kinds
-        tally.has_timers, tally.reads_clock = undisturbed.has_timers, reads_clock(undisturbed)
+        tally.has_timers = undisturbed.has_timers
         searches = self._orders(undisturbed)
         for search in searches[1:]:
             search.used = _HEAD_START
@@ -251,7 +251,6 @@ class Explorer:
                 continue
             strategy.learn(run, was_redundant=False)
             tally.has_timers = tally.has_timers or run.has_timers
-            tally.reads_clock = tally.reads_clock or reads_clock(run)
             tally.orders += 1
             yield run
         tally.unfinished_orders -= 1

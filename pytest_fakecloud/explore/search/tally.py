@@ -89,7 +89,6 @@ class Tally:
     strands: int = 1
     decisions: int = 1
     has_timers: bool = False
-    reads_clock: bool = False
     is_given: bool = False
     seconds: float = 0.0
     seed: int | str = 0
@@ -98,9 +97,8 @@ class Tally:
     kinds: dict[str, int] = field(default_factory=dict)
     possible: set[str] = field(default_factory=set)
     attempted: set[str] = field(default_factory=set)
-    handled: dict[str, list[bool]] = field(default_factory=dict)
+    succeeded: dict[str, bool] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
-    is_steady: bool = True
 
     @property
     def tried(self) -> int:
@@ -119,10 +117,7 @@ class Tally:
         for event in run.fired:
             self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
         for where, outcomes in run.handled.items():
-            kept = self.handled.setdefault(where, [])
-            kept[:] = [*kept, *outcomes][:100]
-            if any(outcomes):
-                kept.append(True)
+            self.succeeded[where] = self.succeeded.get(where, False) or any(outcomes)
         self.notes.update(run.notes)
 
     @property
