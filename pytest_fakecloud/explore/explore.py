@@ -23,9 +23,11 @@ from .promises import Promises
 from .run import Choice, Program, Run
 from .runtime.strands import Threads
 from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
+from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
 from .search.stored import hypothesis
-from .search.tally import Budget, Tally
+from .search.summary import summary
+from .search.tally import Tally
 from .story import story
 from .world import World
 
@@ -78,18 +80,19 @@ class Exploration:
         self.singles, self.all_singles = tally.singles, tally.all_singles
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
         self.drawn = tally.drawn
-        self.calls = dict(tally.calls)
-        self.points = {name: len(points) for name, points in tally.points.items()}
-        self.kinds = dict(tally.kinds)
-        missing = [kind for kind in wanted if kind not in tally.kinds]
-        left = tally.possible - tally.attempted
+        covered = tally.coverage
+        self.calls = dict(covered.calls)
+        self.points = {name: len(points) for name, points in covered.points.items()}
+        self.kinds = dict(covered.kinds)
+        missing = [kind for kind in wanted if kind not in covered.kinds]
+        left = covered.possible - covered.attempted
         self.untried = tuple(kind for kind in missing if kind not in left)
         self.unreached = tuple(kind for kind in missing if kind in left)
-        self.likely = tally.likely
-        self.notes = tuple(tally.notes)
+        self.likely = tally.priority_runs.likely
+        self.notes = tuple(covered.notes)
         self.seconds = tally.seconds
         self.seed = tally.seed
-        self._text = str(tally)
+        self._text = summary(tally)
 
     def __str__(self) -> str:
         lines = [f"the promise held in {self._text}"]
@@ -144,7 +147,7 @@ class BrokenSchedule(AssertionError):
         elif not self.events:
             found = "the promise was broken by the undisturbed run: no event was applied"
         else:
-            found = f"the promise was broken by a schedule of {many}, after {tally}"
+            found = f"the promise was broken by a schedule of {many}, after {summary(tally)}"
         if failed < replays:
             found += f"; the code is not deterministic: it failed in {failed} of {replays} replays"
         told = f"cause: {self.cause}\n{self.story}" if self.cause else self.story
@@ -213,7 +216,7 @@ def explore(
     wanted = None if text is None else Schedule.parse(text)
     if wanted is not None:
         _check_names(wanted, programs)
-    allowed = Budget(budget)
+    allowed = budget_of(budget)
     handles = chosen_handles(cloud, services)
     chosen = Choice(
         frozenset(handle.name for handle in handles),
@@ -267,7 +270,7 @@ def _explored(
             "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
             "function that asserts what must hold after a run, or a promise such as once('key')"
         )
-    tally.kinds.clear()
+    tally.coverage.kinds.clear()
     broken = explorer.search(undisturbed, budget, cloud.seed if seed is None else seed)
     if broken is not None:
         found, failed, replays = explorer.confirm(broken)
@@ -309,7 +312,7 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
 def _check_budget(tally: Tally, budget: Budget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any event."""
     tried_something = tally.singles or not tally.all_singles or tally.orders > 1
-    if budget.runs is not None or tried_something or tally.is_exhaustive:
+    if isinstance(budget, RunBudget) or tried_something or tally.is_exhaustive:
         return
     raise ContractError(
         f"budget={shown(budget.given)} allowed only {counted(tally.tried, 'schedule')}, and none of "
@@ -319,20 +322,20 @@ def _check_budget(tally: Tally, budget: Budget) -> None:
 
 def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored."""
-    tally = explorer.tally
+    tally, covered = explorer.tally, explorer.tally.coverage
     if not tally.tried:
         raise ContractError(
             f"no schedule was possible: the code has no point for {', '.join(asked) or 'any event'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
-    possible = set(tally.possible)
-    if tally.orders or tally.possible & SWITCHES:
+    possible = set(covered.possible)
+    if tally.orders or covered.possible & SWITCHES:
         possible |= SWITCHES
     missing = [kind for kind in asked if kind not in possible]
     if missing:
         raise ContractError(
             f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
-            f"the possible kinds are: {', '.join(sorted(tally.possible, key=KINDS.index))}"
+            f"the possible kinds are: {', '.join(sorted(covered.possible, key=KINDS.index))}"
         )
     handlers = [
         route
@@ -341,12 +344,12 @@ def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> No
         for route in cast("Any", handle).destinations.routes
         if getattr(route, "_handler", None) is not None
     ]
-    if handlers and not tally.succeeded and not asked:
+    if handlers and not covered.succeeded and not asked:
         raise ContractError(
             f"no handler was ever called: nothing was delivered to {handlers[0].prefix}. Publish "
             "to its URL within run=, or remove the handler"
         )
-    for where, has_succeeded in tally.succeeded.items():
+    for where, has_succeeded in covered.succeeded.items():
         if not has_succeeded:
             raise ContractError(
                 f"each call of a handler given to destinations.{where}() raised an exception, also "

@@ -17,7 +17,7 @@ from pytest_fakecloud.explore.runtime.loops import OwnLoop
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
 from pytest_fakecloud.explore.search.shrink import shrink
-from pytest_fakecloud.explore.search.tally import Tally
+from pytest_fakecloud.explore.search.tally import Coverage
 
 
 def test_many_are_drawn_one_by_one_and_each_once(
@@ -245,7 +245,7 @@ def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
-    tally = Tally()
+    coverage = Coverage()
     for outcomes in ([False] * 100, [True], [False]):
-        tally.note(Run(Schedule(), handled={"call": outcomes}))
-    assert tally.succeeded == {"call": True}
+        coverage.add(Run(Schedule(), handled={"call": outcomes}))
+    assert coverage.succeeded == {"call": True}

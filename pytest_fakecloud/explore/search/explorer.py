@@ -23,13 +23,14 @@ from ..runtime.strands import Threads
 from ..schedule import DELAY, DELAYS, SWITCHES, Event, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import add_schedule
+from .budget import Budget
 from .dpor import Interleavings, Redundant
 from .pairs import Pairs, delayed_again, likelihood, paused_again
 from .pct import DEPTHS, Priorities
 from .shrink import shrink
 from .singles import Singles
 from .stored import database, forget, key_of, saved
-from .tally import MOST_EVENTS, Budget, Tally
+from .tally import MOST_EVENTS, Tally
 
 if TYPE_CHECKING:
     from ..world import World
@@ -62,6 +63,7 @@ class Explorer:
     threads: Threads
     tally: Tally = field(default_factory=Tally)
     _known: dict[Schedule, Schedule | None] = field(default_factory=dict)
+    _has_timers: bool = False
 
     @functools.cached_property
     def _check_takes_history(self) -> bool:
@@ -127,7 +129,7 @@ class Explorer:
             recorder.forget_since(number)
         if strategy is None:
             self._known[schedule] = Schedule(run.fired) if run.broken is not None else None
-        self.tally.note(run)
+        self.tally.coverage.add(run)
         return run
 
     def _call(self, function: Callable[..., object], *given: object) -> object:
@@ -163,7 +165,7 @@ class Explorer:
 
     def _search(self, undisturbed: Run, budget: Budget, chance: random.Random) -> Run | None:
         tally, kinds = self.tally, self.choice.kinds
-        tally.has_timers = undisturbed.has_timers
+        self._has_timers = undisturbed.has_timers
         searches = self._orders(undisturbed)
         for search in searches[1:]:
             search.used = _HEAD_START
@@ -186,7 +188,7 @@ class Explorer:
         found = self._take_turns([first, *searches], part, until=first)
         if found is not None:
             return found
-        if tally.has_timers and {"switch", "jump"} <= kinds:
+        if self._has_timers and {"switch", "jump"} <= kinds:
             searches.append(self._order(late="late" in kinds, moves_time=True))
         left = max(1.0, budget.expected(tally.tried))
         rest = itertools.chain(
@@ -213,7 +215,7 @@ class Explorer:
         """
         tally = self.tally
         going = list(searches)
-        while going and budget.left(tally.tried) and not (until is not None and until.is_over):
+        while going and budget.is_left(tally.tried) and not (until is not None and until.is_over):
             search = min(going, key=lambda one: one.used / one.weight)
             run = search.next()
             if run is not None and run.broken is not None:
@@ -235,7 +237,7 @@ class Explorer:
         return [self._order(late=late) for late in (False, True) if not late or "late" in kinds]
 
     def _order(self, *, late: bool, moves_time: bool = False) -> _Search:
-        self.tally.unfinished_orders += 1
+        self.tally.unfinished_order_searches += 1
         return _Search(self._interleavings(Interleavings(late=late, moves_time=moves_time)))
 
     def _interleavings(self, strategy: Interleavings) -> Iterator[Run | None]:
@@ -250,13 +252,13 @@ class Explorer:
                 yield None
                 continue
             strategy.learn(run, was_redundant=False)
-            tally.has_timers = tally.has_timers or run.has_timers
+            self._has_timers = self._has_timers or run.has_timers
             tally.orders += 1
             yield run
-        tally.unfinished_orders -= 1
-        tally.all_orders = strategy.is_exact and not tally.notes
-        is_whole = strategy.moves_time or not (tally.has_timers and "jump" in kinds)
-        if tally.all_orders and is_whole and (late or "late" not in kinds):
+        tally.unfinished_order_searches -= 1
+        tally.has_all_orders = strategy.is_exact and not tally.coverage.notes
+        is_whole = strategy.moves_time or not (self._has_timers and "jump" in kinds)
+        if tally.has_all_orders and is_whole and (late or "late" not in kinds):
             tally.is_exhaustive = True
             if late or strategy.moves_time:
                 tally.orders = strategy.runs
@@ -319,11 +321,11 @@ class Explorer:
             if orders and (not others or turn % 2):
                 depth = DEPTHS[turn // 2 % len(DEPTHS)]
                 late = "late" in self.choice.kinds and bool(turn // 2 % 2)
-                strategy = Priorities(chance, depth, tally.decisions, late=late)
+                strategy = Priorities(chance, depth, tally.priority_runs.decisions, late=late)
                 if others and (turn % 4 == 1 or tally.is_exhaustive):
                     schedule = Schedule(chance.sample(others, min(len(others), 1)))
                 elif not tally.is_exhaustive:
-                    tally.prioritised[depth] = tally.prioritised.get(depth, 0) + 1
+                    tally.priority_runs.count(depth)
             elif kept and chance.random() < 0.5:
                 schedule = _mutated(chance.choice(kept), pool, chance)
             else:
@@ -337,8 +339,7 @@ class Explorer:
             tally.drawn += 1
             run = self.play(schedule, strategy=strategy)
             if strategy is not None:
-                tally.decisions = max(tally.decisions, strategy.decisions)
-                tally.strands = max(tally.strands, strategy.strands)
+                tally.priority_runs.learn(strategy)
             seen = _pairs_reached(run)
             if not seen <= reached:
                 reached |= seen

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .dpor import decided_places
@@ -52,7 +53,27 @@ class Priorities:
         return chosen
 
 
-def bound(strands: int, decisions: int, depth: int, runs: int) -> float:
-    """Return the minimum probability that this number of runs finds a bug of this depth."""
-    once = 1 / (max(1, strands) * max(1, decisions) ** (depth - 1))
-    return float(1 - (1 - once) ** runs)
+@dataclass
+class PriorityRuns:
+    """Number of runs with random priorities for each bug depth, and the size of the largest run."""
+
+    by_depth: dict[int, int] = field(default_factory=dict)
+    strands: int = 1
+    decisions: int = 1
+
+    def count(self, depth: int) -> None:
+        """Count a run without other events."""
+        self.by_depth[depth] = self.by_depth.get(depth, 0) + 1
+
+    def learn(self, strategy: Priorities) -> None:
+        """Note the numbers of strands and decisions of a run."""
+        self.strands = max(self.strands, strategy.strands)
+        self.decisions = max(self.decisions, strategy.decisions)
+
+    @property
+    def likely(self) -> dict[int, float]:
+        """The minimum probability that the runs have found a bug, for each bug depth."""
+        return {
+            depth: float(1 - (1 - 1 / (self.strands * self.decisions ** (depth - 1))) ** runs)
+            for depth, runs in self.by_depth.items()
+        }
