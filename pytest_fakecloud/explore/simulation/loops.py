@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..footprint import READS_CLOCK
 from ..runtime.strands import Strand
 from .state import nothing
-from .wires import Connections
+from .waits import Waits
 
 if TYPE_CHECKING:
     from ..runtime.loops import OwnLoop
-    from ..runtime.wires import Wire
 
 
-class EventLoops(Connections):
+class EventLoops(Waits):
     """Lets other strands run while an event loop of explored code waits."""
 
     def enters_loop(self, loop: OwnLoop) -> None:
@@ -52,7 +50,7 @@ class EventLoops(Connections):
                 # timeout. The fake handles it, because it has already been sent.
                 strand.state = "running"
                 strand.go.release()
-                self._await_handling(self._wires_of(host))
+                self._connections.await_handling(host)
             strand.state = "ended"
             strand.go.release()
 
@@ -64,7 +62,8 @@ class EventLoops(Connections):
         self._check_alive(host)
         if self._world.clock.driving:
             return True
-        if loop.has_sockets([wire.fileno() for wire in self._wires_of(host)]) and loop.has_soon():
+        sockets = [wire.fileno() for wire in self._connections.of_host(host)]
+        if loop.has_sockets(sockets) and loop.has_soon():
             return True
         now = self._world.now_us()
         if timeout is not None and self.records:
@@ -73,7 +72,7 @@ class EventLoops(Connections):
 
         def arrived() -> bool:
             self._world.wires.settle()
-            _await_answers(self._wires_of(host))
+            self._connections.await_answers(host)
             return loop.selector.has_events()
 
         host.ready = arrived
@@ -95,9 +94,8 @@ class EventLoops(Connections):
             return
         if host.is_settled:
             return
-        wires = self._wires_of(host)
-        self._await_handling(wires)
-        _await_answers(wires)
+        self._connections.await_handling(host)
+        self._connections.await_answers(host)
         host.is_settled = True
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
@@ -105,12 +103,4 @@ class EventLoops(Connections):
         creator = self._here()
         if is_inner and creator is not None and creator.role == "task":
             self._tasks[task] = creator
-        if self._stacks:
-            self._task_sources[task] = self._source_here()
-
-
-def _await_answers(wires: Iterable[Wire]) -> None:
-    """Wait, in wall-clock time, until the bytes that the fakes have sent can be read."""
-    for wire in wires:
-        if wire.has_news():
-            wire.is_readable()
+        self._connections.note_task(task)

@@ -43,7 +43,7 @@ class Points(EventLoops):
         if strand is not None:
             return strand, True
         if request.client is not None and request.client[1]:
-            owner = self._owners.get(request.client[1])
+            owner = self._connections.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
         # A thread that is not explored works for the running strand, or for a strand that waits for
@@ -191,8 +191,8 @@ class Points(EventLoops):
         if self._stacks:
             line.lines = (
                 carried_source.get()
-                or self._source_here()
-                or self._sources.get(request.client[1] if request.client else 0, ())
+                or self._connections.source_here()
+                or self._connections.sources.get(request.client[1] if request.client else 0, ())
             )
             if not line.lines and strand.host.loop is None:
                 line.lines = source_of(sys._current_frames().get(strand.host.thread))

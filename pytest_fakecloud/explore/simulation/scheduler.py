@@ -48,7 +48,9 @@ class Simulation(Points):
         finally:
             self._world.stage = None
             simulation.reset(token)
-            self._cut_wires(lambda owner: owner.crashed or owner.host.crashed or owner.is_over)
+            self._connections.cut(
+                lambda owner: owner.crashed or owner.host.crashed or owner.is_over
+            )
         self._world.disturbances.end()
         self._world.deliveries.resume_schedules()
         run = self.run
@@ -263,7 +265,7 @@ class Simulation(Points):
         if inspect.iscoroutinefunction(strand.body):
             return await_in_own_loop(self._world, strand.body)
         result = strand.body()
-        self._finish_calls(strand)
+        self._connections.finish_calls(strand)
         if inspect.iscoroutine(result):
             return await_in_own_loop(self._world, lambda: _awaited(result))
         return result
@@ -284,7 +286,7 @@ class Simulation(Points):
             raise outcome
         if strand.crashed:
             strand.root.crashed = True
-            self._cut_wires(lambda owner: owner.root is strand.root)
+            self._connections.cut(lambda owner: owner.root is strand.root)
             if strand.root is strand:
                 history.crashed.append(strand.title)
         if strand.role in ("client", "worker"):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..history import Operation, begin, end
 from ..run import Choice, Program, Strategy
-from ..runtime.frames import Source
 from ..runtime.strands import Crash, Place, Strand, Threads, Turns
 from ..schedule import CLOCK, SWITCHES, Event, Kind, Schedule
 from .record import Record
+from .wires import Connections
 
 if TYPE_CHECKING:
     from ..world import World
@@ -63,7 +63,6 @@ class RunState(Record):
         self._losses: dict[str, list[str]] = {}
         self._clients: dict[str, Operation] = {}
         self._tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
-        self._owners: dict[int, Strand] = {}
         self._serving: dict[int, Strand] = {}
         self._cut: dict[tuple[str, str], int] = {}
         self._parkings = itertools.count(1)
@@ -80,8 +79,7 @@ class RunState(Record):
         self._lock = threading.RLock()
         self._barrier = -1
         self._by: dict[str, int] = {}
-        self._sources: dict[int, Source] = {}
-        self._task_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+        self._connections = Connections(world.wires, lambda: self._turns.over, stacks=stacks)
 
     def live(self) -> list[Strand]:
         """Return the strands that have begun and not ended."""

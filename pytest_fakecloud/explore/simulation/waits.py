@@ -1,10 +1,13 @@
-"""Waiting strands: how a strand yields its turn, sleeps, or waits for a condition."""
+"""Waiting strands: how a strand yields its turn, sleeps, or waits for an answer or a condition."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..footprint import READS_CLOCK
@@ -13,7 +16,10 @@ from .state import nothing
 from .workers import Workers
 
 if TYPE_CHECKING:
+    import socket
+
     from ...core.timers import Signal
+    from ..runtime.wires import Wire
 
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
@@ -44,7 +50,7 @@ class Waits(Workers):
     ) -> None:
         """Let other strands run until ``ready()`` is true, or until the given time."""
         if own:
-            self._finish_calls(strand)
+            self._connections.finish_calls(strand)
         if until_us is not None and self.records:
             self.touch([READS_CLOCK])
         self._park(strand, "wake")
@@ -53,24 +59,77 @@ class Waits(Workers):
         self._take_turn(strand, own)
         strand.ready = strand.wake_us = None
 
-    def _finish_calls(self, strand: Strand, but: int = 0) -> None:
-        """Wait, in wall-clock time, until the fakes have handled the requests whose answers a
-        strand has not read.
+    def sends(self, port: int, *, is_blocking: bool) -> None:
+        """Called before the code sends to a fake from a local port.
 
-        Does not wait for blocking commands, such as BLPOP. ``but`` is the port of a connection to
-        ignore.
+        ``is_blocking`` tells whether the code will block its thread until the answer arrives.
         """
-        if strand.host.loop is not None:
+        connections = self._connections
+        connections.note_source(port)
+        strand = self._here()
+        if strand is None:
             return
-        wires = self._world.wires.all()
-        own = [w for w in wires if w.port != but and self._owners.get(w.port) is strand]
+        if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
+            raise ConnectionResetError("the process has ended")
+        self._check_alive(strand)
+        if strand.host.loop is None:
+            connections.finish_calls(strand, but=port)
+        else:
+            # The fakes handle requests in the order in which the tasks send them.
+            if not strand.host.is_settled:
+                connections.await_handling(strand.host)
+            strand.host.is_settled = False
+            strand.is_blocking = is_blocking
+        if strand is not strand.host or strand.loop is None:
+            connections.owners[port] = strand
 
-        def is_handling() -> bool:
-            is_blocking = strand.state == "waiting" and strand.why == "wait"
-            is_alive = not (self._turns.over or strand.is_over)
-            return is_alive and not is_blocking and any(wire.has_unhandled() for wire in own)
+    def sends_elsewhere(self, sock: socket.socket) -> None:
+        """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
+        if self._stacks:
+            with contextlib.suppress(OSError, IndexError):
+                self._connections.note_source(sock.getsockname()[1])
 
-        self._world.wires.wait_while(is_handling)
+    def reads(self, wire: Wire, timeout: float | None) -> bool:
+        """Wait until a fake has sent something; return False when the timeout expires."""
+        strand = self._here()
+        if strand is None:
+            return True
+        # After the last bytes, the end of the connection may follow.
+        strand.host.is_settled = False
+        if timeout == 0:
+            return True
+        while not self._wait_for_fake(wire, strand):
+            if not self._wait_for_strands(wire, strand, timeout):
+                return False
+        self._check_alive(strand)
+        return True
+
+    def _wait_for_fake(self, wire: Wire, strand: Strand) -> bool:
+        """Wait, in wall-clock time, while the fake handles a call; return whether its answer can be
+        read. It cannot if the call waits for another strand, or for an event.
+        """
+        while not wire.is_readable(0):
+            self._check_alive(strand)
+            # Another strand may share this connection, and its call cannot proceed while this
+            # strand has the turn.
+            owner = self._connections.owners.get(wire.port, strand)
+            if (owner is not strand and owner.state == "parked") or wire.is_quiet():
+                return wire.is_readable(0)  # The answer may have arrived after the first check.
+            wire.is_readable(0.01)
+        return True
+
+    def _wait_for_strands(self, wire: Wire, strand: Strand, timeout: float | None) -> bool:
+        """Let other strands run until a fake has sent something; return False when the timeout
+        expires.
+        """
+
+        def has_arrived() -> bool:
+            self._world.wires.settle()
+            return wire.is_readable(LOOK if wire.has_unread() else 0)
+
+        until = None if timeout is None else self._world.now_us() + math.ceil(timeout * 1e6)
+        self.wait_for(strand, has_arrived, until, "answer")
+        return wire.is_readable(0)
 
     def wait(
         self, signal: Signal, poll: Callable[[], object], until_us: int
@@ -106,7 +165,7 @@ class Waits(Workers):
 
     def new_thread(self, strand: Strand, thread: threading.Thread) -> Strand:
         """Return a new strand for a thread that explored code starts."""
-        self._finish_calls(strand)
+        self._connections.finish_calls(strand)
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "thread").strip("_")
         name = self._new_name(f"{strand.root.title}+{name if name.isidentifier() else 'thread'}")
@@ -159,3 +218,12 @@ class Waits(Workers):
             if strand.state != "ended":
                 strand.state = "running"
         self._check_alive(strand)
+
+
+def _is_finalizer(frame: FrameType | None) -> bool:
+    """Return whether a stack is inside ``__del__``, where exceptions are ignored."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False

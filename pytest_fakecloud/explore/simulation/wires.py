@@ -3,139 +3,107 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 import sys
-from collections.abc import Callable, Iterable
-from types import FrameType
-from typing import TYPE_CHECKING
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.frames import Source, source_of
 from ..runtime.strands import Strand
-from .waits import LOOK, Waits
 
 if TYPE_CHECKING:
-    import socket
-
-    from ..runtime.wires import Wire
+    from ..runtime.wires import Wire, Wires
 
 
-class Connections(Waits):
-    """Assigns connections to strands, and lets other strands run while one waits for an answer."""
+class Connections:
+    """The connections of one run, by local port, with the strand and the source lines that use each.
 
-    def _cut_wires(self, concerned: Callable[[Strand], bool]) -> None:
+    All waits are in wall-clock time, and end when ``is_over()`` returns True.
+    """
+
+    def __init__(self, wires: Wires, is_over: Callable[[], bool], *, stacks: bool) -> None:
+        self._wires = wires
+        self._is_over = is_over
+        self._stacks = stacks
+        self.owners: dict[int, Strand] = {}
+        self.sources: dict[int, Source] = {}
+        self._task_sources: weakref.WeakKeyDictionary[Any, Source] = weakref.WeakKeyDictionary()
+
+    def of_host(self, host: Strand) -> list[Wire]:
+        """Return the connections of a strand with a thread, and of the tasks in that thread."""
+        return self._of(lambda owner: owner.host is host)
+
+    def cut(self, concerned: Callable[[Strand], bool]) -> None:
         """Close the connections of strands that have ended, so that the server notices their end."""
-        for wire in self._world.wires.all():
-            owner = self._owners.get(wire.port)
-            if owner is not None and concerned(owner):
-                wire.cut()
+        for wire in self._of(concerned):
+            wire.cut()
 
-    def _wires_of(self, host: Strand) -> list[Wire]:
+    def _of(self, concerned: Callable[[Strand], bool]) -> list[Wire]:
         return [
-            w
-            for w in self._world.wires.all()
-            if (owner := self._owners.get(w.port)) is not None and owner.host is host
+            wire
+            for wire in self._wires.all()
+            if (owner := self.owners.get(wire.port)) is not None and concerned(owner)
         ]
 
-    def _await_handling(self, wires: Iterable[Wire]) -> None:
-        """Wait, in wall-clock time, until the fakes have handled all bytes of connections, except
-        requests that wait for the turn of their strand.
+    def finish_calls(self, strand: Strand, but: int = 0) -> None:
+        """Wait until the fakes have handled the requests whose answers a strand has not read.
+
+        Does not wait for tasks, or for blocking commands, such as BLPOP. ``but`` is the port of a
+        connection to ignore.
         """
+        if strand.host.loop is not None:
+            return
+        own = [wire for wire in self._of(lambda owner: owner is strand) if wire.port != but]
+
+        def is_handling() -> bool:
+            is_blocking = strand.state == "waiting" and strand.why == "wait"
+            is_alive = not (self._is_over() or strand.is_over)
+            return is_alive and not is_blocking and any(wire.has_unhandled() for wire in own)
+
+        self._wires.wait_while(is_handling)
+
+    def await_handling(self, host: Strand) -> None:
+        """Wait until the fakes have handled all requests of a thread, except those that wait for
+        the turn of their strand.
+        """
+        wires = self.of_host(host)
 
         def is_handling(wire: Wire) -> bool:
-            owner = self._owners[wire.port]
+            owner = self.owners[wire.port]
             if owner.state != "running" and owner.port == wire.port:
                 return False
             if wire.is_answering and wire.is_readable(0):
                 return False  # The fake may wait until the client reads.
             return wire.has_unhandled() or (wire.has_unsent() and not wire.is_inside())
 
-        self._world.wires.wait_while(
-            lambda: not self._turns.over and any(is_handling(wire) for wire in wires)
+        self._wires.wait_while(
+            lambda: not self._is_over() and any(is_handling(wire) for wire in wires)
         )
 
-    def sends(self, port: int, *, is_blocking: bool) -> None:
-        """Called before the code sends to a fake from a local port.
+    def await_answers(self, host: Strand) -> None:
+        """Wait until a thread can read the bytes that the fakes have sent to it."""
+        for wire in self.of_host(host):
+            if wire.has_news():
+                wire.is_readable()
 
-        ``is_blocking`` tells whether the code will block its thread until the answer arrives.
-        """
-        self._note_source(port)
-        strand = self._here()
-        if strand is not None:
-            if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
-                raise ConnectionResetError("the process has ended")
-            self._check_alive(strand)
-            if strand.host.loop is None:
-                self._finish_calls(strand, but=port)
-            else:
-                # The fakes handle requests in the order in which the tasks send them.
-                if not strand.host.is_settled:
-                    self._await_handling(self._wires_of(strand.host))
-                strand.host.is_settled = False
-                strand.is_blocking = is_blocking
-            if strand is not strand.host or strand.loop is None:
-                self._owners[port] = strand
-
-    def sends_elsewhere(self, sock: socket.socket) -> None:
-        """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
-        if self._stacks:
-            with contextlib.suppress(OSError, IndexError):
-                self._note_source(sock.getsockname()[1])
-
-    def _note_source(self, port: int) -> None:
+    def note_source(self, port: int) -> None:
+        """Note the lines that are about to send."""
         if not self._stacks:
             return
-        source = self._source_here()
+        source = self.source_here()
         # A loop can send the end of a request outside of a task.
         if source or asyncio._get_running_loop() is None or asyncio.current_task() is not None:
-            self._sources[port] = source
+            self.sources[port] = source
 
-    def _source_here(self) -> Source:
+    def note_task(self, task: asyncio.Task[Any]) -> None:
+        """Note the lines that create a task."""
+        if self._stacks:
+            self._task_sources[task] = self.source_here()
+
+    def source_here(self) -> Source:
         """Return the application's lines that lead here, or that created the current task."""
         source = source_of(sys._getframe())
         if not source and asyncio._get_running_loop() is not None:
             task = asyncio.current_task()
             source = () if task is None else self._task_sources.get(task, ())
         return source
-
-    def reads(self, wire: Wire, timeout: float | None) -> bool:
-        """Wait until a fake has sent something; return False when the timeout expires."""
-        strand = self._here()
-        if strand is None:
-            return True
-        # After the last bytes, the end of the connection may follow.
-        strand.host.is_settled = False
-        if timeout == 0:
-            return True
-        while not wire.is_readable(0):
-            self._check_alive(strand)
-            owner = self._owners.get(wire.port, strand)
-            # Another strand may share this connection, and its call cannot proceed while this
-            # strand has the turn.
-            is_other_waiting = owner is not strand and owner.state == "parked"
-            if not is_other_waiting and not wire.is_quiet():
-                wire.is_readable(0.01)
-                continue
-            if wire.is_readable(0):
-                break
-            now = self._world.now_us()
-            until = None if timeout is None else now + math.ceil(timeout * 1e6)
-
-            def arrived() -> bool:
-                self._world.wires.settle()
-                return wire.is_readable(LOOK if wire.has_unread() else 0)
-
-            self.wait_for(strand, arrived, until, "push")
-            if not wire.is_readable(0):
-                return False
-        self._check_alive(strand)
-        return True
-
-
-def _is_finalizer(frame: FrameType | None) -> bool:
-    """Return whether a stack is inside ``__del__``, where exceptions are ignored."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
