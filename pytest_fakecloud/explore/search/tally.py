@@ -13,24 +13,22 @@ MOST_EVENTS = 6
 
 @dataclass
 class Coverage:
-    """Calls, events and points of the runs so far."""
+    """Calls of each strand, points of each strand, and kinds of events in the runs so far."""
 
     calls: dict[str, int] = field(default_factory=dict)
-    """The maximum number of calls in one run, for each strand."""
+    """The maximum number of calls in one run."""
     points: dict[str, set[int]] = field(default_factory=dict)
-    """The numbers of the points at which events were possible, for each strand."""
+    """The points at which events were possible."""
     possible: set[str] = field(default_factory=set)
-    """The kinds of events that were possible at a point."""
     attempted: set[str] = field(default_factory=set)
     """The kinds of events in the schedules; such an event applies only if its point is reached."""
     kinds: dict[str, int] = field(default_factory=dict)
-    """The number of events that were applied, for each kind."""
+    """The number of events that were applied."""
     succeeded: dict[str, bool] = field(default_factory=dict)
     """Whether a call succeeded, for each type of delivery handler that was called."""
     notes: dict[str, None] = field(default_factory=dict)
 
     def add(self, run: Run) -> None:
-        """Add a run."""
         for name, calls in run.calls.items():
             self.calls[name] = max(calls, self.calls.get(name, 0))
         for point in run.points:

@@ -48,9 +48,7 @@ class Simulation(Points):
         finally:
             self._world.stage = None
             simulation.reset(token)
-            self._connections.cut(
-                lambda owner: owner.crashed or owner.host.crashed or owner.is_over
-            )
+            self._connections.cut(lambda one: one.crashed or one.host.crashed or one.is_over)
         self._world.disturbances.end()
         self._world.deliveries.resume_schedules()
         run = self.run
