@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -19,33 +20,38 @@ if TYPE_CHECKING:
     from .applications import Served
 
 HIDDEN = "***"
-_SHORTEST = 8
+_MINIMUM_LENGTH = 8
 """Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
 _SECRET_HEADER = re.compile(
     r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
 )
 _TOKEN = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.\*\*\*")
-_SECRET_PARAMETERS = (
-    r"(?:(?:access|api|auth|bearer|csrf|id|private|qstash|refresh|session)?[_-]?token"
+_PARAMETER = (
+    r"(?i:(?:access|api|auth|bearer|csrf|id|private|qstash|refresh|session)?[_-]?token"
     r"|(?:x[_-])?api[_-]?key|(?:access|private|secret)[_-]?key|awsaccesskeyid|jwt"
     r"|pass(?:wd|word|phrase)?|pwd|auth(?:orization)?|credentials?|(?:client[_-]?)?secret"
     r"|sig(?:nature)?|x-(?:amz|goog)-(?:credential|security-token|signature))"
 )
-# Use separate patterns for plain URLs and for URLs inside a part of another URL: a common pattern
-# would end at a "%2F" in a password.
-_SECRET_SHAPES = re.compile(
-    # Signing keys and signatures, including rotated keys. No word is scanned twice, because a body
-    # can be a single word of several megabytes.
-    r"\bsig_\w{16,}|(?<![\w-])(?P<claims>eyJ[\w-]+\.eyJ[\w-]+\.)[\w-]+"
-    # User and password before a host name, including JSON with escaped slashes.
-    r"""|(?<=://)[^/?#\s"'<>\\]+(?=@)|(?<=:\\/\\/)[^/?#\s"'<>\\]+(?=@)"""
-    r"""|(?i:(?<=%3A%2F%2F)(?:(?!%2F|%3F|%23)[^/?#\s"'<>\\])+(?=%40))"""
-    # Query parameters, by name.
-    rf"""|(?i:(?<=[?&;])(?P<name>{_SECRET_PARAMETERS}=)[^&#\s"'<>\\]+)"""
-    rf"""|(?i:(?<=\\u0026)(?P<escaped>{_SECRET_PARAMETERS}=)[^&#\s"'<>\\]+)"""
-    rf"""|(?i:(?<=%3F|%26)(?P<coded>{_SECRET_PARAMETERS}%3D)(?:(?!%26|%23)[^&#\s"'<>\\])+)"""
+_USER, _VALUE = r"[^/?#\s\"'<>\\]", r"[^&#\s\"'<>\\]"
+# The columns are a kind of credentials, a pattern for the position of such a credential, a pattern for
+# a first part that remains readable, and a pattern for the part that is masked. URLs inside a part of
+# another URL have patterns of their own: a common pattern would end at a "%2F" in a password. No word
+# is scanned twice, because a body can be a single word of several megabytes.
+_SHAPES = (
+    ("signing_key", r"\b", "", r"sig_\w{16,}"),
+    ("web_token", r"(?<![\w-])", r"eyJ[\w-]+\.eyJ[\w-]+\.", r"[\w-]+"),
+    ("user", r"(?<=://)", "", rf"{_USER}+(?=@)"),
+    ("user_in_json", r"(?<=:\\/\\/)", "", rf"{_USER}+(?=@)"),
+    ("user_in_url", r"(?<=%3[Aa]%2[Ff]%2[Ff])", "", rf"(?:(?!%2[3Ff]|%3[Ff]){_USER})+(?=%40)"),
+    ("parameter", r"(?<=[?&;])", f"{_PARAMETER}=", rf"{_VALUE}+"),
+    ("parameter_in_json", r"(?<=\\[Uu]0026)", f"{_PARAMETER}=", rf"{_VALUE}+"),
+    ("parameter_in_url", r"(?<=%3[Ff]|%26)", f"{_PARAMETER}%3[Dd]", rf"(?:(?!%2[36]){_VALUE})+"),
 )
-_SECRET_COMMANDS = frozenset({"AUTH", "HELLO", "ACL", "CONFIG", "MIGRATE"})
+_CREDENTIALS = re.compile(
+    "|".join(f"{place}(?P<{kind}>{shown}){secret}" for kind, place, shown, secret in _SHAPES)
+)
+_PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
+"""Maps commands to the minimum number of words, including the name, of a call with a password."""
 
 
 def hides_words(call: Call) -> bool:
@@ -54,8 +60,7 @@ def hides_words(call: Call) -> bool:
     if call.cut and _may_have_lost_a_secret(call):
         return True
     return isinstance(words, list) and any(
-        line[0].upper() in _SECRET_COMMANDS and len(line) > 2 - (line[0].upper() == "AUTH")
-        for line in words
+        len(line) >= _PASSWORD_COMMANDS.get(line[0].upper(), math.inf) for line in words
     )
 
 
@@ -84,7 +89,7 @@ class Mask:
         The latter are signing keys, the signatures of web tokens (the claims remain readable), and
         in URLs the part before ``@`` and parameters with a name such as ``access_token``.
         """
-        return _SECRET_SHAPES.sub(_hidden, self._secrets.sub(HIDDEN, text))
+        return _CREDENTIALS.sub(_mask_credential, self._secrets.sub(HIDDEN, text))
 
     def data(self, body: bytes) -> bytes:
         # Latin-1 maps each byte to one character and back.
@@ -111,15 +116,15 @@ class Mask:
         """Return a masked copy of a call. It is masked before it is shortened, so that no part of a
         secret remains.
         """
-        told = copy.copy(call)
-        told.target = self.target(call)
-        told.headers = self._headers(call.headers)
-        told.body = HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
-        told.answer = self.data(call.answer)
-        told.answer_headers = self._headers(call.answer_headers)
-        told.note = self.text(call.note)
-        told._facts = self.value(call.facts)
-        return told
+        masked = copy.copy(call)
+        masked.target = self.target(call)
+        masked.headers = self._headers(call.headers)
+        masked.body = HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
+        masked.answer = self.data(call.answer)
+        masked.answer_headers = self._headers(call.answer_headers)
+        masked.note = self.text(call.note)
+        masked._facts = self.value(call.facts)
+        return masked
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with every string in it masked."""
@@ -136,57 +141,51 @@ class Mask:
         return HIDDEN if call.body and hides_words(call) else call.body
 
     def event(self, event: Event) -> Event:
-        told = copy.copy(event)
-        told.text = self.text(event.text)
-        told.data = {
-            name: [[one, self.header(one, it)] for one, it in value]
-            if name == "sent_headers" and value
-            else self.value(value)
-            for name, value in event.data.items()
+        masked = copy.copy(event)
+        masked.text = self.text(event.text)
+        masked.data = {
+            key: [[name, self.header(name, value)] for name, value in content]
+            if key == "sent_headers" and content
+            else self.value(content)
+            for key, content in event.data.items()
         }
-        return told
+        return masked
 
     def served(self, served: Served) -> Served:
-        told = copy.copy(served)
-        told.target, told.raised = self.text(served.target), self.text(served.raised)
-        told.body, told.environ = self.text(served.body), None
-        return told
+        masked = copy.copy(served)
+        masked.target, masked.raised = self.text(served.target), self.text(served.raised)
+        masked.body, masked.environ = self.text(served.body), None
+        return masked
 
 
-def _hidden(found: re.Match[str]) -> str:
-    parameter = next(filter(None, found.groups()), "")
-    after = found[0][len(found[0].rstrip(":,.;)]}")) :] if parameter else ""
-    return parameter + HIDDEN + after
+def _mask_credential(found: re.Match[str]) -> str:
+    shown = found[str(found.lastgroup)]
+    punctuation = found[0][len(found[0].rstrip(":,.;)]}")) :] if shown else ""
+    return shown + HIDDEN + punctuation
 
 
-# Cache the pattern, because building it takes a millisecond and the console masks thousands of rows
-# separately.
+# Building a pattern takes a millisecond, and the console masks thousands of rows separately.
 @lru_cache(maxsize=4)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
     """Return a pattern that matches any of these credentials in all their encodings."""
-    spellings = {
-        spelling
-        for secret in secrets
-        if len(secret) >= _SHORTEST
-        for spelling in _spellings(secret)
-    }
-    return re.compile(
-        "|".join(map(_in_any_url, sorted(spellings, key=len, reverse=True))) or r"(?!)"
-    )
+    long_enough = (secret for secret in secrets if len(secret) >= _MINIMUM_LENGTH)
+    spellings = set[str]().union(*map(_spellings, long_enough))
+    patterns = map(_in_any_url, sorted(spellings, key=len, reverse=True))
+    return re.compile("|".join(patterns) or r"(?!)")
 
 
 def _in_any_url(spelling: str) -> str:
     """Return a pattern for a string in which each character may be escaped as in URLs or JSON."""
-    found = []
-    for one in spelling:
-        if one.isascii() and (one.isalnum() or one in "-._~"):
-            found.append(re.escape(one))
+    patterns = []
+    for character in spelling:
+        if character.isascii() and (character.isalnum() or character in "-._~"):
+            patterns.append(re.escape(character))
             continue
-        coded = "".join(f"%{byte:02x}" for byte in one.encode("utf-8", "surrogatepass"))
-        ways = [re.escape(one), f"(?i:{coded})"]
-        ways += {" ": [r"\+"], "/": [r"\\/"]}.get(one, [])
-        found.append(f"(?:{'|'.join(ways)})")
-    return "".join(found)
+        coded = "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
+        ways = [re.escape(character), f"(?i:{coded})"]
+        ways += {" ": [r"\+"], "/": [r"\\/"]}.get(character, [])
+        patterns.append(f"(?:{'|'.join(ways)})")
+    return "".join(patterns)
 
 
 def _spellings(secret: str) -> Iterator[str]:
@@ -197,7 +196,8 @@ def _spellings(secret: str) -> Iterator[str]:
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(secret.encode()).decode().rstrip("=")
         # Inside a longer encoded value (a Basic header, a body), the secret can begin at any of the
-        # three bytes of a group. Only the characters at its ends depend on the surrounding bytes.
-        for before in range(3):
-            whole = bytes(before) + secret.encode()
-            yield encode(whole).decode()[-(-before * 8 // 6) : len(whole) * 8 // 6]
+        # three bytes of a group. Leave out characters that also encode bits of surrounding bytes.
+        for offset in range(3):
+            padded = bytes(offset) + secret.encode()
+            start, end = math.ceil(offset * 8 / 6), len(padded) * 8 // 6  # six bits per character
+            yield encode(padded).decode()[start:end]
