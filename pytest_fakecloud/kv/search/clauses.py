@@ -30,7 +30,7 @@ class Clause:
         """Return the matching documents with their scores. The caller may change the mapping."""
         raise NotImplementedError
 
-    def marks(self) -> Iterator[tuple[str, str]]:
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         """Yield pairs of a field and a term to highlight in results."""
         return iter(())
 
@@ -129,7 +129,7 @@ class Phrase(_Leaf):
     def _words(self) -> list[str]:
         return [token for token in self.tokens if token is not None]
 
-    def marks(self) -> Iterator[tuple[str, str]]:
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         for token in self._words:
             yield self.spec.name, token
 
@@ -284,8 +284,8 @@ class Boosted(Clause):
         spend(len(found))
         return {number: score * self.factor for number, score in found.items()}
 
-    def marks(self) -> Iterator[tuple[str, str]]:
-        return self.inner.marks()
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
+        return self.inner.highlighted_terms()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         return self.inner.refusals(index, number)
@@ -306,9 +306,9 @@ class AnyOf(Clause):
                 found[number] = found.get(number, 0.0) + score
         return found
 
-    def marks(self) -> Iterator[tuple[str, str]]:
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         for clause in self.clauses:
-            yield from clause.marks()
+            yield from clause.highlighted_terms()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         """Return the reasons of all clauses, or an empty list if any clause matches."""
@@ -345,10 +345,10 @@ class AllOf(Clause):
                 found.pop(number, None)
         return found
 
-    def marks(self) -> Iterator[tuple[str, str]]:
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         """Yield the terms of all clauses except ``must_not``."""
         for clause in (*self.must, *self.should):
-            yield from clause.marks()
+            yield from clause.highlighted_terms()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         said = [why for clause in self.must for why in clause.refusals(index, number)]
@@ -368,8 +368,8 @@ class Named(Clause):
     def find(self, index: SearchIndex) -> Matches:
         return self.inner.find(index)
 
-    def marks(self) -> Iterator[tuple[str, str]]:
-        return self.inner.marks()
+    def highlighted_terms(self) -> Iterator[tuple[str, str]]:
+        return self.inner.highlighted_terms()
 
     def refusals(self, index: SearchIndex, number: int) -> list[str]:
         """Return the first reason why a document does not match, after the clause's text."""

@@ -10,9 +10,10 @@ from ...search.aggregation.reader import parse_aggregations
 from ...search.aggregation.request import number
 from ...search.clauses import Clause
 from ...search.filters import parse_filter, parse_object
+from ...search.highlighting import Highlight
 from ...search.index import SearchIndex
 from ...search.indexes import Search
-from ...search.queries import Highlight, Hit, Query, run_query
+from ...search.queries import Hit, Query, run_query
 from ...search.schema import SearchError
 from ...search.scoring import MODIFIERS, FieldValue, ScoreFunction
 from ...table.registry import Args, command
