@@ -139,79 +139,76 @@ class Phrase(_Leaf):
         text = index.text(self.spec.name)
         if not words:
             return {}
-        places: list[dict[int, list[int]]] = []
-        for nth, token in enumerate(words):
-            if self.prefix and nth == len(words) - 1:
-                places.append(_united(text, text.with_prefix(token)))
-            else:
-                places.append(text.terms.get(token, {}))
-        if not all(places):
+        positions = [text.terms.get(word, {}) for word in words]
+        if self.prefix:
+            positions[-1] = _merged_positions(text, text.with_prefix(words[-1]))
+        if not all(positions):
             return {}
-        if self.prefix and len(places) == 1:
-            return dict.fromkeys(places[0], 1.0)
-        exact = places[:-1] if self.prefix else places
+        if self.prefix and len(positions) == 1:
+            return dict.fromkeys(positions[0], 1.0)
+        exact = positions[:-1] if self.prefix else positions
         weight = sum(idf(len(index.documents), len(each)) for each in exact)
         average = (text.total / len(index.documents)) if text.total else 1.0
         lengths = text.lengths
-        fewest = min(places, key=len)
-        spend(_A_SCORE * len(fewest))
-        if len(places) == 1:
+        rarest = min(positions, key=len)
+        spend(_A_SCORE * len(rarest))
+        if len(positions) == 1:
             return {
                 number: bm25(weight, len(where), lengths[number], average)
-                for number, where in places[0].items()
+                for number, where in positions[0].items()
             }
         found: Matches = {}
-        for number in fewest:
-            if all(number in each for each in places):
-                often = self._often([each[number] for each in places])
-                if not often:
+        for number in rarest:
+            if all(number in each for each in positions):
+                frequency = self._frequency([each[number] for each in positions])
+                if not frequency:
                     continue
                 if self.prefix:
                     # The score depends only on how often the words before the last one occur
                     # together.
-                    often = self._often([each[number] for each in exact])
-                score = bm25(weight, often, lengths[number], average)
+                    frequency = self._frequency([each[number] for each in exact])
+                score = bm25(weight, frequency, lengths[number], average)
                 found[number] = 1.0 if len(exact) < 2 else score
         return found
 
-    def _often(self, places: list[list[int]]) -> int:
+    def _frequency(self, positions: list[list[int]]) -> int:
         """Return how often the phrase occurs in a document with these positions of its tokens."""
-        spend(sum(map(len, places)))
+        spend(sum(map(len, positions)))
         offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
-        begins = [
-            [at - offset for at in where] for offset, where in zip(offsets, places, strict=False)
+        # The position of a word minus its offset is the start of the phrase.
+        starts = [
+            [at - offset for at in where] for offset, where in zip(offsets, positions, strict=False)
         ]
         if not self.slop:
-            return len(set(begins[0]).intersection(*begins[1:]))
-        moved = [(at, 0) for at in begins[0]]
-        for where in begins[1:]:
-            moved = [pair for pair in _moved(moved, where) if pair[1] <= self.slop]
-            if not moved:
+            return len(set(starts[0]).intersection(*starts[1:]))
+        costs = [(start, 0) for start in starts[0]]
+        for targets in starts[1:]:
+            costs = [pair for pair in _moving_costs(costs, targets) if pair[1] <= self.slop]
+            if not costs:
                 return 0
-        return len(moved)
+        return len(costs)
 
 
-def _moved(before: list[tuple[int, int]], where: list[int]) -> list[tuple[int, int]]:
-    """Return the lowest cost of moving a word from ``before`` to each position in ``where``."""
-    spend(_A_SCORE * (len(before) + len(where)))
+def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tuple[int, int]]:
+    """Return the lowest cost of moving a word from a position in ``costs`` to each target."""
+    spend(_A_SCORE * (len(costs) + len(targets)))
     best: dict[int, int] = {}
     for sign in (1, -1):
         cost: int | None = None
         last = 0
-        known = [(sign * at, 0, paid) for at, paid in before]
-        asked = [(sign * at, 1, 0) for at in where]
-        for at, is_asked, paid in merge(sorted(known), sorted(asked)):
+        sources = sorted((sign * at, False, paid) for at, paid in costs)
+        for at, is_target, paid in merge(sources, sorted((sign * at, True, 0) for at in targets)):
             if cost is not None:
                 cost += at - last
             last = at
-            if not is_asked:
+            if not is_target:
                 cost = paid if cost is None else min(cost, paid)
             elif cost is not None:
                 best[sign * at] = min(best.get(sign * at, cost), cost)
     return sorted(best.items())
 
 
-def _united(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
+def _merged_positions(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for term in terms:
         spend(_A_CLAUSE)
@@ -240,10 +237,10 @@ class Fuzzy(_Leaf):
     def find(self, index: SearchIndex) -> Matches:
         text = index.text(self.spec.name)
         near = fuzzy.near(text.known, self.token, self.distance, self.cheap_swap, self.prefix)
-        return dict.fromkeys(_having(text, near), 1.0)
+        return dict.fromkeys(_with_any(text, near), 1.0)
 
 
-def _having(text: TextPostings, terms: Iterable[str]) -> set[int]:
+def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
     known = text.terms
     found: set[int] = set()
     for term in terms:
@@ -263,7 +260,7 @@ class Regex(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         text = index.text(self.spec.name)
-        return dict.fromkeys(_having(text, filter(self.expression.fullmatch, text.terms)), 1.0)
+        return dict.fromkeys(_with_any(text, filter(self.expression.fullmatch, text.terms)), 1.0)
 
     def sought(self) -> str:
         return f"looked for a whole token that matches /{self.pattern}/"
