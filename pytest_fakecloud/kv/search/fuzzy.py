@@ -15,7 +15,7 @@ from functools import cache
 from ...core.budget import spend
 from .terms import Node, Terms, below
 
-_STEPS_A_NODE = 4
+_STEPS_PER_NODE = 4
 
 _State = tuple[tuple[int, ...], tuple[int, ...]]
 """The distances around the current column, now and if the next character completes a swap."""
@@ -60,7 +60,7 @@ class _Automaton:
         far = self._far
         above, swaps = (*self.rows[number], far), self._swaps[number]
         row: list[int] = []
-        begun: list[int] = []
+        begun_swaps: list[int] = []
         cost = far
         for place, swap in enumerate(swaps):
             replaced = above[place] + (not bits >> (place + 1) & 1)
@@ -70,8 +70,8 @@ class _Automaton:
                 cost = min(cost, swap)
             row.append(cost)
             begins = self._cheap_swap and bits >> (place + 2) & 1
-            begun.append(min(above[place] + 1, far) if begins else far)
-        found = self._steps[number][bits] = self._number((tuple(row), tuple(begun)))
+            begun_swaps.append(min(above[place] + 1, far) if begins else far)
+        found = self._steps[number][bits] = self._number((tuple(row), tuple(begun_swaps)))
         return found
 
 
@@ -94,10 +94,10 @@ def near(
         return
     automaton = _automaton(distance, cheap_swap)
     rows, step = automaton.rows, automaton.step
-    every = (1 << 2 * distance + 3) - 1
-    places: dict[str, int] = {}
+    window = (1 << 2 * distance + 3) - 1
+    bit_sets: dict[str, int] = {}
     for at, character in enumerate(word):
-        places[character] = places.get(character, 0) | 1 << (at + 1 + distance)
+        bit_sets[character] = bit_sets.get(character, 0) | 1 << (at + 1 + distance)
 
     def is_near(state: int, depth: int) -> bool:
         place = length - depth + distance
@@ -106,36 +106,36 @@ def near(
     def begins_near(state: int, depth: int) -> bool:
         return is_near(state, depth) and rows[state][length - depth + distance] == min(rows[state])
 
-    def from_here(term: str, state: int, depth: int) -> bool:
+    def rest_is_near(term: str, state: int, depth: int) -> bool:
         for at in range(depth, len(term)):
-            state = step(state, places.get(term[at], 0) >> at & every)
+            state = step(state, bit_sets.get(term[at], 0) >> at & window)
             if state < 0:
                 return False
             if prefix and begins_near(state, at + 1):
                 return True
         return is_near(state, len(term))
 
-    waiting: list[tuple[Node, int, int]] = [(terms.root, 0, 0)]
-    while waiting:
-        node, state, depth = waiting.pop()
-        following: Collection[tuple[str, Node | list[str]]] = node.items()
+    pending: list[tuple[Node, int, int]] = [(terms.root, 0, 0)]
+    while pending:
+        node, state, depth = pending.pop()
+        children: Collection[tuple[str, Node | list[str]]] = node.items()
         if step(state, 0) < 0:
             # From this state, only characters of the word lead to another state.
-            following = [(each, node[each]) for each in ("", *places) if each in node]
-        spend(_STEPS_A_NODE * (1 + len(following)))
-        for character, child in following:
-            after = state
+            children = [(each, node[each]) for each in ("", *bit_sets) if each in node]
+        spend(_STEPS_PER_NODE * (1 + len(children)))
+        for character, child in children:
+            next_state = state
             if character:
-                after = step(state, places.get(character, 0) >> depth & every)
-                if after < 0:
+                next_state = step(state, bit_sets.get(character, 0) >> depth & window)
+                if next_state < 0:
                     continue
-                if prefix and begins_near(after, depth + 1):
+                if prefix and begins_near(next_state, depth + 1):
                     yield from below(child)
                     continue
             if isinstance(child, dict):
-                waiting.append((child, after, depth + 1))
+                pending.append((child, next_state, depth + 1))
                 continue
             for term in child:
-                spend(_STEPS_A_NODE * (1 + len(term) - depth))
-                if from_here(term, after, depth + len(character)):
+                spend(_STEPS_PER_NODE * (1 + len(term) - depth))
+                if rest_is_near(term, next_state, depth + len(character)):
                     yield term
