@@ -11,7 +11,8 @@ from ..schedule import DELAYS, EDGE, SLOW, WINDOWS, Event, Schedule
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
-
+_LASTING = frozenset({"hold_pending", "rotate_token"})
+"""Kinds of events that begin a disturbance that a timer ends."""
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""
 
@@ -89,15 +90,19 @@ def delayed_again(run: Run) -> list[Schedule]:
 
 
 def paused_again(run: Run) -> list[Schedule]:
-    """Return schedules that pause until just before the end of a window, if a run paused until just
-    before a whole second.
+    """Return schedules that pause until a time that the event of a run makes interesting.
 
-    Code that truncates times to seconds fails only at such a distance.
+    After a pause until just before a whole second, this is just before the end of a window, because
+    code that truncates times to seconds fails only at such a distance. After a disturbance that lasts
+    for some time, it is its end, so that the disturbance affects only some of the calls.
     """
-    if not run.fired or run.fired[-1].detail != EDGE:
+    event = run.fired[-1] if run.fired else None
+    if event is None or not (event.detail == EDGE or event.kind in _LASTING):
         return []
-    events = [event for point in run.points[_begin(run) + 1 :] for event in point.events()]
-    return [run.schedule + event for event in events if event.detail in WINDOWS]
+    later = [each for point in run.points[_begin(run) + 1 :] for each in point.events()]
+    if event.detail == EDGE:
+        return [run.schedule + each for each in later if each.detail in WINDOWS]
+    return [run.schedule + each for each in later if each.kind == "jump" and not each.detail]
 
 
 def likelihood(pair: Schedule) -> int:
