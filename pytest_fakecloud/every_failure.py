@@ -99,12 +99,7 @@ def every_failure(
     __tracebackhide__ = True
     error: BaseException | None = None
     with closing(_plan(cloud, run, **options)) as plan:
-        while True:
-            try:
-                step = plan.send(error)
-            except StopIteration as end:
-                found: Failures = end.value
-                return found
+        while not isinstance(step := _next_step(plan, error), Failures):
             error = None
             try:
                 result = step()
@@ -113,6 +108,7 @@ def every_failure(
             else:
                 if never_awaited(result):
                     raise ContractError("the code must be awaited: use cloud.aio.every_failure")
+        return step
 
 
 async def every_failure_async(
@@ -122,12 +118,7 @@ async def every_failure_async(
     __tracebackhide__ = True
     error: BaseException | None = None
     with closing(_plan(cloud, run, **options)) as plan:
-        while True:
-            try:
-                step = plan.send(error)
-            except StopIteration as end:
-                found: Failures = end.value
-                return found
+        while not isinstance(step := _next_step(plan, error), Failures):
             error = None
             try:
                 result = step()
@@ -135,12 +126,23 @@ async def every_failure_async(
                     await result
             except BaseException as raised:
                 error = raised
+        return step
 
 
 _Plan = Generator[Callable[[], object], "BaseException | None", Failures]
 """A generator that yields the next function to call and is sent that function's exception, so that
 synchronous and asynchronous code share the rules.
 """
+
+
+def _next_step(plan: _Plan, error: BaseException | None) -> Callable[[], object] | Failures:
+    """Pass the error of the last step to a plan; return its next step or, at its end, its result."""
+    __tracebackhide__ = True
+    try:
+        return plan.send(error)
+    except StopIteration as end:
+        found: Failures = end.value
+        return found
 
 
 def _plan(

@@ -130,10 +130,10 @@ def cooperation(world: World) -> Iterator[None]:
         strand = None if stage is None else stage.cooperating()
         # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
-        is_own = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
+        is_of_a_fake = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
         if strand is None:
             real_start(thread)
-        elif is_own:
+        elif is_of_a_fake:
             with strand.waits_for_real():
                 real_start(thread)
         else:
