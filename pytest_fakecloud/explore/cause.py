@@ -143,7 +143,7 @@ class _Orders:
         self._found: dict[_Key, int | None] = {}
         for at, (_, keys) in enumerate(_keyed(undisturbed)):
             for key in keys:
-                # Several deliveries that make the same call cannot be told apart.
+                # Several deliveries that make the same call are indistinguishable.
                 self._found[key] = None if key in self._found else at
         self._positions: dict[int, float] = {}
         latest: dict[str, float] = {}

@@ -97,11 +97,11 @@ class Exploration:
     def __str__(self) -> str:
         lines = [f"the promise held in {self._text}"]
         if self.calls:
-            told = (f"{name} {counted(calls, 'call')}" for name, calls in self.calls.items())
-            lines.append(f"calls: {', '.join(told)}")
+            texts = (f"{name} {counted(calls, 'call')}" for name, calls in self.calls.items())
+            lines.append(f"calls: {', '.join(texts)}")
         if self.kinds:
-            told = (f"{kind} {times:,}" for kind, times in self.kinds.items())
-            lines.append(f"events: {', '.join(told)}")
+            texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
+            lines.append(f"events: {', '.join(texts)}")
         if self.untried:
             lines.append(f"never had a place: {', '.join(self.untried)}")
         if self.unreached:
@@ -150,8 +150,8 @@ class BrokenSchedule(AssertionError):
             found = f"the promise was broken by a schedule of {many}, after {summary(tally)}"
         if failed < replays:
             found += f"; the code is not deterministic: it failed in {failed} of {replays} replays"
-        told = f"cause: {self.cause}\n{self.story}" if self.cause else self.story
-        text = f"{found}:\n{told}"
+        details = f"cause: {self.cause}\n{self.story}" if self.cause else self.story
+        text = f"{found}:\n{details}"
         if self.events:
             text += f'\nreplay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
         super().__init__(text)

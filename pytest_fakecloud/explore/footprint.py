@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..queue.model import Message
 
 ALL = "*"
-"""The name that stands for everything of a kind."""
+"""The name of an access to everything of a kind."""
 
 
 @dataclass(frozen=True, slots=True)

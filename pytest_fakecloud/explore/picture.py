@@ -36,7 +36,7 @@ def picture(
     data = as_json(report)
     mask = Mask(cloud)
     run, undisturbed = found.runs
-    shown = _retold(data, run, mask, undisturbed)
+    shown = _as_story(data, run, mask, undisturbed)
     shown["failure"] = "\n".join(f"E   {line}" for line in mask.text(str(found)).splitlines())
     shown["states"] = {
         **states,
@@ -47,7 +47,7 @@ def picture(
         plain = replace(
             report, rows=rows(cloud, calls), findings=(), unfinished=(), problems=(), failure=""
         )
-        other = _retold(as_json(plain), undisturbed, mask)
+        other = _as_story(as_json(plain), undisturbed, mask)
         for row in other["rows"]:
             row["number"] += _BESIDE
             row["cause"] += _BESIDE * bool(row["cause"])
@@ -55,7 +55,7 @@ def picture(
     return shown
 
 
-def _retold(
+def _as_story(
     data: dict[str, Any], run: Run, mask: Mask, undisturbed: Run | None = None
 ) -> dict[str, Any]:
     """Return a report in which the clients and other strands are actors, and events of the schedule

@@ -29,11 +29,11 @@ def story(run: Run) -> str:
     entries, repeated = _without_repeats(entries[:broken], run)
     while entries and _is_look(entries[-1], run):
         entries.pop()
-    told = _told_once(entries, run)
-    width = max((len(at) for at, _ in told), default=0)
+    rows = _rows_of(entries, run)
+    width = max((len(at) for at, _ in rows), default=0)
     lines = [
-        f"{number:>{len(str(len(told)))}}. {at:>{width}}  {text}"
-        for number, (at, text) in enumerate(told, 1)
+        f"{number:>{len(str(len(rows)))}}. {at:>{width}}  {text}"
+        for number, (at, text) in enumerate(rows, 1)
     ]
     lines += [
         f"{worker} restarts {counted(times, 'more time')}, with the same calls"
@@ -44,25 +44,25 @@ def story(run: Run) -> str:
     return "\n".join([*lines, f"check: {reason(run.broken)}"])
 
 
-def _told_once(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
+def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
     scene = scene_of(run)
-    told: list[tuple[str, str]] = []
+    rows: list[tuple[str, str]] = []
     again: dict[int, list[Line]] = {}
     latest: dict[str, int] = {}
     for entry in entries:
-        line, text = entry[0], _told(entry, scene, _shown(entry, run))
+        line, text = entry[0], _entry_text(entry, scene, _shown(entry, run))
         index = latest.get(line.process, -1)
-        if index >= 0 and told[index][1] == text and not any(one.event for one in entry):
+        if index >= 0 and rows[index][1] == text and not any(one.event for one in entry):
             again.setdefault(index, []).append(line)
         else:
-            latest[line.process] = len(told)
-            told.append((_at(run, line.at_us), text))
+            latest[line.process] = len(rows)
+            rows.append((_at(run, line.at_us), text))
     for index, lines in again.items():
-        at, text = told[index]
+        at, text = rows[index]
         many = "once, at" if len(lines) == 1 else f"{len(lines)} times, until"
-        told[index] = at, f"{text}; repeated {many} {_at(run, lines[-1].at_us)}"
-    return told
+        rows[index] = at, f"{text}; repeated {many} {_at(run, lines[-1].at_us)}"
+    return rows
 
 
 def call_text(call: Call, scene: Scene) -> str:
@@ -173,7 +173,7 @@ def _writes(line: Line, run: Run) -> bool:
     return any(touch.writes and touch.fake for touch in touches)
 
 
-def _told(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
+def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
     words, more = [], 0
     for line in entry:
         if line.call is None:

@@ -12,7 +12,7 @@ import pytest
 import redis.asyncio
 
 from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
-from pytest_fakecloud.explore.runtime.frames import told_apart
+from pytest_fakecloud.explore.runtime.frames import distinct_places
 
 
 def broken() -> None:
@@ -48,8 +48,8 @@ def test_calls_of_a_helper_have_the_lines_of_its_callers(cloud: Cloud, kv: KVSer
 
 def test_a_line_with_one_caller_is_the_innermost() -> None:
     sources = [("a.py:1", "a.py:9"), ("a.py:1", "a.py:9"), ("a.py:2",), ()]
-    assert told_apart(sources) == ["a.py:1", "a.py:1", "a.py:2", ""]
-    assert told_apart([("a.py:1", "a.py:8"), ("a.py:1", "a.py:9")]) == ["a.py:8", "a.py:9"]
+    assert distinct_places(sources) == ["a.py:1", "a.py:1", "a.py:2", ""]
+    assert distinct_places([("a.py:1", "a.py:8"), ("a.py:1", "a.py:9")]) == ["a.py:8", "a.py:9"]
 
 
 @pytest.mark.parametrize("over_redis", [True, False])

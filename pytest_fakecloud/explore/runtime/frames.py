@@ -44,19 +44,19 @@ def innermost(frame: FrameType | None) -> str:
     return next(iter(source_of(frame)), "an unknown line")
 
 
-def told_apart(sources: Sequence[Source]) -> list[str]:
+def distinct_places(sources: Sequence[Source]) -> list[str]:
     """Return one line for each source; if several share a line in a helper, the line of the
     helper's caller.
     """
-    told = list(sources)
+    left = list(sources)
     for _ in range(_DEPTH - 1):
         callers: dict[str, set[str]] = {}
-        for source in told:
+        for source in left:
             if source:
                 callers.setdefault(source[0], set()).update(source[1:2])
         shared = {line for line, above in callers.items() if len(above) > 1}
-        told = [source[1:] if source and source[0] in shared else source for source in told]
-    return [source[0] if source else "" for source in told]
+        left = [source[1:] if source and source[0] in shared else source for source in left]
+    return [source[0] if source else "" for source in left]
 
 
 def is_library(name: str) -> bool:

@@ -469,8 +469,8 @@ def _pairs_reached(run: Run) -> set[object]:
     reached a new state.
     """
     calls = [line for line in run.lines if line.call is not None]
-    told = [
+    states = [
         (line.process, line.call.route, line.call.status, line.words)  # type: ignore[union-attr]
         for line in calls
     ]
-    return set(itertools.pairwise(told))
+    return set(itertools.pairwise(states))

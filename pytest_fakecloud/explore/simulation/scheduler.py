@@ -13,7 +13,7 @@ from ..footprint import MEMORY, MOVES_CLOCK, Footprint
 from ..history import begin_client, end
 from ..run import Moment, Option, Point, Run, Step
 from ..runtime.deliveries import Due
-from ..runtime.frames import told_apart
+from ..runtime.frames import distinct_places
 from ..runtime.loops import await_in_own_loop
 from ..runtime.strands import Place, Strand, Turns, pause
 from ..runtime.stuck import describe_stuck, is_in_application
@@ -57,7 +57,7 @@ class Simulation(Points):
         if self._moves_time and run.broken is None:
             self._foresee()
         if self._stacks:
-            sources = told_apart([line.lines for line in run.lines])
+            sources = distinct_places([line.lines for line in run.lines])
             for line, source in zip(run.lines, sources, strict=True):
                 line.source = source
         run.ids = self._world.deliveries.names()
