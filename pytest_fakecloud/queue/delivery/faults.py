@@ -44,7 +44,6 @@ DELIVERY_KINDS = (
     "unsigned",
 )
 """Faults that change a delivery, in the order in which they are applied."""
-_OF_DELIVERIES = frozenset({*DELIVERY_KINDS, "reorder", "drop_callback"})
 _PUBLISHING = frozenset({"publish", "enqueue", "batch", "publish_v1", "create_schedule"})
 
 

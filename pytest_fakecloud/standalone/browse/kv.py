@@ -23,7 +23,6 @@ MOST_FOLDERS = 500
 LONGEST_TEXT = 200_000
 """Maximum number of characters of a string or document in the view of one key."""
 _GLOB = frozenset("*?[")
-_NEVER = 2**63
 
 
 class _Key(NamedTuple):
