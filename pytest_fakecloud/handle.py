@@ -339,6 +339,14 @@ class Handle:
         self.token = self._new_token()
         return self.token
 
+    def _tokens(self) -> tuple[str, ...]:
+        """Return the credentials that ``rotate_token()`` replaces."""
+        return (self.token,)
+
+    def _set_tokens(self, *tokens: str) -> None:
+        """Restore credentials that ``_tokens()`` returned."""
+        (self.token,) = tokens
+
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""
         return new_token()

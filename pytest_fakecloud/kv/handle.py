@@ -126,6 +126,13 @@ class KVServer(KVAssertions, Handle):
         self._credentials.read_only = new_token()
         return self.token
 
+    def _tokens(self) -> tuple[str, ...]:
+        return self.token, self.read_only_token
+
+    def _set_tokens(self, *tokens: str) -> None:
+        self.token, self._credentials.read_only = tokens
+        self._credentials.standard = self.token
+
     def reset_password(self) -> str:
         """Reset the database password, the token and the read-only token; return the new token.
 

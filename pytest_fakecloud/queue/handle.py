@@ -174,6 +174,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self.read_only_token = self._new_token()
         return token
 
+    def _tokens(self) -> tuple[str, ...]:
+        return self.token, self.read_only_token
+
+    def _set_tokens(self, *tokens: str) -> None:
+        self.token, self.read_only_token = tokens
+
     def _new_token(self) -> str:
         # Clients parse the user's id from the token. The lengths 24 and 48 make Base64 padding
         # unnecessary.

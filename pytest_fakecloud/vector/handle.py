@@ -132,6 +132,12 @@ class VectorIndex(Handle):
         self.read_only_token = new_token()
         return super().rotate_token()
 
+    def _tokens(self) -> tuple[str, ...]:
+        return self.token, self.read_only_token
+
+    def _set_tokens(self, *tokens: str) -> None:
+        self.token, self.read_only_token = tokens
+
     def _env_variables(self) -> dict[str, str]:
         """Return the environment variables that both official clients read."""
         return {
