@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 from ..core.errors import ContractError, shown
 from ..core.fatal_errors import broken_promise
 from ..core.timeparse import Duration, duration_us
-from ..core.wording import counted, unknown_name
+from ..core.wording import brief, counted, unknown_name
 from ..every_failure import chosen_handles, names_of
 from .cause import cause_text
 from .cooperation import cooperation, share_locks
@@ -349,12 +349,12 @@ def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> No
             f"no handler was ever called: nothing was delivered to {handlers[0].prefix}. Publish "
             "to its URL within run=, or remove the handler"
         )
-    for where, has_succeeded in covered.succeeded.items():
+    for (where, url), has_succeeded in covered.succeeded.items():
         if not has_succeeded:
             raise ContractError(
-                f"each call of a handler given to destinations.{where}() raised an exception, also "
-                "in the undisturbed run, so the promise was never tested. Correct the handler; if "
-                "it is meant to fail, return 500"
+                f"each call of the handler given to destinations.{where}({brief(url)}) raised an "
+                "exception, also in the undisturbed run, so the promise was never tested with it. "
+                "Correct the handler; if it is meant to fail, return 500"
             )
 
 

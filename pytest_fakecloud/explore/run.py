@@ -11,6 +11,7 @@ from .schedule import CLOCK, Event, Kind, Schedule
 
 if TYPE_CHECKING:
     from ..core.calls import Call
+    from ..queue.delivery.destination_routes import Url
     from .runtime.deliveries import Due
     from .runtime.strands import Place, Strand
 
@@ -133,7 +134,8 @@ class Run:
     start_us: int = 0
     calls: dict[str, int] = field(default_factory=dict)
     errors: dict[str, BaseException] = field(default_factory=dict)
-    handled: dict[str, list[bool]] = field(default_factory=dict)
+    handled: dict[tuple[str, Url], list[bool]] = field(default_factory=dict)
+    """Whether each call of a destination handler succeeded, by ``(where, prefix)`` of its route."""
     ids: dict[str, str] = field(default_factory=dict)
     looks: set[str] = field(default_factory=set)
     notes: dict[str, None] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.concurrency.aio import checkpoint, in_thread
 from ..http.messages import Request, Response, Serve
+from ..queue.delivery.destinations import route_to
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
 from .footprint import touches_of_command
@@ -73,11 +74,13 @@ def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[...
 
 def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> None:
     runner = queue._engine.runner
-    real = runner.perform
+    real: Callable[[Delivery], Outcome] = runner.perform
 
     def perform(delivery: Delivery) -> Outcome:
         stage = world.stage
-        return real(delivery) if stage is None else stage.perform_delivery(delivery, real)
+        if stage is None:
+            return real(delivery)
+        return stage.perform_delivery(delivery, real, route_to(queue.destinations, delivery.url))
 
     swap(exits, runner, "perform", perform)
     for route in queue.destinations.routes:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..run import Run
 from .pct import PriorityRuns
+
+if TYPE_CHECKING:
+    from ...queue.delivery.destination_routes import Url
 
 MOST_EVENTS = 6
 """Maximum number of events in a random schedule."""
@@ -24,8 +28,8 @@ class Coverage:
     """The kinds of events in the schedules; such an event applies only if its point is reached."""
     kinds: dict[str, int] = field(default_factory=dict)
     """The number of events that were applied."""
-    succeeded: dict[str, bool] = field(default_factory=dict)
-    """Whether a call succeeded, for each type of delivery handler that was called."""
+    succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)
+    """Whether any call succeeded, for each destination handler that was called."""
     notes: dict[str, None] = field(default_factory=dict)
 
     def add(self, run: Run) -> None:
@@ -38,8 +42,8 @@ class Coverage:
         self.attempted.update(event.kind for event in run.schedule)
         for event in run.fired:
             self.kinds[event.kind] = self.kinds.get(event.kind, 0) + 1
-        for where, outcomes in run.handled.items():
-            self.succeeded[where] = self.succeeded.get(where, False) or any(outcomes)
+        for handler, outcomes in run.handled.items():
+            self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
         self.notes.update(run.notes)
 
 

@@ -15,6 +15,7 @@ from ..schedule import Kind
 from .clock import ClockMoves
 
 if TYPE_CHECKING:
+    from ...queue.delivery.destination_routes import DestinationRoute
     from ...queue.model import Delivery
 
 MOST_STARTS = 12
@@ -57,7 +58,12 @@ class Workers(ClockMoves):
         self._say(due.name, delivery_words(due, hit), event=bool(hit))
         return strand
 
-    def perform_delivery(self, delivery: Delivery, perform: Callable[..., Outcome]) -> Outcome:
+    def perform_delivery(
+        self,
+        delivery: Delivery,
+        perform: Callable[..., Outcome],
+        route: DestinationRoute | None,
+    ) -> Outcome:
         """Perform a delivery, or lose it if the schedule says so."""
         losses = self._losses.get(delivery.message_id)
         loss = losses.pop(0) if losses else ""
@@ -65,9 +71,10 @@ class Workers(ClockMoves):
             error = ConnectionError("the connection was refused")
             return Outcome(exception=error, refused=True, where="explore")
         outcome = perform(delivery)
-        if outcome.where in ("call", "wsgi", "asgi"):
+        if route is not None and route.where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            self.run.handled.setdefault(outcome.where, []).append(outcome.exception is None)
+            handled = self.run.handled.setdefault((route.where, route.prefix), [])
+            handled.append(outcome.exception is None)
         broken = broken_promise(outcome.exception) if outcome.status is not None else None
         if broken is not None:
             self.run.broken = self.run.broken or broken
