@@ -113,9 +113,9 @@ def test_a_refused_exec_changes_nothing(cloud: Cloud, kv: KVServer, port: Any) -
     def check() -> None:
         assert (kv.value("a"), kv.value("b")) in ((None, None), ("1", "1"))
 
-    cloud.explore(run, check, setup=seen.clear)
+    cloud.explore(run, check, budget=100, setup=seen.clear)
     kinds: Any = ("answer", "drop", "lose_answer")
-    found = cloud.explore(run, check, kinds=kinds, setup=seen.clear)
+    found = cloud.explore(run, check, budget=20, kinds=kinds, setup=seen.clear)
     assert found.points == {"run": 1}, "only EXEC is a point"
     with pytest.raises(ContractError, match="duplicate cannot happen"):
         cloud.explore(run, check, kinds=("duplicate", "drop"), setup=seen.clear)
@@ -637,9 +637,8 @@ def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
         if vectors.fetch(["a"])[0] is not None:
             assert vectors.query([1.0, 0.0], top_k=1)
 
-    found = cloud.explore(
-        run, check, kinds=("rotate_token", "hold_pending", "partition"), setup=redis_failed.clear
-    )
+    kinds: Any = ("rotate_token", "hold_pending", "partition")
+    found = cloud.explore(run, check, budget=100, kinds=kinds, setup=redis_failed.clear)
     assert {"rotate_token", "hold_pending", "partition"} <= found.kinds.keys()
 
 
