@@ -15,6 +15,7 @@ from pytest_fakecloud.reporting.replay import record_times, replay, states
 from pytest_fakecloud.reporting.replay.views import VIEWS
 from pytest_fakecloud.reporting.report import report_of
 
+from ..harness import in_threads, wait_until
 from .shown import deliver
 
 NOON = "2026-03-01T12:00:00Z"
@@ -138,6 +139,23 @@ def _kv_connections(cloud: Cloud) -> None:
         client.blpop("list", timeout=0.01)
 
 
+def _kv_blocked(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    kv = cloud.kv_server()
+    with (
+        redis.Redis.from_url(kv.database_url) as taker,
+        redis.Redis.from_url(kv.database_url) as giver,
+    ):
+
+        def give() -> None:
+            wait_until(lambda: "blocked_clients:1" in kv.execute("INFO", "clients"))
+            giver.rpush("jobs", "a", "b")
+
+        in_threads(lambda: taker.blmove("jobs", "taken", timeout=60), give)
+        taker.blpop("nothing", timeout=0.01)
+        taker.set("done", "1")
+
+
 def _vector(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2, ready_after="1s")
     index.client().upsert([("a", [0.1, 0.2], {"n": 1}), ("b", [0.3, 0.4])])
@@ -210,8 +228,8 @@ def _actions(cloud: Cloud) -> None:
 
 SCENES: dict[str, Callable[[Cloud], None]] = {
     "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "kv_times": _kv_times,
-    "kv_connections": _kv_connections, "vector": _vector, "broker": _broker,
-    "queue": _queue, "actions": _actions,
+    "kv_connections": _kv_connections, "kv_blocked": _kv_blocked, "vector": _vector,
+    "broker": _broker, "queue": _queue, "actions": _actions,
 }  # fmt: skip
 
 

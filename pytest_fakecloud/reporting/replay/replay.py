@@ -333,6 +333,7 @@ class _Replay:
 
     def _command(self, call: Call) -> None:
         """Run a command of the database port in its connection's session."""
+        from ...kv.acl.users import tester
         from ...kv.errors import CommandError
         from ...kv.reply import Blocked
 
@@ -342,7 +343,9 @@ class _Replay:
         key = call.handle, call.client
         session = self.sessions.get(key)
         if session is None:
-            session = self.sessions[key] = fresh._new_session()
+            # Only sessions of the port may block.
+            session = fresh._engine.session(tester(fresh.dialect), transport="port")
+            self.sessions[key] = session
         words = [word.encode("utf-8", "surrogatepass") for word in json.loads(call.body)]
         name = words[0].upper()
         if name == b"HELLO":
