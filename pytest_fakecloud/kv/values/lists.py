@@ -17,6 +17,13 @@ LOAD = 512
 
 NODE_BYTES = {-1: 4096, -2: 8192, -3: 16384, -4: 32768, -5: 65536}
 """Maximum node sizes in bytes for the negative values of ``list-max-listpack-size``."""
+_GROWN_ABOVE = (*NODE_BYTES.values(), 1 << 63)
+_SHRUNK_TO = (-1, *(size // 2 for size in NODE_BYTES.values()))
+_SAFE = 2
+"""Number of node sizes up to Redis's safety limit of 8192 bytes.
+
+The limit applies if ``list-max-listpack-size`` is a number of items.
+"""
 
 
 class QuickList:
@@ -28,16 +35,19 @@ class QuickList:
     """
 
     type_name: ClassVar[str] = "list"
-    __slots__ = ("_blocks", "_bytes", "_length", "_peak", "_positions")
+    __slots__ = ("_blocks", "_bytes", "_exceeded", "_length", "_positions")
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         whole = list(items)
         self._blocks = [whole[at : at + LOAD] for at in range(0, len(whole), LOAD)]
         self._length = len(whole)
         self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
-        # The largest size since the list was last small, because Redis converts a list back only
-        # when it falls to half the limit.
-        self._peak = self._bytes
+        self._exceeded = 0
+        """Number of node sizes that the list has exceeded and not fallen to half of since then.
+
+        Redis converts a quicklist back to a listpack at half the limit.
+        """
+        self._note_size()
         self._positions: Positions | None = None
 
     def __len__(self) -> int:
@@ -57,29 +67,37 @@ class QuickList:
             return "quicklist"
         limit = config.number("list-max-listpack-size")
         if limit >= 0:
-            return "listpack" if self._length <= limit else "quicklist"
-        return "listpack" if self._peak <= NODE_BYTES[max(limit, -5)] else "quicklist"
+            packed = self._length <= max(limit, 1) and self._exceeded < _SAFE
+        else:
+            packed = self._exceeded < min(-limit, len(NODE_BYTES))
+        return "listpack" if packed else "quicklist"
 
     def copy(self) -> QuickList:
         twin = QuickList()
         twin._blocks = [block.copy() for block in self._blocks]
         twin._length = self._length
         twin._bytes = self._bytes
-        twin._peak = self._peak
+        twin._exceeded = self._exceeded
         return twin
 
     def _grew(self, item: bytes) -> None:
         self._length += 1
         self._bytes += entry_size(item)
-        if self._bytes > self._peak:
-            self._peak = self._bytes
+        if self._bytes > _GROWN_ABOVE[self._exceeded]:
+            self._note_size()
 
     def _shrank(self, items: Iterable[bytes]) -> None:
         for item in items:
             self._length -= 1
             self._bytes -= entry_size(item)
-        if self._bytes <= NODE_BYTES[-2] // 2:
-            self._peak = self._bytes
+        if self._bytes <= _SHRUNK_TO[self._exceeded]:
+            self._note_size()
+
+    def _note_size(self) -> None:
+        while self._bytes > _GROWN_ABOVE[self._exceeded]:
+            self._exceeded += 1
+        while self._bytes <= _SHRUNK_TO[self._exceeded]:
+            self._exceeded -= 1
 
     def _split_if_full(self, i: int) -> None:
         block = self._blocks[i]
@@ -147,9 +165,9 @@ class QuickList:
 
     def replace(self, index: int, item: bytes) -> None:
         i, j = self._find(index)
-        self._shrank((self._blocks[i][j],))
+        self._bytes += entry_size(item) - entry_size(self._blocks[i][j])
         self._blocks[i][j] = item
-        self._grew(item)
+        self._note_size()
 
     def insert(self, index: int, item: bytes) -> None:
         """Insert an item before the item at ``index``, or append it if ``index`` equals the length."""

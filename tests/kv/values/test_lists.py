@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,6 +100,45 @@ def test_the_bytes_an_entry_takes() -> None:
             (b"x" * 2097146, 2097155),
         ],
     )  # fmt: skip
+
+
+def encodings(items: QuickList, change: Any, limit: int) -> dict[int, str]:
+    """Return each length at which the encoding changes, while ``change()`` still does something."""
+    config: Any = SimpleNamespace(packs_lists_and_sets=True, number=lambda name: limit)
+    found = {len(items): items.encoding(config)}
+    while change():
+        encoding = items.encoding(config)
+        if encoding != [*found.values()][-1]:
+            found[len(items)] = encoding
+    return found
+
+
+def test_a_list_is_packed_again_at_half_the_limit() -> None:
+    """The lengths are those of Valkey 8, with items of 500 bytes."""
+
+    def check(limit: int, quick_at: int, packed_at: int) -> None:
+        items = QuickList()
+        growing = encodings(
+            items, lambda: items.push_right([b"x" * 500]) or len(items) < 200, limit
+        )
+        assert growing == {0: "listpack", quick_at: "quicklist"}
+        items.replace(0, b"")
+        items.replace(0, b"x" * 500)
+        shrinking = encodings(items, lambda: items.pop_right() and items, limit)
+        assert shrinking == {200: "quicklist", packed_at: "listpack"}
+
+    check_each(check, [(-1, 9, 4), (-2, 17, 8), (-3, 33, 16), (-5, 131, 65), (-9, 131, 65)])
+
+
+def test_a_limit_on_the_number_of_items_also_limits_the_bytes() -> None:
+    def check(limit: int, size: int, quick_at: int) -> None:
+        items = QuickList()
+        growing = encodings(
+            items, lambda: items.push_right([b"x" * size]) or len(items) < 40, limit
+        )
+        assert growing == {0: "listpack", quick_at: "quicklist"}
+
+    check_each(check, [(0, 1, 2), (1, 1, 2), (5, 1, 6), (100, 500, 17)])
 
 
 @pytest.mark.parametrize("count", [0, 100, -100])
