@@ -319,6 +319,9 @@ class Engine:
             # Evict keys immediately if the memory limit was lowered.
             self.eviction.has_room(self.clock.now_us() // 1000)
         self.changes.follow()
+        self._follow_policy()
+
+    def _follow_policy(self) -> None:
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
             if not counts:
@@ -419,11 +422,12 @@ class Engine:
             )
         with self.lock:
             self._look()
+            self.config.restore(saved.config)
+            self._follow_policy()
             for keyspace, content in zip(self.databases, saved.databases, strict=True):
                 keyspace.restore(content)
             self.scripting.restore(saved.scripting)
             self.users.restore(saved.users)
-            self.config.restore(saved.config)
             self.follow_config()
             self.changes.follow()
             if self.tracking:

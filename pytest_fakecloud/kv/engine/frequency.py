@@ -17,16 +17,19 @@ _FIRST = 5
 _MOST = 255
 _MINUTE_MS = 60_000
 
+Counters = dict[bytes, tuple[int, int]]
+"""The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
+
 
 class Frequencies:
-    """The access counters of one database's keys, each with the minute of the last access."""
+    """The access counters of one database's keys."""
 
     __slots__ = ("_config", "_counters", "_random")
 
     def __init__(self, config: Config, random: RandomStream) -> None:
         self._config = config
         self._random = random
-        self._counters: dict[bytes, tuple[int, int]] = {}
+        self._counters: Counters = {}
 
     def note(self, key: bytes, now_ms: int) -> None:
         counter = self.of(key, now_ms)
@@ -47,3 +50,12 @@ class Frequencies:
 
     def forget(self, key: bytes) -> None:
         self._counters.pop(key, None)
+
+    def clear(self) -> None:
+        self._counters.clear()
+
+    def snapshot(self) -> Counters:
+        return dict(self._counters)
+
+    def restore(self, saved: Counters) -> None:
+        self._counters = dict(saved)

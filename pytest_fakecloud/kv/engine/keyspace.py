@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..search.indexes import Indexes
     from .client import Client
-    from .frequency import Frequencies
+    from .frequency import Counters, Frequencies
 
 String = bytes | bytearray
 T = TypeVar("T")
@@ -42,6 +42,7 @@ class KeyspaceCopy(NamedTuple):
     values: dict[bytes, Any]
     expires: dict[bytes, int]
     accessed: dict[bytes, int]
+    frequencies: Counters
     indexes: Indexes | None
 
 
@@ -302,6 +303,8 @@ class Keyspace:
         self.expires.clear()
         self.accessed.clear()
         self.volatile.clear()
+        if self.frequencies is not None:
+            self.frequencies.clear()
         self._order = None
         if self.watchers or self.touched is not None:
             # Do not invalidate each key: a flush sends a single message for all keys.
@@ -319,7 +322,9 @@ class Keyspace:
         for one in (self, other):
             for key in {*self.values, *other.values}:
                 one.touch(key, "")
-        for name in ("values", "expires", "accessed", "volatile", "indexes", "_order", "_soonest"):
+        for name in (
+            "values", "expires", "accessed", "frequencies", "volatile", "indexes", "_order", "_soonest",
+        ):  # fmt: skip
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
             setattr(other, name, mine)
@@ -381,6 +386,7 @@ class Keyspace:
             {key: _copy(value) for key, value in self.values.items()},
             dict(self.expires),
             dict(self.accessed),
+            {} if self.frequencies is None else self.frequencies.snapshot(),
             None if self.indexes is None else self.indexes.copy(),
         )
 
@@ -391,6 +397,8 @@ class Keyspace:
         self.values = {key: _copy(value) for key, value in saved.values.items()}
         self.expires = dict(saved.expires)
         self.accessed = dict(saved.accessed)
+        if self.frequencies is not None:
+            self.frequencies.restore(saved.frequencies)
         self.volatile = {}
         for key, value in self.values.items():
             if isinstance(value, HashValue) and value.expires:

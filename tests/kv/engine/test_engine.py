@@ -120,6 +120,27 @@ class TestSnapshots:
         assert engine.users.holder_of(token) is None
         assert [user.name for user in engine.users] == ["default", "default_ro"]
 
+    @pytest.mark.dialect("redis")
+    def test_access_counters_belong_to_their_keys(self, engine: Engine, run: Run) -> None:
+        run("CONFIG SET maxmemory-policy allkeys-lfu lfu-log-factor 0")
+        for line in ("SET k v", "GET k", "GET k"):
+            run(line)
+        saved, often = engine.snapshot(), run("OBJECT FREQ k")
+        assert often > 5
+        run("SWAPDB 0 1")
+        run("SET k v")
+        assert run("OBJECT FREQ k") == 5
+        run("SWAPDB 0 1")
+        assert run("OBJECT FREQ k") == often
+        run("FLUSHDB")
+        run("SET k v")
+        assert run("OBJECT FREQ k") == 5
+        run("CONFIG SET maxmemory-policy noeviction")
+        for _ in range(2):
+            engine.restore(saved)
+            assert run("OBJECT FREQ k") == often
+            run("GET k")
+
     def test_blocked_clients_get_restored_data(self, engine: Engine, run: Run) -> None:
         run("RPUSH k x")
         saved = engine.snapshot()
