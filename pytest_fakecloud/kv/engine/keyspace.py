@@ -255,6 +255,10 @@ class Keyspace:
         if at_ms <= self.now_ms:
             self.delete(key)
             return
+        self._set_expiry(key, at_ms)
+        self.touch(key, event)
+
+    def _set_expiry(self, key: bytes, at_ms: int) -> None:
         if len(self.expires) >= self._purge_at:
             # Remove expired keys from time to time. Otherwise, keys that are never read again would
             # stay forever in a long-lived server.
@@ -263,7 +267,6 @@ class Keyspace:
         if not self.expires or at_ms < self._soonest:
             self._soonest = at_ms
         self.expires[key] = at_ms
-        self.touch(key, event)
 
     def persist(self, key: bytes) -> bool:
         if self.find(key) is None or self.expires.pop(key, None) is None:
@@ -288,12 +291,20 @@ class Keyspace:
         return min(found, default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
-        """Store a complete value with its expiry, e.g. when restoring a dump."""
+        """Store a complete value with its expiry, e.g. when restoring a dump.
+
+        Like ``set()``, this counts as one change or, with an empty ``event``, as none.
+        """
         self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
-        if at_ms is not None:
-            self.expire_at(key, at_ms, "")
+        if at_ms is None:
+            return
+        if at_ms <= self.now_ms:
+            self.delete(key)
+        else:
+            self._set_expiry(key, at_ms)
+            self.announce(key, "")
 
     def clear(self) -> None:
         self.purge()

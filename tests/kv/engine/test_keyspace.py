@@ -56,6 +56,15 @@ class TestExpiry:
         db.expire_at(b"k", 1000)
         assert len(db) == 0
 
+    def test_a_value_with_an_expiry_is_one_change(self) -> None:
+        db = Keyspace()
+        for event, counted in (("restore", 1), ("", 0)):
+            for at_ms in (None, 5):
+                before = db.changes
+                db.put_back(b"k", b"v", at_ms, event)
+                assert db.changes == before + counted
+        assert db.expires == {b"k": 5}
+
     @given(st.lists(st.tuples(st.binary(max_size=2), st.integers(1, 20)), max_size=20))
     def test_every_count_agrees_with_the_keys(self, keys: list[tuple[bytes, int]]) -> None:
         db = Keyspace()
