@@ -8,7 +8,7 @@ limit. A command that derives its result from other keys (``SUNIONSTORE``) count
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from ..errors import CommandError
@@ -16,15 +16,11 @@ from ..table.syntax import try_int
 
 if TYPE_CHECKING:
     from ..settings import Limits
-    from ..table.registry import CommandSpec
+    from ..table.registry import CommandSpec, KeySpec
     from .client import Client
 
 _NUMBER = 8
-_MAKES_RESULTS = frozenset({"BITOP", "COPY", "PFMERGE", "RENAME", "RENAMENX", "SORT"})
-
-_OFFSETS = frozenset({"SETRANGE", "SETBIT"})
-_VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
-"""Position of the new value in the line of each command that replaces a whole value."""
+"""Size in bytes of a score or a stream ID."""
 
 
 class Capacity:
@@ -36,51 +32,101 @@ class Capacity:
         self._longest_key = limits.max_key_size or 0
 
     def check(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if a write command would exceed a limit."""
         if self._keys_only:
             # Fast path: if the longest word is within the limit for keys, so is every key.
             longest = len(argv[spec.only_key]) if spec.only_key else max(map(len, argv))
             if longest <= self._longest_key:
                 return
-        limits = self._limits
-        keys = [(argv[at], key) for at, key in spec.key_positions(argv) if key.writes]
-        if limits.max_key_size is not None:
-            for name, _ in keys:
-                if len(name) > limits.max_key_size:
-                    raise CommandError(errors.max_key_size(limits.max_key_size, len(name)))
-        if "denyoom" not in spec.flags:
+        keys = [(at, key) for at, key in spec.key_positions(argv) if key.writes]
+        self._check_names([argv[at] for at, _ in keys])
+        if self._keys_only or "denyoom" not in spec.flags:
             return
-        found = session.db.values
-        brought = 0 if spec.name.endswith("STORE") else _brought(spec, argv)
-        if limits.max_record_size is not None:
-            for name, key in keys:
-                replaced = "OW" in key.flags or spec.name in _VALUE_AT
-                kept = 0 if replaced or name not in found else content_size(found[name])
-                size = max(kept, brought) if spec.name in _OFFSETS else kept + brought
-                if size > limits.max_record_size:
-                    raise CommandError(errors.MAX_RECORD_SIZE)
-        if limits.max_data_size is not None:
-            new = sum(len(name) for name, _ in keys if name not in found)
-            session.db.purge()
-            kept = sum(len(key) + content_size(value) for key, value in found.items())
-            if kept + new + brought > limits.max_data_size:
-                raise CommandError(errors.MAX_DATA_SIZE)
+        session.db.purge()
+        added = [
+            _Addition(argv[at], _added_bytes(spec, argv, at, key), _replaces(spec, key))
+            for at, key in keys
+        ]
+        self._check_records(spec, added, session.db.values)
+        self._check_total(added, session.db.values)
+
+    def _check_names(self, names: list[bytes]) -> None:
+        limit = self._limits.max_key_size
+        for name in names:
+            if limit is not None and len(name) > limit:
+                raise CommandError(errors.max_key_size(limit, len(name)))
+
+    def _check_records(
+        self, spec: CommandSpec, added: list[_Addition], stored: dict[bytes, Any]
+    ) -> None:
+        limit = self._limits.max_record_size
+        if limit is None:
+            return
+        for name, size, replaces in added:
+            size_before = 0 if replaces or name not in stored else content_size(stored[name])
+            # A command with an offset overwrites bytes, or extends the string up to its last byte.
+            size_after = max(size_before, size) if spec.name in _SIZE_AT else size_before + size
+            if size_after > limit:
+                raise CommandError(errors.MAX_RECORD_SIZE)
+
+    def _check_total(self, added: list[_Addition], stored: dict[bytes, Any]) -> None:
+        limit = self._limits.max_data_size
+        if limit is None:
+            return
+        total = sum(len(key) + content_size(value) for key, value in stored.items())
+        total += sum(len(name) for name in {each.name for each in added} - stored.keys())
+        if total + sum(each.size for each in added) > limit:
+            raise CommandError(errors.MAX_DATA_SIZE)
 
 
-def _brought(spec: CommandSpec, argv: list[bytes]) -> int:
-    """Return the size in bytes of all words that are not the command, a key or an option."""
-    if spec.name in _MAKES_RESULTS:
+class _Addition(NamedTuple):
+    """The bytes that a command stores under a key, and whether they replace the key's value."""
+
+    name: bytes
+    size: int
+    replaces: bool
+
+
+def _end_of_range(argv: list[bytes]) -> int:
+    return max(0, try_int(argv[2]) or 0) + len(argv[3])
+
+
+def _end_of_bit(argv: list[bytes]) -> int:
+    return max(0, try_int(argv[2]) or 0) // 8 + 1
+
+
+_SIZE_AT = {"SETRANGE": _end_of_range, "SETBIT": _end_of_bit}
+"""Commands with an offset, and the function that returns the size of the string that they need."""
+_VALUE_AT = {"SET": 2, "SETNX": 2, "GETSET": 2, "SETEX": 3, "PSETEX": 3}
+"""Position of the new value in the line of each command that replaces a single whole value."""
+_FROM_OTHER_KEYS = frozenset({
+    "BITOP", "BLMOVE", "BRPOPLPUSH", "COPY", "GEORADIUS", "GEORADIUSBYMEMBER", "LMOVE", "PFMERGE",
+    "RPOPLPUSH", "SORT",
+})  # fmt: skip
+"""Commands that derive their result from other keys, like all commands that end with STORE."""
+
+
+def _replaces(spec: CommandSpec, key: KeySpec) -> bool:
+    return "OW" in key.flags or spec.name in _VALUE_AT
+
+
+def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) -> int:
+    """Return the size in bytes of the data that a line stores under the key at position ``at``."""
+    if spec.name in _FROM_OTHER_KEYS or spec.name.endswith("STORE"):
         return 0
     if spec.name in _VALUE_AT:
         return len(argv[_VALUE_AT[spec.name]])
-    if spec.name in _OFFSETS:
-        offset = max(0, try_int(argv[2]) or 0)
-        return offset + len(argv[3]) if spec.name == "SETRANGE" else offset // 8 + 1
-    names = {at for at, _ in spec.key_positions(argv)}
+    if spec.name in _SIZE_AT:
+        return _SIZE_AT[spec.name](argv)
+    if key.step > 1:
+        # In MSET and its relatives, each key is followed by its own data.
+        return sum(map(len, argv[at + 1 : at + key.step]))
+    names = {place for place, _ in spec.key_positions(argv)}
     words = {option.encode() for option in spec.options}
     return sum(
         len(word)
-        for at, word in enumerate(argv)
-        if at >= spec.skip and at not in names and word.upper() not in words
+        for place, word in enumerate(argv)
+        if place >= spec.skip and place not in names and word.upper() not in words
     )
 
 
