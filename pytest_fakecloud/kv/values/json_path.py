@@ -265,22 +265,22 @@ def _quote_names(path: str, *, spare_dots: bool) -> str:
             out.append(path[at:end])
             at = end
         elif sign == ".":
-            dots = ".." if path[at : at + 2] == ".." else "."
-            at += len(dots)
+            descent = ".." if path[at : at + 2] == ".." else ""
+            at += len(descent) or 1
             end = at
             while end < len(path) and path[end] not in ".[":
                 end += 1
-            name = path[at:end]
+            name = path[at:end].strip()
             at = end
             if name == "*":
-                out.append("..[*]" if dots == ".." else "[*]")
+                out.append(f"{descent}[*]")
             elif "]" in name:
                 raise PathError(f"unexpected ']' in the name {name!r}")
             elif name:
-                quoted = name.strip().replace("\\", "\\\\").replace('"', '\\"')
-                out.append(f'{".." if dots == ".." else ""}["{quoted}"]')
-            elif path[at : at + 1] == "[" and (spare_dots or dots == ".."):
-                out.append(".." if dots == ".." else "")
+                quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+                out.append(f'{descent}["{quoted}"]')
+            elif path[at : at + 1] == "[" and (spare_dots or descent):
+                out.append(descent)
             else:
                 raise PathError(f"a name is missing at character {at + 1} of the path")
         elif sign.isspace():

@@ -98,10 +98,9 @@ class SetValue:
 
         A cursor is the number of members that remain to be scanned, and 0 starts a scan. Members
         that are added during a scan may be missed, but not members that are in the set throughout.
-        A cursor that no scan of this set could have returned, such as a negative cursor, ends the
-        scan.
+        A cursor that no scan of this set could have returned ends the scan.
         """
-        if cursor > self._peak:
+        if not 0 <= cursor <= self._peak:
             return 0, []
         top = min(cursor, len(self._members)) if cursor else len(self._members)
         bottom = max(0, top - count)

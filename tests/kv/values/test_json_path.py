@@ -98,6 +98,8 @@ def test_matches_of_paths() -> None:
             ('$["q\\""]', [7]),
             ("$ .a", [2]),
             ("$.store ['bicycle'] .color", ["red"]),
+            ("$.store.book.* .a-b", [1]),
+            ("$.store.book.. *", values("$.store.book..*")),
             ("$.store[?(@['color']=='red')].price", [19.95]),
             # legacy paths
             ("a", [2]),
@@ -164,7 +166,7 @@ def test_bad_paths() -> None:
         zip(
             [
                 "$[", "$.", "$..", "$x", "$.a[", "$[?(", "$[?(@.a", "$.a[01]", "$['a", "$.a]",
-                "$[(@.length-1)]", "$['a]", "$[['a']",
+                "$[(@.length-1)]", "$['a]", "$[['a']", "$.  ", "$. .a", "$.. ", "$. ['a']",
             ]
         ),
     )  # fmt: skip

@@ -35,6 +35,11 @@ def test_a_scan_meets_every_member_that_stays(
     assert stayed <= met
 
 
+def test_an_impossible_cursor_ends_a_scan() -> None:
+    members = SetValue([b"a", b"b", b"c"])
+    assert members.scan(-1, 2) == members.scan(4, 2) == (0, [])
+
+
 def test_positions_are_for_random_choice() -> None:
     members = SetValue([b"a", b"b", b"c"])
     assert members.remove(b"a")
