@@ -24,10 +24,10 @@ from jsonpath.selectors import Filter, NameSelector
 from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
 
-_STEPS_A_NODE = 64
-_LONGEST = 4096
+_STEPS_PER_NODE = 64
+_MAX_PATH_BYTES = 4096
 """Maximum length of a path in bytes."""
-_MOST_SEGMENTS = 300
+_MAX_SEGMENTS = 300
 """Maximum number of segments of a path, which exceeds the nesting depth of a document."""
 
 Parts = tuple[str | int, ...]
@@ -54,7 +54,7 @@ class _Node(JSONPathMatch):
 
     def __init__(self, obj: object, parts: Parts, root: Any) -> None:
         # A deep match costs more, because it passes through more generators and is longer.
-        spend(_STEPS_A_NODE * (1 + len(parts) // 4))
+        spend(_STEPS_PER_NODE * (1 + len(parts) // 4))
         self._filter_context = {}
         self.children = []
         self.obj = obj
@@ -71,14 +71,19 @@ class _Node(JSONPathMatch):
 
 
 class _Descent(JSONPathRecursiveDescentSegment):
-    """The ``..`` segment. It visits siblings in document order, and descendants before their node."""
+    """The ``..`` segment, which visits siblings in document order.
 
-    deepest_first = True
+    ``outer_first`` visits a node before its descendants, otherwise the descendants come first.
+    """
+
+    def __init__(self, segment: JSONPathRecursiveDescentSegment, outer_first: bool) -> None:
+        super().__init__(env=segment.env, token=segment.token, selectors=segment.selectors)
+        self._outer_first = outer_first
 
     def _visit(self, node: JSONPathMatch, depth: int = 1) -> Iterable[JSONPathMatch]:
         if depth > self.env.max_recursion_depth:
             raise JSONPathRecursionError("recursion limit exceeded", token=self.token)
-        if not self.deepest_first:
+        if self._outer_first:
             yield node
         inside: Iterable[tuple[str | int, object]] = ()
         if isinstance(node.obj, Mapping):
@@ -88,21 +93,34 @@ class _Descent(JSONPathRecursiveDescentSegment):
         for key, value in inside:
             if isinstance(value, Mapping | Sequence) and not isinstance(value, str):
                 yield from self._visit(node.new_child(value, key), depth + 1)
-        if self.deepest_first:
+        if not self._outer_first:
             yield node
-
-
-class _OuterFirst(_Descent):
-    deepest_first = False
 
 
 class _Query(JSONPath):
     """A compiled path whose matches take steps from the command's budget, even within filters."""
 
-    def __init__(self, segments: Iterable[JSONPathSegment], descent: type[_Descent]) -> None:
-        self.descent = descent
-        ordered = [_ordered(segment, descent) for segment in segments]
+    def __init__(self, segments: Iterable[JSONPathSegment], outer_first: bool) -> None:
+        self.outer_first = outer_first
+        ordered = [
+            _Descent(segment, outer_first)
+            if isinstance(segment, JSONPathRecursiveDescentSegment)
+            else segment
+            for segment in segments
+        ]
         super().__init__(env=_ENVIRONMENT, segments=ordered)
+        for segment in self.segments:
+            for selector in segment.selectors:
+                if isinstance(selector, Filter):
+                    self._budget_paths(selector.expression)
+
+    def _budget_paths(self, expression: Any) -> None:
+        """Replace the paths within a filter by queries that take steps from the budget, too."""
+        path = getattr(expression, "path", None)
+        if isinstance(path, JSONPath) and not isinstance(path, _Query):
+            expression.path = _Query(path.segments, self.outer_first)
+        for child in expression.children():
+            self._budget_paths(child)
 
     def finditer(
         self, data: Any, *, filter_context: Mapping[str, Any] | None = None
@@ -111,12 +129,6 @@ class _Query(JSONPath):
         for segment in self.segments:
             nodes = segment.resolve(nodes)
         return nodes
-
-
-def _ordered(segment: JSONPathSegment, descent: type[_Descent]) -> JSONPathSegment:
-    if isinstance(segment, JSONPathRecursiveDescentSegment):
-        return descent(env=segment.env, token=segment.token, selectors=segment.selectors)
-    return segment
 
 
 class _Environment(JSONPathEnvironment):
@@ -206,7 +218,7 @@ class Path:
         selectors = segments[-1].selectors
         if len(selectors) != 1 or not isinstance(selectors[0], NameSelector):
             return None
-        query = _Query(segments[:-1], self._query.descent)
+        query = _Query(segments[:-1], self._query.outer_first)
         return Path(self.text, self.legacy, query), selectors[0].name
 
 
@@ -218,8 +230,8 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
     descendants, and a dot may precede a bracket. Otherwise descendants come first, as the tests of
     the vendor's clients expect.
     """
-    if len(text) > _LONGEST:
-        raise PathError(f"the path is longer than {_LONGEST} bytes")
+    if len(text) > _MAX_PATH_BYTES:
+        raise PathError(f"the path is longer than {_MAX_PATH_BYTES} bytes")
     try:
         decoded = text.decode()
     except UnicodeDecodeError:
@@ -235,10 +247,9 @@ def compile_path(text: bytes, *, outer_first: bool = False) -> Path:
         standard = "$." + decoded
     try:
         compiled = _ENVIRONMENT.compile(_quote_names(standard, spare_dots=outer_first))
-        if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MOST_SEGMENTS:
-            raise PathError(f"the path has more than {_MOST_SEGMENTS} parts")
-        query = _Query(compiled.segments, _OuterFirst if outer_first else _Descent)
-        _count_inside_filters(query)
+        if not isinstance(compiled, JSONPath) or len(compiled.segments) > _MAX_SEGMENTS:
+            raise PathError(f"the path has more than {_MAX_SEGMENTS} parts")
+        query = _Query(compiled.segments, outer_first)
     except (JSONPathError, RecursionError, ValueError) as error:
         if isinstance(error, PathError):
             raise
@@ -309,19 +320,3 @@ def _bracket_end(path: str, start: int) -> int:
                 return at + 1
         at += 1
     raise PathError("the path has an unclosed bracket")
-
-
-def _count_inside_filters(query: JSONPath) -> None:
-    for segment in query.segments:
-        for selector in segment.selectors:
-            if isinstance(selector, Filter):
-                _count_in_expression(selector.expression)
-
-
-def _count_in_expression(expression: Any) -> None:
-    path = getattr(expression, "path", None)
-    if isinstance(path, JSONPath) and not isinstance(path, _Query):
-        expression.path = _Query(path.segments, _Descent)
-        _count_inside_filters(path)
-    for child in expression.children():
-        _count_in_expression(child)
