@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError
 from ..core.wording import brief
@@ -50,6 +50,13 @@ Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes ar
 and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of ``(id, fields)``,
 and JSON is the parsed document.
 """
+
+
+class Converted(NamedTuple):
+    """A value that an engine returns in plain Python, with the reply of TYPE for its key."""
+
+    type_name: str
+    python: KVValue
 
 
 def encode(word: Scalar) -> bytes:
@@ -99,6 +106,8 @@ def python_value(value: Any) -> KVValue:
         return None
     if isinstance(value, bytes | bytearray):
         return word(value)
+    if isinstance(value, Converted):
+        return value.python
     match value.type_name:
         case "hash":
             return {word(field): word(text) for field, text in value.fields.items()}

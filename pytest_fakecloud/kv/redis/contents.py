@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
-from ..python_values import word
+from ..python_values import Converted, word
 from ..reply import Status
 
 if TYPE_CHECKING:
@@ -24,34 +24,24 @@ class RedisContents:
         prefix = len(self._engine.names.keys)
         return (key[prefix:] for key in self._engine.full_names())
 
-    def peek(self, key: bytes) -> _Value | None:
+    def peek(self, key: bytes) -> Converted | None:
+        """Return the value of a key, or None; raise ``ContractError`` for an unsupported type."""
         engine = self._engine
         name = engine.names.keys + key
-        kind = engine.link.call([b"TYPE", name])
-        word = kind.text.decode() if isinstance(kind, Status) else "none"
-        if word == "none":
+        reply = engine.link.call([b"TYPE", name])
+        type_name = reply.text.decode() if isinstance(reply, Status) else "none"
+        if type_name == "none":
             return None
-        read = _READERS.get(word)
-        if read is None:
+        if type_name not in _READERS:
             raise ContractError(
-                f"{key!r} is of type {word!r}, which cannot be converted to Python: read it with "
-                "execute()"
+                f"{key!r} is of type {type_name!r}, which cannot be converted to Python: read it "
+                "with execute()"
             )
-        line, make = read
+        line, convert = _READERS[type_name]
         reply = engine.link.call([line[0], name, *line[1:]])
-        return _Value(make(engine.names.strip(reply)))
-
-
-class _Value:
-    """A value that has already been converted to a plain Python object."""
-
-    type_name = "plain"
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def to_python(self) -> Any:
-        return self._value
+        if reply is None:
+            return None  # The key expired after TYPE.
+        return Converted(type_name, convert(engine.names.strip(reply)))
 
 
 def _pairs(flat: Any) -> list[tuple[Any, Any]]:
@@ -73,3 +63,4 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
     ),
     "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }
+"""For each type, the command that reads a whole value, and the function that converts its reply."""

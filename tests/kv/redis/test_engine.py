@@ -360,6 +360,19 @@ class TestHandle:
         assert server.keys("b*") == ["board", "bytes"]
         assert server.value("none") is None
 
+    def test_values_can_be_read_by_their_type(self, server: KVServer) -> None:
+        server.load({**self.DATA, "count": 7})
+        assert (server.string("text"), server.string("bytes")) == ("v", b"\xff\x00")
+        assert server.integer("count") == 7
+        assert server.hash("hash") == self.DATA["hash"]
+        assert server.elements("list") == self.DATA["list"]
+        assert server.members("set") == self.DATA["set"]
+        assert server.scores("board") == dict(self.DATA["board"])
+        assert server.entries("stream") == self.DATA["stream"]
+        assert server.members("none") == set()
+        with pytest.raises(ContractError, match=r"holds a zset, not a hash: read it with scores"):
+            server.hash("board")
+
     def test_ttl(self, server: KVServer) -> None:
         server.execute("SET", "k", "v", "EX", 100)
         assert server.ttl("k") in (99, 100)
