@@ -233,8 +233,7 @@ class RedisEngine:
         except CommandError:
             session.aborted = True
             raise
-        if self._claim is not None:
-            self._claim.refresh()
+        self._check_claim()
         name = spec.name if spec is not None else ""
         if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
             return self._transaction(session, name)
@@ -262,6 +261,11 @@ class RedisEngine:
         if name == "ACL DELUSER":
             self._end_streams({word.decode("utf-8", "replace") for word in argv[2:]})
         return reply
+
+    def _check_claim(self) -> None:
+        """Raise ``ContractError`` if another process has claimed this fake's database."""
+        if self._claim is not None:
+            self._claim.check()
 
     def _end_streams(self, users: set[str]) -> None:
         for session in tuple(self.streaming):
@@ -331,6 +335,7 @@ class RedisEngine:
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
         """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
+        self._check_claim()
         yield RedisContents(self)
 
     def full_names(self) -> list[bytes]:
@@ -359,6 +364,7 @@ class RedisEngine:
         first, self._first_copy = self._first_copy, False
         if first and self.isolation == "none":
             return RedisCopy(None)
+        self._check_claim()
         held: dict[bytes, tuple[bytes, int]] = {}
         keys = self.full_names()
         for at in range(0, len(keys), _BATCH):
@@ -417,6 +423,7 @@ class RedisEngine:
 
     def clear(self) -> None:
         """Remove all keys of the fake."""
+        self._check_claim()
         keys = self.full_names()
         for at in range(0, len(keys), _BATCH):
             self.link.call([b"UNLINK", *keys[at : at + _BATCH]])
@@ -456,9 +463,12 @@ class RedisEngine:
             if self._claim is not None:
                 with suppress(Exception):
                     self._claim.release()
+        if self._claim is not None:
+            self._claim.close()
         self.link.close()
 
     def _remove_own(self) -> None:
+        self._check_claim()
         if not self._kept:
             self.clear()
         if self.names.users:

@@ -32,6 +32,7 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.engine import quota
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.redis import claims
 from pytest_fakecloud.kv.redis.names import Names, find_spec
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
@@ -855,6 +856,38 @@ class TestSettings:
             assert (
                 cloud.kv_server(engine=url, isolation="database")._engine.link.database in numbers
             )
+
+    def test_a_lost_database_belongs_to_the_other_process(
+        self, real: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        url = real.url
+        real.call([b"SELECT", b"0"])
+        with Cloud() as cloud:
+            server = cloud.kv_server(engine=url, isolation="database")
+            number = server._engine.link.database
+            server.execute("ACL", "SETUSER", "ann")
+            saved = server.snapshot()
+            monkeypatch.setattr(claims, "_EXTEND_SECONDS", 0)
+            claim = b"pytest-fakecloud:database:%d" % number
+            real.call([b"DEL", claim])
+            assert server.execute("SET", "k", "v") == "OK", "the claim was free"
+            real.call([b"SET", claim, b"other"])
+            for _ in range(2):
+                for use in (
+                    lambda: server.execute("GET", "k"),
+                    server.values,
+                    server.reset,
+                    server.snapshot,
+                    lambda: server.restore(saved),
+                ):
+                    with pytest.raises(ContractError, match=f"has claimed database {number}"):
+                        use()
+            server.close()
+            assert b"fakecloud-db%d-ann" % number in real.call([b"ACL", b"USERS"])
+            assert real.call([b"GET", claim]) == b"other"
+            real.call([b"DEL", claim])
+        with Cloud() as cloud:
+            cloud.kv_server(engine=f"{url}?db={number}", isolation="database")
 
 
 class TestAddresses:
