@@ -25,7 +25,7 @@ from .names import find_spec
 PAUSE = 0.01
 """Seconds between two attempts while a slot moves."""
 _WORDS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
-_USERS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
+_USER_COMMANDS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
 T = TypeVar("T")
 
 
@@ -49,11 +49,11 @@ class ClusterLink(Link):
 
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
         """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
-        if [word.upper() for word in argv[:2]] in _USERS:
-            self._tell_others(argv)
         if not _has_keys(argv):
             self._settle()
-        return self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
+        reply = self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
+        self._run_on_other_primaries(argv)
+        return reply
 
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
         """Run a transaction. Repeat it if a node aborted it because the slot moved."""
@@ -69,7 +69,13 @@ class ClusterLink(Link):
                     raise cast("CommandError", reply)
             return replies
 
-        return self._follow(send)
+        replies = self._follow(send)
+        results = replies[-1]
+        if isinstance(results, list):
+            for line, result in zip(lines, results, strict=True):
+                if not isinstance(result, CommandError):
+                    self._run_on_other_primaries(line)
+        return replies
 
     def many(self, lines: list[list[bytes]]) -> list[Reply]:
         """Run command lines together. Lines that a node redirected are repeated one by one."""
@@ -136,7 +142,12 @@ class ClusterLink(Link):
 
         self._follow(send)
 
-    def _tell_others(self, argv: list[bytes]) -> None:
+    def _run_on_other_primaries(self, argv: list[bytes]) -> None:
+        """Repeat a command that has changed a user on all other primaries; ignore other commands."""
+        # Repeat only a command that the slot's node has accepted: it checks the permissions of the
+        # client's user, and the other nodes run the command as the user in the URL.
+        if [word.upper() for word in argv[:2]] not in _USER_COMMANDS:
+            return
         self._discover()
         for place in self._primaries:
             if place != self._place:
