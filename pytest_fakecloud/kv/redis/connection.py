@@ -68,7 +68,7 @@ class RawParser(_RESP2Parser):
             raise LostConnection("the server closed the connection")
         kind, rest = line[:1], line[1:]
         if kind == b"$":
-            return None if rest == b"-1" else buffer.read(_number(rest, LONGEST))
+            return None if rest == b"-1" else buffer.read(_number(rest, 0, LONGEST))
         if kind == b"+":
             return _StatusLine(rest)
         if kind == b":":
@@ -76,9 +76,10 @@ class RawParser(_RESP2Parser):
         if kind == b"*":
             if rest == b"-1":
                 return NIL_ARRAY
+            count = _number(rest, 0)
             if levels:
-                return [self._read_response(levels=levels - 1) for _ in range(_number(rest))]
-            self._skip(_number(rest))
+                return [self._read_response(levels=levels - 1) for _ in range(count)]
+            self._skip(count)
             kind, rest = b"-", REPLY_TOO_DEEP
         if kind != b"-":
             raise LostConnection(f"the reply is not RESP2: {line[:40]!r}")
@@ -95,16 +96,18 @@ class RawParser(_RESP2Parser):
             if not line:
                 raise LostConnection("the server closed the connection")
             count -= 1
-            length = _number(line[1:]) if line[:1] in b"$*" else 0
+            length = _number(line[1:], -1) if line[:1] in b"$*" else 0
             if line[:1] == b"$" and length >= 0:
                 buffer.read(length)
             elif length > 0:
                 count += length
 
 
-def _number(text: bytes, most: int = 2**63 - 1) -> int:
-    if not re.fullmatch(rb"[+-]?\d{1,19}", text) or int(text) > most:
-        raise LostConnection(f"the reply contains {text[:40]!r} instead of a number up to {most}")
+def _number(text: bytes, least: int = -(2**63), most: int = 2**63 - 1) -> int:
+    if not re.fullmatch(rb"[+-]?\d{1,19}", text) or not least <= int(text) <= most:
+        raise LostConnection(
+            f"the reply contains {text[:40]!r} instead of a number from {least} to {most}"
+        )
     return int(text)
 
 
