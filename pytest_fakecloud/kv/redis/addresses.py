@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import signature
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -32,7 +33,7 @@ def open_link(url: str) -> Link:
         )
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
-    clustered = scheme == "redis+cluster" or query.pop("cluster", "") in ("1", "true", "yes")
+    clustered = query.pop("cluster", "") in ("1", "true", "yes") or scheme == "redis+cluster"
     names = {"valkey": "redis", "valkeys": "rediss", "redis+cluster": "redis"}
     plain = names.get(scheme, scheme)
     user, at, places = parts.netloc.rpartition("@")
@@ -61,22 +62,25 @@ def open_link(url: str) -> Link:
         }
         # Creating a connection object does not connect, but raises an error for unknown settings.
         ConnectionPool(**options).make_connection()
+        if service:
+            return SentinelLink(service, [_place(host, 26379) for host in hosts], options)
+        if clustered:
+            return ClusterLink([_place(host, 6379) for host in hosts], options)
+        return Link(options)
     except (ValueError, TypeError) as error:
         raise ContractError(
             f"engine={_without_password(url)!r} is not a valid URL: {error}"
         ) from None
-    if service:
-        return SentinelLink(service, [_place(host, 26379) for host in hosts], options)
-    if clustered:
-        return ClusterLink([_place(host, 6379) for host in hosts], options)
-    return Link(options)
 
 
 def _place(host: str, port: int) -> Place:
-    name, _, number = host.rpartition(":")
-    return (name, int(number)) if name else (host, port)
+    parts = urlsplit(f"//{host}")
+    if not parts.hostname:
+        raise ValueError(f"{host!r} is not a host name with an optional port")
+    return parts.hostname, parts.port or port
 
 
 def _without_password(url: str) -> str:
     head, at, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://***@{tail}" if at else url
+    shown = f"{head.partition('://')[0]}://***@{tail}" if at else url
+    return re.sub(r"(password=)[^&]*", r"\1***", shown)

@@ -33,6 +33,8 @@ from pytest_fakecloud.kv.engine import quota
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import claims
+from pytest_fakecloud.kv.redis.addresses import open_link
+from pytest_fakecloud.kv.redis.cluster import ClusterLink
 from pytest_fakecloud.kv.redis.names import Names, find_spec
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
@@ -899,6 +901,12 @@ class TestAddresses:
             ({"engine": "redis://127.0.0.1:x/0"}, "is not a valid URL"),
             ({"engine": "redis://u:secret@127.0.0.1:1"}, "is not reachable"),
             ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
+            ({"engine": "redis://127.0.0.1:1?password=secret&colour=red"}, "is not a valid URL"),
+            ({"engine": "redis+cluster://127.0.0.1:1,127.0.0.1:x"}, "is not a valid URL"),
+            ({"engine": "redis+cluster://127.0.0.1:1,"}, "'' is not a host name"),
+            ({"engine": "redis+cluster://127.0.0.1:1,::1"}, "is not a valid URL"),
+            ({"engine": "redis+cluster://127.0.0.1:1?cluster=1"}, "is not reachable"),
+            ({"engine": "redis+sentinel://127.0.0.1:1,127.0.0.1:x/x"}, "is not a valid URL"),
             ({"engine": "redis+sentinel://127.0.0.1:1"}, "does not name the primary"),
             ({"engine": "redis+sentinel://127.0.0.1:1/x"}, "is not reachable"),
             ({"engine": "redis+cluster://127.0.0.1:1"}, "is not reachable"),
@@ -911,6 +919,11 @@ class TestAddresses:
             cloud.kv_server(**settings)
         assert text in str(caught.value)
         assert "secret" not in str(caught.value)
+
+    def test_addresses_of_nodes(self) -> None:
+        link = open_link("redis+cluster://u:p@[::1]:7000,example.org,127.0.0.1:7001")
+        assert isinstance(link, ClusterLink)
+        assert link._known == [("::1", 7000), ("example.org", 6379), ("127.0.0.1", 7001)]
 
     def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import sys
