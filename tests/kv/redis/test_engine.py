@@ -903,6 +903,7 @@ class TestAddresses:
             ({"engine": "redis://127.0.0.1:1?colour=red"}, "unexpected keyword argument 'colour'"),
             ({"engine": "redis://127.0.0.1:1?password=secret&colour=red"}, "is not a valid URL"),
             ({"engine": "redis+cluster://127.0.0.1:1,127.0.0.1:x"}, "is not a valid URL"),
+            ({"engine": "redis://u:secret@[::1/0"}, "is not a valid URL: Invalid IPv6 URL"),
             ({"engine": "redis+cluster://127.0.0.1:1,"}, "'' is not a host name"),
             ({"engine": "redis+cluster://127.0.0.1:1,::1"}, "is not a valid URL"),
             ({"engine": "redis+cluster://127.0.0.1:1?cluster=1"}, "is not reachable"),
