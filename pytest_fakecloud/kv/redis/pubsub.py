@@ -51,6 +51,8 @@ class _Feed:
         self._connection: Any = None
         self.opened = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"fakecloud {name}", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def _run(self) -> None:
@@ -98,15 +100,25 @@ class Subscriptions:
         self._lock = threading.Lock()
         self._feeds: dict[int, list[_Feed]] = {}
         self._patterns: dict[int, list[bytes]] = {}
+        self._closed = False
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
         """Subscribe a session to a channel (``kind="channel"``) or a pattern."""
+        with self._lock:
+            # A client can subscribe while the fake is being closed.
+            if self._closed:
+                return
+            feeds = self._feeds.setdefault(id(session), [])
+            feed = self._new_feed(session, kind, name, len(feeds) + 1)
+            feeds.append(feed)
+            if kind == "pattern":
+                self._patterns.setdefault(id(session), []).append(name)
+            feed.start()
+
+    def _new_feed(self, session: Any, kind: str, name: bytes, count: int) -> _Feed:
         names = self._names()
         confirmed = False
         word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
-        with self._lock:
-            feeds = self._feeds.setdefault(id(session), [])
-            count = len(feeds) + 1
 
         def take(message: Any) -> None:
             nonlocal confirmed
@@ -121,7 +133,7 @@ class Subscriptions:
             session.push(Push([bytes(head), *map(names.strip, where), payload]))
 
         sent = names.channels + name if kind == "channel" else escaped(names.channels) + name
-        feed = _Feed(
+        return _Feed(
             self._link,
             session.login,
             [word, sent],
@@ -129,10 +141,6 @@ class Subscriptions:
             f"subscription to {name!r}",
             session.wake if session.login is not None else None,
         )
-        with self._lock:
-            feeds.append(feed)
-            if kind == "pattern":
-                self._patterns.setdefault(id(session), []).append(name)
 
     def drop(self, session: Any) -> None:
         """Remove all subscriptions of a session."""
@@ -148,9 +156,12 @@ class Subscriptions:
             return len({name for names in self._patterns.values() for name in names})
 
     def close(self) -> None:
+        """Remove all subscriptions, and ignore later ones."""
         with self._lock:
+            self._closed = True
             feeds = [feed for each in self._feeds.values() for feed in each]
             self._feeds.clear()
+            self._patterns.clear()
         for feed in feeds:
             feed.stop()
 
@@ -174,13 +185,17 @@ class MonitorFeed:
         self._lock = threading.Lock()
         self._watchers: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
         self._feed: _Feed | None = None
+        self._closed = False
 
     def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
         """Add a function that is called with each command."""
         with self._lock:
+            if self._closed:
+                return
             self._watchers = (*self._watchers, watcher)
             if self._feed is None:
                 self._feed = _Feed(self._link, None, [b"MONITOR"], self._show, "monitor")
+                self._feed.start()
             feed = self._feed
         feed.opened.wait(2.0)
 
@@ -193,7 +208,9 @@ class MonitorFeed:
         feed.stop()
 
     def close(self) -> None:
+        """Remove all functions, and ignore later ones."""
         with self._lock:
+            self._closed = True
             feed, self._feed, self._watchers = self._feed, None, ()
         if feed is not None:
             feed.stop()

@@ -9,6 +9,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.kv.redis import pubsub
+from pytest_fakecloud.kv.redis.engine import RedisSession
+from pytest_fakecloud.kv.redis.names import Names
 
 
 def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +24,37 @@ def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPat
             raise failures.pop(0)
 
     feed = pubsub._Feed(Link(), None, [b"MONITOR"], lambda line: None, "feed")  # type: ignore[arg-type]
+    feed.start()
     assert str(raised.get(timeout=30)) == "a bug"
     assert len(failures) == 1
     feed.stop()
+
+
+def test_no_subscription_is_left_after_a_close() -> None:
+    opened: list[object] = []
+
+    class Link:
+        def dedicated(self, login: object) -> None:
+            opened.append(login)
+            raise OSError
+
+    names = Names(b"", b"", b"", shared=False, fraction=float, patterns=int)
+    subscriptions = pubsub.Subscriptions(Link(), lambda: names)  # type: ignore[arg-type]
+    session = RedisSession(None, "rest", "")
+    subscriptions.subscribe(session, "pattern", b"n*")
+    assert subscriptions.patterns() == 1
+    (feed,) = subscriptions._feeds[id(session)]
+    subscriptions.close()
+    feed._thread.join(30)
+    assert not feed._thread.is_alive()
+    before = len(opened)
+    subscriptions.subscribe(session, "pattern", b"n*")
+    assert (subscriptions.patterns(), subscriptions._feeds, len(opened)) == (0, {}, before)
+
+
+def test_no_monitor_is_left_after_a_close() -> None:
+    names = Names(b"", b"", b"", shared=False, fraction=float, patterns=int)
+    monitors = pubsub.MonitorFeed(None, lambda: names)  # type: ignore[arg-type]
+    monitors.close()
+    monitors.append(print)
+    assert monitors._feed is None
