@@ -100,9 +100,11 @@ class KVServer(KVAssertions, Handle):
             if self._made is None:
                 # Create the engine on first use only: suites often give each test all fakes, and
                 # most tests use only one of them.
-                self._made = self._new_engine()
-                self._made.search_delay = self._search_delay
-                self._apply_password()
+                engine = self._new_engine()
+                engine.search_delay = self._search_delay
+                self._set_password_of(engine)
+                # Assign the engine last: `_engine` reads it without the lock.
+                self._made = engine
             return self._made
 
     @property
@@ -211,8 +213,12 @@ class KVServer(KVAssertions, Handle):
             self._port.mount.reset_connections()
 
     def _apply_password(self) -> None:
-        if isinstance(self._made, Engine):
-            self._made.users["default"].set_password(self._password.encode())
+        with self._making:
+            if isinstance(self._made, Engine):
+                self._set_password_of(self._made)
+
+    def _set_password_of(self, engine: Engine) -> None:
+        engine.users["default"].set_password(self._password.encode())
 
     def _first_baseline(self) -> Snapshot | None:
         """Return None if there is no engine yet: an empty baseline needs no copy."""

@@ -17,6 +17,7 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.acl.users import AclUser
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 
@@ -295,6 +296,22 @@ class TestIdentity:
             pass
         assert "UPSTASH_REDIS_REST_URL" in closed.env
         assert "REDIS_URL" not in closed.env
+
+    def test_no_thread_gets_an_engine_without_its_password(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with Cloud() as cloud:
+            server = cloud.kv_server(database_password="secret")
+            set_password = AclUser.set_password
+            shown: list[object] = []
+
+            def watched(user: AclUser, password: bytes) -> None:
+                shown.append(vars(server)["_made"])
+                set_password(user, password)
+
+            monkeypatch.setattr(AclUser, "set_password", watched)
+            _ = server._engine
+            assert shown == [None]
 
     def test_the_database_port_has_its_setting(self) -> None:
         with KVServer(Context.alone()) as first:
