@@ -1,4 +1,4 @@
-r"""Regular expressions for the filters of JSON paths, matched in time linear in the string.
+r"""Regular expressions for the filters of JSON paths and searches, matched in linear time.
 
 A match takes time proportional to pattern length times string length. The syntax is the part of the
 vendor's engine that filters use: literals, ``.``, classes, ``\d \w \s`` and their opposites,
@@ -15,54 +15,36 @@ Alpine, installing pytest-fakecloud would then require a compiler and abseil. In
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from ...core.budget import spend
+from .automaton import (
+    Alternatives,
+    Assertion,
+    Automaton,
+    Character,
+    Node,
+    RegexError,
+    Repeat,
+    Sequence,
+)
 
-_STEPS_A_STATE = 3
-_LARGEST = 2000
-"""Maximum number of states in the automaton of an expression. Counted repetitions multiply states."""
+__all__ = ["LinearRegex", "RegexError"]
 
-Test = Callable[[str], bool]
-
-
-class RegexError(ValueError):
-    """Raised for an invalid expression. The message continues a sentence about the expression."""
-
-
-class _State:
-    """A state of the automaton. It consumes a character, continues to ``next``, or accepts."""
-
-    __slots__ = ("assertion", "next", "test")
-
-    def __init__(self, test: Test | None = None, assertion: str = "") -> None:
-        self.test = test
-        self.assertion = assertion
-        self.next: list[_State] = []
-
-
-Fragment = tuple[_State, _State]
+_MAX_NESTING = 50
+_FOLDING = "(?i)"
+_QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
+_GROUP_START = re.compile(r"\((?:\?:|\?P<[A-Za-z_][A-Za-z0-9_]*>|(?!\?))")
 
 
 class LinearRegex:
     """A compiled regular expression. The constructor raises `RegexError` if it is invalid."""
 
     def __init__(self, pattern: str) -> None:
-        self._reset()
-        self._pattern = pattern
-        self._at = 0
-        self._level = 0
-        if pattern.startswith("(?i)"):
-            self._fold = True
-            self._at = 4
-        self._start, self._end = self._alternatives()
-        if self._at < len(pattern):
-            raise RegexError("has an unmatched closing parenthesis")
-
-    def _reset(self) -> None:
-        self.states = 0
-        """Number of states of the automaton, which limits the steps for each character of a string."""
-        self._fold = False
+        self._ignores_case = pattern.startswith(_FOLDING)
+        expression = _Parser(pattern, self._ignores_case).parse()
+        self._automaton = Automaton(expression)
 
     def fullmatch(self, text: str) -> bool:
         return self._run(text, anywhere=False)
@@ -70,273 +52,207 @@ class LinearRegex:
     def search(self, text: str) -> bool:
         return self._run(text, anywhere=True)
 
-    # -- matching --------------------------------------------------------------------------------
+    def _run(self, text: str, *, anywhere: bool) -> bool:
+        return self._automaton.run(text.lower() if self._ignores_case else text, anywhere=anywhere)
 
-    def _run(self, text: str, anywhere: bool) -> bool:
-        if self._fold:
-            text = text.lower()
-        current: dict[_State, None] = {}
-        self._enter(self._start, current, text, 0)
-        for at, character in enumerate(text):
-            if anywhere and self._end in current:
-                return True
-            spend(_STEPS_A_STATE * (1 + len(current)))
-            following: dict[_State, None] = {}
-            for state in current:
-                if state.test is not None and state.test(character):
-                    for target in state.next:
-                        self._enter(target, following, text, at + 1)
-            if anywhere:
-                self._enter(self._start, following, text, at + 1)
-            elif not following:
-                return False
-            current = following
-        return self._end in current
 
-    def _enter(self, state: _State, states: dict[_State, None], text: str, at: int) -> None:
-        waiting = [state]
-        while waiting:
-            state = waiting.pop()
-            if state in states:
-                continue
-            if state.assertion and not _holds(state.assertion, text, at):
-                continue
-            states[state] = None
-            if state.test is None:
-                waiting.extend(state.next)
+class _Parser:
+    """Parses an expression by recursive descent.
 
-    # -- reading ---------------------------------------------------------------------------------
+    With ``ignore_case``, the expression is for strings in lower case.
+    """
 
-    def _state(self, test: Test | None = None, assertion: str = "") -> _State:
-        self.states += 1
-        if self.states > _LARGEST:
-            raise RegexError(f"is too large (more than {_LARGEST} states)")
-        return _State(test, assertion)
+    def __init__(self, pattern: str, ignore_case: bool) -> None:
+        self._pattern = pattern
+        self._ignore_case = ignore_case
+        self._at = len(_FOLDING) if ignore_case else 0
+        self._level = 0
+
+    def parse(self) -> Node:
+        expression = self._alternatives()
+        if self._at < len(self._pattern):
+            raise RegexError("has an unmatched closing parenthesis")
+        return expression
 
     def _peek(self) -> str:
         return self._pattern[self._at : self._at + 1]
 
-    def _alternatives(self) -> Fragment:
+    def _take(self) -> str:
+        self._at += 1
+        return self._pattern[self._at - 1 : self._at]
+
+    def _take_match(self, syntax: re.Pattern[str]) -> re.Match[str] | None:
+        found = syntax.match(self._pattern, self._at)
+        if found is not None:
+            self._at = found.end()
+        return found
+
+    def _alternatives(self) -> Node:
         self._level += 1
-        if self._level > 50:
-            raise RegexError("is nested more than 50 levels deep")
-        start, end = self._state(), self._state()
-        while True:
-            first, last = self._sequence()
-            start.next.append(first)
-            last.next.append(end)
-            if self._peek() != "|":
-                break
+        if self._level > _MAX_NESTING:
+            raise RegexError(f"is nested more than {_MAX_NESTING} levels deep")
+        options = [self._sequence()]
+        while self._peek() == "|":
             self._at += 1
+            options.append(self._sequence())
         self._level -= 1
-        return start, end
+        return Alternatives(tuple(options))
 
-    def _sequence(self) -> Fragment:
-        start = end = self._state()
+    def _sequence(self) -> Node:
+        parts = []
         while self._peek() not in ("", "|", ")"):
-            first, last = self._repeated()
-            end.next.append(first)
-            end = last
-        return start, end
+            parts.append(self._repeated())
+        return Sequence(tuple(parts))
 
-    def _repeated(self) -> Fragment:
-        begin = self._at
-        fragment = self._atom()
-        stop = self._at
-        while True:
-            bounds = self._bounds()
-            if bounds is None:
-                return fragment
-            fragment = self._repeat(begin, stop, *bounds)
-            begin_again = self._at
-            if self._peek() in ("*", "+", "?"):
-                raise RegexError(f"repeats a repetition at character {begin_again + 1}")
-
-    def _bounds(self) -> tuple[int, int | None] | None:
-        sign = self._peek()
-        bounds: tuple[int, int | None]
-        if sign in ("*", "+", "?") and sign:
-            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]
-            self._at += 1
-        elif sign == "{":
-            end = self._pattern.find("}", self._at)
-            least, comma, most = self._pattern[self._at + 1 : max(end, 0)].partition(",")
-            if end < 0 or not least.isdecimal() or not (most.isdecimal() or not most):
-                return None
-            bounds = (int(least), (int(most) if most else None) if comma else int(least))
-            if len(least) > 4 or len(most) > 4 or (bounds[1] is not None and bounds[1] < bounds[0]):
-                raise RegexError(f"has an invalid repetition at character {self._at + 1}")
-            self._at = end + 1
-        else:
-            return None
+    def _repeated(self) -> Node:
+        atom = self._atom()
+        bounds = self._bounds()
+        if bounds is None:
+            return atom
         if self._peek() == "?":
             self._at += 1  # lazy
-        return bounds
+        end = self._at
+        if self._bounds() is not None:
+            raise RegexError(f"repeats a repetition at character {end + 1}")
+        return Repeat(atom, *bounds)
 
-    def _repeat(self, begin: int, stop: int, least: int, most: int | None) -> Fragment:
-        after = self._at
+    def _bounds(self) -> tuple[int, int | None] | None:
+        """Return the minimum and maximum of a quantifier, or None if no quantifier follows."""
+        if self._peek() in _QUANTIFIERS:
+            return _QUANTIFIERS[self._take()]
+        start = self._at
+        counts = self._take_match(_COUNTS)
+        if counts is None:
+            return None
+        least, comma, most = counts.groups()
+        minimum = int(least[:5])
+        maximum = int(most[:5]) if most else None if comma else minimum
+        if len(least) > 4 or len(most) > 4 or (maximum is not None and maximum < minimum):
+            raise RegexError(f"has an invalid repetition at character {start + 1}")
+        return minimum, maximum
 
-        def again() -> Fragment:
-            self._at = begin
-            fragment = self._atom()
-            assert self._at == stop
-            return fragment
-
-        start, end = self._times(again, least, most)
-        self._at = after
-        return start, end
-
-    def _times(self, again: Callable[[], Fragment], least: int, most: int | None) -> Fragment:
-        """Return the first and last state of a repetition of the states that ``again`` creates."""
-        start = end = self._state()
-        for _ in range(least):
-            first, last = again()
-            end.next.append(first)
-            end = last
-        if most is None:
-            first, last = again()
-            loop = self._state()
-            end.next.append(loop)
-            loop.next.append(first)
-            last.next.append(loop)
-            end = self._state()
-            loop.next.append(end)
-        else:
-            final = self._state()
-            for _ in range(most - least):
-                end.next.append(final)
-                first, last = again()
-                end.next.append(first)
-                end = last
-            end.next.append(final)
-            end = final
-        return start, end
-
-    def _atom(self) -> Fragment:
+    def _atom(self) -> Node:
         sign = self._peek()
         if sign == "(":
             return self._group()
-        if sign in ("^", "$"):
-            self._at += 1
-            state = self._state(assertion=sign)
-            return state, state
-        if sign in ("*", "+", "?"):
+        if sign in _QUANTIFIERS or _COUNTS.match(self._pattern, self._at):
             raise RegexError(f"has nothing to repeat at character {self._at + 1}")
-        if sign == "\\" and self._pattern[self._at + 1 : self._at + 2] in ("b", "B"):
-            self._at += 2
-            state = self._state(assertion=self._pattern[self._at - 1])
-            return state, state
-        return self._over(self._character_test())
+        for length in (1, 2):
+            anchor = _ANCHORS.get(self._pattern[self._at : self._at + length])
+            if anchor is not None:
+                self._at += length
+                return Assertion(anchor)
+        return Character(self._character_test())
 
-    def _over(self, test: Test) -> Fragment:
-        start, end = self._state(test), self._state()
-        start.next.append(end)
-        return start, end
-
-    def _group(self) -> Fragment:
-        self._at += 1
-        if self._peek() == "?":
-            if self._pattern[self._at : self._at + 2] == "?:":
-                self._at += 2
-            elif self._pattern[self._at : self._at + 3] == "?P<":
-                self._at = self._pattern.find(">", self._at) + 1
-            else:
-                raise RegexError(f"uses an unsupported group at character {self._at}")
-        fragment = self._alternatives()
-        if self._peek() != ")":
+    def _group(self) -> Node:
+        if self._take_match(_GROUP_START) is None:
+            raise RegexError(f"has an unsupported or invalid group at character {self._at + 1}")
+        content = self._alternatives()
+        if self._take() != ")":
             raise RegexError("has an unclosed parenthesis")
-        self._at += 1
-        return fragment
+        return content
 
-    def _character_test(self) -> Test:
-        sign = self._peek()
-        self._at += 1
+    # -- tests of a single character -------------------------------------------------------------
+
+    def _character_test(self) -> Callable[[str], bool]:
+        sign = self._take()
         if sign == ".":
             return lambda character: character != "\n"
         if sign == "[":
             return self._class()
-        if sign == "\\":
-            return self._escape()
-        return self._literal(sign)
+        return self._single(self._escape() if sign == "\\" else sign)
 
-    def _literal(self, wanted: str) -> Test:
-        wanted = wanted.lower() if self._fold else wanted
+    def _single(self, literal: str | Callable[[str], bool]) -> Callable[[str], bool]:
+        if not isinstance(literal, str):
+            return literal
+        wanted = literal.lower() if self._ignore_case else literal
         return lambda character: character == wanted
 
-    def _escape(self) -> Test:
-        sign = self._peek()
+    def _escape(self) -> str | Callable[[str], bool]:
+        """Return the character that an escape stands for, or the test of a category like ``\\d``."""
+        sign = self._take()
         if not sign:
             raise RegexError("ends with a backslash")
-        self._at += 1
-        if sign.lower() in _CLASSES:
-            test = _CLASSES[sign.lower()]
+        if sign.lower() in _CATEGORIES:
+            test = _CATEGORIES[sign.lower()]
             return test if sign.islower() else lambda character: not test(character)
         if sign in _CONTROLS:
-            return self._literal(_CONTROLS[sign])
+            return _CONTROLS[sign]
         if sign.isalnum():
             raise RegexError(f"uses the unsupported escape \\{sign}")
-        return self._literal(sign)
+        return sign
 
-    def _class(self) -> Test:
+    def _class(self) -> Callable[[str], bool]:
         negated = self._peek() == "^"
         if negated:
             self._at += 1
-        tests: list[Test] = []
-        first = True
-        while first or self._peek() != "]":
-            first = False
-            sign = self._peek()
-            if not sign:
-                raise RegexError("has an unclosed character class")
-            self._at += 1
-            if sign == "\\":
-                test = self._escape()
-                tests.append(test)
-                continue
-            following = self._pattern[self._at : self._at + 2]
-            if len(following) == 2 and following[0] == "-" and following[1] not in "]\\":
-                self._at += 2
-                tests.append(self._range(sign, following[1]))
-            else:
-                tests.append(self._literal(sign))
+        tests = [self._class_member()]
+        while self._peek() != "]":
+            tests.append(self._class_member())
         self._at += 1
         return lambda character: any(test(character) for test in tests) != negated
 
-    def _range(self, low: str, high: str) -> Test:
+    def _class_member(self) -> Callable[[str], bool]:
+        low = self._class_character()
+        following = self._pattern[self._at : self._at + 2]
+        if following[:1] != "-" or following[1:] in ("", "]"):
+            return self._single(low)
+        self._at += 1
+        high = self._class_character()
+        if not isinstance(low, str) or not isinstance(high, str):
+            raise RegexError(f"has a range without two characters before character {self._at + 1}")
+        return self._range(low, high)
+
+    def _class_character(self) -> str | Callable[[str], bool]:
+        sign = self._take()
+        if not sign:
+            raise RegexError("has an unclosed character class")
+        return self._escape() if sign == "\\" else sign
+
+    def _range(self, low: str, high: str) -> Callable[[str], bool]:
         if low > high:
             raise RegexError(f"has the range {low}-{high}, which is in reverse order")
-        if self._fold:
+        if self._ignore_case:
             return lambda character: low <= character <= high or low <= character.upper() <= high
         return lambda character: low <= character <= high
 
 
-_CLASSES: dict[str, Test] = {
+# -- categories and anchors ----------------------------------------------------------------------
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+_CATEGORIES: dict[str, Callable[[str], bool]] = {
     "d": str.isdecimal,
-    "w": lambda character: character.isalnum() or character == "_",
+    "w": _is_word,
     "s": str.isspace,
 }
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
-def _holds(assertion: str, text: str, at: int) -> bool:
-    if assertion[0] in "^$":
-        return _ANCHORS[assertion](text, at)
-    word = _is_ascii_word if assertion.endswith("ASCII") else _CLASSES["w"]
-    before = at > 0 and word(text[at - 1])
-    after = at < len(text) and word(text[at])
-    return (before != after) == (assertion[0] == "b")
+def _is_start(text: str, at: int) -> bool:
+    return at == 0
+
+
+def _is_end(text: str, at: int) -> bool:
+    return at == len(text)
+
+
+def _is_boundary(text: str, at: int) -> bool:
+    before = at > 0 and _is_word(text[at - 1])
+    after = at < len(text) and _is_word(text[at])
+    return before != after
+
+
+def _is_no_boundary(text: str, at: int) -> bool:
+    return not _is_boundary(text, at)
 
 
 _ANCHORS: dict[str, Callable[[str, int], bool]] = {
-    "^": lambda text, at: at == 0,
-    "$": lambda text, at: at == len(text),
-    "^ of a line": lambda text, at: at == 0 or text[at - 1] == "\n",
-    "$ of a line": lambda text, at: at == len(text) or text[at] == "\n",
-    "$ before a last line break": lambda text, at: (
-        at == len(text) or (at == len(text) - 1 and text[at] == "\n")
-    ),
+    "^": _is_start,
+    "$": _is_end,
+    r"\b": _is_boundary,
+    r"\B": _is_no_boundary,
 }
-
-
-def _is_ascii_word(character: str) -> bool:
-    return character.isascii() and _CLASSES["w"](character)

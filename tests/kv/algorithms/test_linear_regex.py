@@ -17,7 +17,8 @@ PATTERNS = [
     "a{2}", "a{1,}", "a{0,2}b", "a{2,3}?", ".", ".*b", "[ab]", "[^ab]", "[a-c]+", "[-a]", "[a-]",
     "[]a]", r"\d", r"\D+", r"\w+", r"\W", r"\s", r"\S+", r"[\d-]", r"[\]]", r"\.", r"\n", r"\\",
     "^a", "a$", "^$", "^a*$", r"\bab\b", r"\Ba", "(a*)*", "(a|a)*b", "((a))", "a{", "a{x}", "{",
-    "(^a|b$)", "()", "(|a)+b",
+    "(^a|b$)", "()", "(|a)+b", "a{0}b", "(a{2}){1,}", "(ab?){2,3}", r"[+-\]]", r"[\!-~]", r"[\t-\r]",
+    r"[\-a]", r"[a\-z]", "(?:(a+)?b)+",
 ]  # fmt: skip
 
 
@@ -52,8 +53,17 @@ def test_what_cannot_be_read() -> None:
 
     check_each(check, zip(
         ["(", ")", "(a", "a)", "[", "[a", "*", "+a", "a**", "\\", r"\1", r"\q", "(?=a)", "(?<!a)",
-         "[b-a]", "a{3,2}", "a{99999}", "(" * 60 + ")" * 60, "((a{100}){100}){100}"],
+         "[b-a]", "a{3,2}", "a{99999}", "a{2}{3}", "a*{2}", "a{2}*", "a+??",
+         "{2}", "(?P<n", "(?P<>a)", "(?P<n)a>", r"[a-\d]", r"[\d-a]", "[a-\\", "(?",
+         "(" * 60 + ")" * 60, "((a{100}){100}){100}"],
     ))  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", ["*", "+", "?", "{1}"])
+def test_nested_repetitions_do_not_multiply_states(sign: str) -> None:
+    nested = LinearRegex("(" * 40 + "a" + f"){sign}" * 40)
+    assert nested.fullmatch("a")
+    assert not nested.fullmatch("b")
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(a|a)*b", "(a|aa)+b", "a*a*a*a*a*b"])
