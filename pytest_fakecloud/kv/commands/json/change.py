@@ -16,10 +16,8 @@ from .matches import (
     DOT,
     NOT_A_NUMBER,
     OUT_OF_BOUNDS,
-    change,
-    check_depth,
-    existing,
-    find,
+    change_arrays,
+    check_elements,
     of_kind,
     read,
     read_path,
@@ -30,7 +28,7 @@ from .matches import (
 
 if TYPE_CHECKING:
     from ...engine.engine import Session
-    from ...values.json_path import Path
+    from ...values.json_path import Location
 
 # -- numbers, strings, booleans ------------------------------------------------------------------
 
@@ -111,38 +109,29 @@ def json_toggle(session: Session, args: Args) -> Reply:
 # -- arrays --------------------------------------------------------------------------------------
 
 
-def _growing(session: Session, key: bytes, path: Path, values: list[Any]) -> None:
-    document = existing(session, key)
-    for match in find(path, document.root):
-        for value in values:
-            check_depth(len(match.parts) + 1, value)
-
-
 @command("JSON.ARRAPPEND")
 def json_arrappend(session: Session, args: Args) -> Reply:
     """Append values to the arrays at a path and return the new lengths."""
     path, values = read_path(session, args[1]), [read_value(text) for text in args[2:]]
-    _growing(session, args[0], path, values)
 
     def append(array: list[Any]) -> int:
         array.extend(map(copy_json, values))
         return len(array)
 
-    return change(session, args[0], path, "array", of_kind(list, append))
+    return change_arrays(
+        session, args[0], path, append, lambda match: check_elements(match, values)
+    )
 
 
 @command("JSON.ARRINSERT")
 def json_arrinsert(session: Session, args: Args) -> Reply:
     """Insert values before an index of the arrays at a path and return the new lengths."""
-    path, index, values = (
-        read_path(session, args[1]),
-        parse_int(args[2]),
-        [read_value(text) for text in args[3:]],
-    )
-    _growing(session, args[0], path, values)
-    document = existing(session, args[0])
-    for match in find(path, document.root):
-        if match.value.__class__ is list and not -len(match.value) <= index <= len(match.value):
+    path, index = read_path(session, args[1]), parse_int(args[2])
+    values = [read_value(text) for text in args[3:]]
+
+    def check(match: Location) -> None:
+        check_elements(match, values)
+        if not -len(match.value) <= index <= len(match.value):
             raise CommandError(OUT_OF_BOUNDS)
 
     def insert(array: list[Any]) -> int:
@@ -150,7 +139,7 @@ def json_arrinsert(session: Session, args: Args) -> Reply:
         array[at:at] = map(copy_json, values)
         return len(array)
 
-    return change(session, args[0], path, "array", of_kind(list, insert))
+    return change_arrays(session, args[0], path, insert, check)
 
 
 @command("JSON.ARRINDEX")
@@ -189,7 +178,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
         at = max(0, length + index) if index < 0 else min(index, length - 1)
         return write_json(array.pop(at))
 
-    return change(session, args[0], path, "array", of_kind(list, pop))
+    return change_arrays(session, args[0], path, pop)
 
 
 @command("JSON.ARRTRIM")
@@ -204,4 +193,4 @@ def json_arrtrim(session: Session, args: Args) -> Reply:
         array[:] = array[first : last + 1] if first <= last else []
         return len(array)
 
-    return change(session, args[0], path, "array", of_kind(list, trim))
+    return change_arrays(session, args[0], path, trim)

@@ -104,33 +104,26 @@ def reply_for(
     *,
     of_last: bool = False,
 ) -> Reply:
-    """Return the results of an operation in the form that the kind of path requires.
+    """Run an operation on all matches and return the results in the form for the kind of path.
 
     A legacy path has a single result: that of the first match or, with ``of_last``, of the last
     match of the right type.
     """
-    if of_last and path.legacy and matches:
-        answers = [operation(match.value) for match in matches]
-        results = [answer for answer in answers if answer is not ABSENT]
-        if not results:
-            raise wrong_type(expected, matches[0].value)
-        last: Reply = results[-1]
-        return last
     if not path.legacy:
-        answers = [operation(match.value) for match in matches]
-        return [None if answer is ABSENT else answer for answer in answers]
+        results = [operation(match.value) for match in matches]
+        return [None if result is ABSENT else result for result in results]
     if not matches:
         raise no_path(path)
-    answer: Reply = None
-    for number, match in enumerate(matches):
-        found = operation(match.value)
-        if found is ABSENT:
-            if number == 0:
-                raise wrong_type(expected, match.value)
-            continue
-        if number == 0:
-            answer = found
-    return answer
+    first = operation(matches[0].value)
+    if first is ABSENT and not of_last:
+        # Raise the error before the operation can change another match.
+        raise wrong_type(expected, matches[0].value)
+    results = [first, *(operation(match.value) for match in matches[1:])]
+    present = [result for result in results if result is not ABSENT]
+    if not present:
+        raise wrong_type(expected, matches[0].value)
+    reply: Reply = present[-1] if of_last else first
+    return reply
 
 
 def read(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
@@ -143,14 +136,29 @@ def read(session: Session, key: bytes, path: Path, expected: str, operation: Ope
     return reply_for(path, find(path, document.root), expected, operation)
 
 
-def change(session: Session, key: bytes, path: Path, expected: str, operation: Operation) -> Reply:
-    """Return the reply of an operation that changes the matched arrays or objects in place."""
+def change_arrays(
+    session: Session,
+    key: bytes,
+    path: Path,
+    operation: Operation,
+    check: Callable[[Location], None] | None = None,
+) -> Reply:
+    """Return the reply of an operation that adds or removes elements of the matched arrays.
+
+    ``check`` raises ``CommandError`` for an array that the operation must not change.
+    """
     document = existing(session, key)
-    # For a legacy path, RedisJSON returns the result of the last change.
-    stock = session.engine.dialect == "redis"
     matches = find(path, document.root)
-    reply = reply_for(path, matches, expected, operation, of_last=stock)
-    session.db.touch(key)
+    arrays = [match for match in matches if match.value.__class__ is list]
+    if check is not None:
+        for match in arrays:
+            check(match)
+    lengths = [len(match.value) for match in arrays]
+    # For a legacy path, RedisJSON returns the result of the last change.
+    is_redis = session.engine.dialect == "redis"
+    reply = reply_for(path, matches, "array", of_kind(list, operation), of_last=is_redis)
+    if lengths != [len(match.value) for match in arrays]:
+        session.db.touch(key)
     return reply
 
 
@@ -191,7 +199,8 @@ def replace(
     for match, result in zip(matches, results, strict=True):
         if result is not ABSENT:
             put(document, match, result)
-    session.db.touch(key)
+    if any(result is not ABSENT for result in results):
+        session.db.touch(key)
     return results
 
 
@@ -204,6 +213,12 @@ def check_depth(levels: int, value: Any) -> None:
     """Raise an error if ``value``, placed ``levels`` deep, would nest the document too deeply."""
     if levels + depth(value) > _MOST_LEVELS:
         raise CommandError(TOO_DEEP)
+
+
+def check_elements(match: Location, values: list[Any]) -> None:
+    """Raise an error if new elements of an array would nest the document too deeply."""
+    for value in values:
+        check_depth(len(match.parts) + 1, value)
 
 
 def optional_path(session: Session, args: Args, name: str) -> Path:
