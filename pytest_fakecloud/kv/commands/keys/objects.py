@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import errors
 from ...engine.engine import Session
@@ -12,37 +12,47 @@ from ...table.registry import Args, command
 from ...table.syntax import try_int
 from ...values.memory import UnpackedInteger
 
-_EMBEDDED = 44
+if TYPE_CHECKING:
+    from ...table.config import Config
+
+_MAX_EMBSTR_LENGTH = 44
+_SHARED_INTEGERS = range(10_000)
+"""Integers that Redis stores once. It reports the maximum as the number of their references."""
 
 
-def encoding(session: Session, value: Any) -> str:
+def _is_packed(value: bytes) -> bool:
+    return not isinstance(value, UnpackedInteger) and try_int(value) is not None
+
+
+def encoding(value: Any, config: Config) -> str:
+    """Return the name of the encoding that Redis would use for a value."""
     if isinstance(value, bytearray):
         return "raw"
     if isinstance(value, bytes):
-        if not isinstance(value, UnpackedInteger) and try_int(value) is not None:
+        if _is_packed(value):
             return "int"
-        return "embstr" if len(value) <= _EMBEDDED else "raw"
-    return str(value.encoding(session.engine.config))
+        return "embstr" if len(value) <= _MAX_EMBSTR_LENGTH else "raw"
+    return str(value.encoding(config))
+
+
+def reference_count(value: Any) -> int:
+    """Return the number of references that Redis would report for a value."""
+    is_shared = isinstance(value, bytes) and _is_packed(value) and int(value) in _SHARED_INTEGERS
+    return 2**31 - 1 if is_shared else 1
 
 
 @command("OBJECT ENCODING")
 def object_encoding(session: Session, args: Args) -> Reply:
     """Return the internal encoding of the value of a key."""
     value = session.db.peek(args[0])
-    return None if value is None else encoding(session, value).encode()
+    return None if value is None else encoding(value, session.engine.config).encode()
 
 
 @command("OBJECT REFCOUNT")
 def object_refcount(session: Session, args: Args) -> Reply:
     """Return the reference count of the value of a key."""
     value = session.db.peek(args[0])
-    if value is None:
-        return None
-    if type(value) is bytes:
-        number = try_int(value)
-        if number is not None and 0 <= number < 10000:
-            return 2**31 - 1
-    return 1
+    return None if value is None else reference_count(value)
 
 
 @command("OBJECT IDLETIME")

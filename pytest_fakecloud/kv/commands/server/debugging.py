@@ -30,6 +30,7 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_float
 from ...table.versions import rdb_version
 from ...values.digest import EMPTY, joined, key_digest, mixed, value_digest
+from ..keys.objects import encoding, reference_count
 
 OPTION = "enable-debug-command"
 WITHOUT_EFFECT = frozenset(
@@ -87,18 +88,17 @@ def _object(session: Session, args: Args) -> Reply:
     from ...rdb.payload import SHELL, dump
 
     # While active expiry is off, Redis describes an expired key until the key is removed.
-    there = session.db.peek if session.engine.active_expire else session.db.values.get
-    value = there(args[0])
+    find = session.db.peek if session.engine.active_expire else session.db.values.get
+    value = find(args[0])
     if value is None:
         raise CommandError(errors.NO_SUCH_KEY)
-    plain = isinstance(value, bytes | bytearray)
-    kind = "raw" if plain else value.encoding(session.engine.config)
-    engine = session.engine
-    size = len(dump(value, engine.config, rdb_version(engine.version))) - SHELL
-    return Status(
-        f"Value at:0x7f0000000000 refcount:1 encoding:{kind} serializedlength:{size} lru:0 "
-        "lru_seconds_idle:0".encode()
+    config, version = session.engine.config, session.engine.version
+    size = len(dump(value, config, rdb_version(version))) - SHELL
+    description = (
+        f"Value at:0x7f0000000000 refcount:{reference_count(value)} "
+        f"encoding:{encoding(value, config)} serializedlength:{size} lru:0 lru_seconds_idle:0"
     )
+    return Status(description.encode())
 
 
 def _digest(session: Session, args: Args) -> Reply:

@@ -158,7 +158,7 @@ def test_expired_keys_stay_without_an_access() -> None:
     engine.remove_expired()
     assert engine.databases[0].expired == 0
     assert engine.execute(session, [b"DBSIZE"]) == 2
-    assert b"encoding:raw" in engine.execute(session, b"DEBUG OBJECT a".split()).text
+    assert b"encoding:int" in engine.execute(session, b"DEBUG OBJECT a".split()).text
     engine.execute(session, b"DEBUG SET-ACTIVE-EXPIRE 1".split())
     engine.remove_expired()
     assert engine.databases[0].expired == 1
@@ -181,6 +181,23 @@ def test_digests_tell_contents_apart() -> None:
     assert face("DEBUG DIGEST") == before
     assert b"encoding:quicklist" in face("DEBUG OBJECT l").text
     assert face("DEBUG OBJECT none") == Error(b"ERR no such key")
+
+
+def test_objects_have_the_encoding_and_references_of_redis() -> None:
+    values = [b"1", b"10000", b"-1", b"01", b"text", b"x" * 45, b"1.5"]
+    face = Face()
+    with running("redis", "--enable-debug-command", "yes") as server:
+        for call in (face.call, server.call):
+            for value in values:
+                call([b"SET", value, value])
+            call([b"APPEND", b"text", b""])
+            call([b"INCRBYFLOAT", b"1.5", b"0.5"])
+            call([b"RPUSH", b"list", b"1"])
+        for key in [*values, b"list"]:
+            line = [b"DEBUG", b"OBJECT", key]
+            mine, theirs = (call(line).text.split() for call in (face.call, server.call))
+            for name in (b"refcount:", b"encoding:", b"serializedlength:"):
+                assert [w for w in mine if name in w] == [w for w in theirs if name in w], key
 
 
 @pytest.mark.parametrize("resp", [2, 3])
