@@ -226,7 +226,14 @@ class Keyspace:
             if self.notify is not None:
                 self.notify(self, key, event)
 
-    def announce(self, key: bytes, event: str) -> None:
+    def touch_unwatched(self, key: bytes, event: str | None = None) -> None:
+        """Report a change that WATCH and client tracking ignore, such as of a consumer group."""
+        self.changes += 1
+        if self.touched is not None:
+            self.touched.add(key)
+            self.announce(key, event)
+
+    def announce(self, key: bytes, event: str | None) -> None:
         """Publish a keyspace event for a key that has not changed."""
         if self.notify is not None:
             self.notify(self, key, event)

@@ -229,7 +229,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     if entries_added is not None:
         stream.entries_added = entries_added
     stream.max_deleted_id = max_deleted_id or stream.max_deleted_id
-    session.db.touch(args[0])
+    session.db.touch_unwatched(args[0])
     return OK
 
 

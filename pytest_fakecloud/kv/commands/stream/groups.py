@@ -20,7 +20,7 @@ def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Co
     consumer = group.consumers.get(name)
     if consumer is None:
         consumer = group.consumers[name] = Consumer(name, session.now_ms)
-        session.db.touch(key, "xgroup-createconsumer")
+        session.db.touch_unwatched(key, "xgroup-createconsumer")
     consumer.seen_ms = session.now_ms
     return consumer
 
@@ -83,7 +83,7 @@ def xgroup_create(session: Session, args: Args) -> Reply:
     if args[1] in stream.groups:
         raise CommandError(errors.BUSYGROUP)
     stream.groups[args[1]] = Group(last_id, entries_read)
-    session.db.touch(args[0])
+    session.db.touch_unwatched(args[0])
     return OK
 
 
@@ -96,7 +96,7 @@ def xgroup_setid(session: Session, args: Args) -> Reply:
         raise CommandError(bad_subcommand_arguments(b"SETID", "XGROUP"))
     group.last_id = stream.last_id if args[2] == b"$" else parse_extreme_id(args[2])
     group.entries_read = entries_read
-    session.db.touch(args[0])
+    session.db.touch_unwatched(args[0])
     return OK
 
 
@@ -105,7 +105,7 @@ def xgroup_destroy(session: Session, args: Args) -> Reply:
     """Delete a consumer group and return whether it existed."""
     if _existing(session, args[0]).groups.pop(args[1], None) is None:
         return 0
-    session.db.touch(args[0])
+    session.db.touch_unwatched(args[0])
     return 1
 
 
@@ -116,7 +116,7 @@ def xgroup_createconsumer(session: Session, args: Args) -> Reply:
     if args[2] in group.consumers:
         return 0
     group.consumers[args[2]] = Consumer(args[2], session.now_ms)
-    session.db.touch(args[0])
+    session.db.touch_unwatched(args[0])
     return 1
 
 
@@ -127,7 +127,7 @@ def xgroup_delconsumer(session: Session, args: Args) -> Reply:
     pending = group.remove_consumer(args[2])
     if pending is None:
         return 0
-    session.db.touch(args[0])
+    session.db.touch_unwatched(args[0])
     return pending
 
 
@@ -188,7 +188,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                         group.deliver(entry_id, consumer, session.now_ms)
                         consumer.active_ms = session.now_ms
                 found.append((key, entries_reply(entries)))
-                session.db.touch(key, "")
+                session.db.touch_unwatched(key, "")
         return streams_reply(session, found) if found else None
 
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
@@ -239,5 +239,5 @@ def xack(session: Session, args: Args) -> Reply:
         return 0
     acknowledged = sum([group.acknowledge(entry_id) for entry_id in parse_ids(args[2:])])
     if acknowledged:
-        session.db.touch(args[0])
+        session.db.touch_unwatched(args[0])
     return acknowledged

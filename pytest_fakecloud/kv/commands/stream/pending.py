@@ -128,6 +128,7 @@ def xclaim(session: Session, args: Args) -> Reply:
             break
         at += 1
     words = _claim_words(session, args, at)
+    changed = words.last_id > group.last_id
     group.last_id = max(group.last_id, words.last_id)
     now_ms = session.now_ms
     delivered_ms = now_ms if words.delivered_ms is None else words.delivered_ms
@@ -138,7 +139,7 @@ def xclaim(session: Session, args: Args) -> Reply:
     for entry_id in ids:
         fields = stream.get(entry_id)
         if fields is None:
-            group.acknowledge(entry_id)
+            changed |= group.acknowledge(entry_id)
             continue
         pending = group.pending.get(entry_id)
         if pending is None:
@@ -158,8 +159,8 @@ def xclaim(session: Session, args: Args) -> Reply:
             pending.deliveries += 1
         consumer.active_ms = now_ms
         claimed.append(format_id(entry_id) if words.justid else entry_reply(entry_id, fields))
-    if claimed:
-        session.db.touch(args[0])
+    if claimed or changed:
+        session.db.touch_unwatched(args[0])
     return claimed
 
 
@@ -213,5 +214,5 @@ def xautoclaim(session: Session, args: Args) -> Reply:
         consumer.active_ms = now_ms
         claimed.append(format_id(entry_id) if justid else entry_reply(entry_id, fields))
     if claimed or deleted:
-        session.db.touch(args[0])
+        session.db.touch_unwatched(args[0])
     return [format_id(following), claimed, deleted]
