@@ -105,11 +105,14 @@ _ALMOST_EMPTY = (
 )
 
 
+_MIN_JUDGED_BYTES = 5 * 2**20
+
+
 @command("MEMORY DOCTOR")
 def memory_doctor(session: Session, args: Args) -> Reply:
     """Return a report on memory problems, which never finds any."""
-    total = sum(usage(key, value) for key, value in session.db.values.items())
-    return Verbatim(_ALMOST_EMPTY if total < 5 * 2**20 else _HEALTHY)
+    total = used_memory(session.engine.databases)
+    return Verbatim(_ALMOST_EMPTY if total < _MIN_JUDGED_BYTES else _HEALTHY)
 
 
 @command("MEMORY MALLOC-STATS")

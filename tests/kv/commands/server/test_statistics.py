@@ -51,6 +51,12 @@ class TestMemory:
         assert stats[stats.index(b"keys.count") + 1] == 1
         assert run("MEMORY DOCTOR").text.startswith(b"Hi Sam, I can't find any memory issue")
 
+    @pytest.mark.dialect("redis")
+    def test_the_doctor_examines_all_databases(self, run: Run) -> None:
+        run("SET", "k", "x" * 6_000_000)
+        run("SELECT 1")
+        assert run("MEMORY DOCTOR").text.startswith(b"Hi Sam, I can't find any memory issue")
+
 
 class TestLatency:
     def test_events(self, run: Run, slow: Callable[[int], None]) -> None:
