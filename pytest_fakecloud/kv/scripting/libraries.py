@@ -132,7 +132,11 @@ class Libraries:
         return tuple(library.source for library in self)
 
     def reload(self, sources: tuple[bytes, ...]) -> None:
-        """Replace all libraries with those from these sources, whose global variables are reset."""
+        """Replace all libraries with those from these sources, whose global variables are reset.
+
+        If a source raises ``CommandError``, nothing changes.
+        """
+        libraries = [self._read(source) for source in sources]
         self.flush()
-        for source in sources:
-            self._add(self._read(source))
+        for library in libraries:
+            self._add(library)

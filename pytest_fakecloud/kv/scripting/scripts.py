@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,14 +155,15 @@ class Scripting:
 
     def _flags_of(self, spec: CommandSpec, argv: list[bytes]) -> Collection[bytes] | None:
         """Return the flags of the script or function that a command line runs, or None."""
-        flags: Collection[bytes] | None = None
-        if spec.name == "EVAL":
-            flags = script_shebang(argv[1], self.vendor).flags
-        elif spec.name == "EVALSHA" and (script := self.scripts.get(argv[1].lower())):
-            flags = script.flags
-        elif function := self.libraries.functions.get(argv[1].lower()):
-            flags = function.flags
-        return flags
+        match spec.name:
+            case "EVAL":
+                return script_shebang(argv[1], self.vendor).flags
+            case "EVALSHA":
+                script = self.scripts.get(argv[1].lower())
+                return None if script is None else script.flags
+            case _:
+                function = self.libraries.functions.get(argv[1].lower())
+                return None if function is None else function.flags
 
     # -- libraries -------------------------------------------------------------------------------
 
@@ -259,11 +261,18 @@ class Scripting:
         return reply
 
     def _lose_host(self) -> CommandError:
-        """Replace a broken Lua runtime, load the libraries again, and return the error to raise."""
+        """Replace a broken Lua runtime, load the libraries again, and return the error to raise.
+
+        A library that breaks the new runtime, too, is removed.
+        """
         self._host = None
         for script in self.scripts.values():
             script.compiled = None
-        self.restore(self.snapshot())
+        sources = self.libraries.sources()
+        self.libraries.flush()
+        for source in sources:
+            with suppress(CommandError):
+                self.libraries.load(source, replace=False)
         return CommandError(errors.OUT_OF_MEMORY)
 
     def _failure_text(self, failure: ScriptFailure, name: bytes) -> bytes:

@@ -12,6 +12,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.errors import HostLost
+from pytest_fakecloud.kv.scripting.host import LuaHost
 from pytest_fakecloud.kv.scripting.tail_calls import keep_frames
 from tests.kv.conftest import Run
 
@@ -51,6 +52,26 @@ def test_a_lost_runtime_is_replaced(
     assert engine.scripting.host is not lost
     assert run("EVALSHA", sha, 0) == b"kept"
     assert run("FCALL f 0") == 1
+
+
+def test_libraries_that_break_the_new_runtime_are_removed(
+    run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        code = f"redis.register_function('{name}_f', function() return 1 end)"
+        run("FUNCTION", "LOAD", f"#!lua name={name}\n{code}")
+    load = LuaHost.load_library
+
+    def load_or_break(host: LuaHost, body: bytes) -> object:
+        if b"b_f" in body:
+            raise HostLost("not enough memory")
+        return load(host, body)
+
+    monkeypatch.setattr(LuaHost, "load_library", load_or_break)
+    code = "redis.register_function('b_f2', function() return 1 end)"
+    assert "not enough memory" in run.error("FUNCTION", "LOAD", f"#!lua name=d\n{code}")
+    assert [library[1] for library in run("FUNCTION LIST")] == [b"a", b"c"]
+    assert (run("FCALL a_f 0"), run("FCALL c_f 0")) == (1, 1)
 
 
 def test_engines_do_not_share_anything() -> None:

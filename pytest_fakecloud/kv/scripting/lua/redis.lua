@@ -3,7 +3,7 @@ local host, libraries = ...
 
 local error, next, pairs, rawget, select, setmetatable, tostring, type, unpack =
   error, next, pairs, rawget, select, setmetatable, tostring, type, unpack
-local find, sub = string.find, string.sub
+local find, lower, sub = string.find, string.lower, string.sub
 local py, run, protect, charge = host.py, host.run, host.protect, host.charge
 local hand_over, to_integer = host.hand_over, host.to_integer
 
@@ -357,9 +357,10 @@ local function register_function(...)
     raise("ERR Library names can only contain letters, numbers, or underscores(_) and must be at"
       .. " least one character long")
   end
-  if registered[name] then raise("ERR Function already exists in the library") end
+  -- Redis 7.0 accepts names that differ only in case, but crashes when the library is deleted.
+  if registered[lower(name)] then raise("ERR Function already exists in the library") end
   local flags = read_flags(found.flags or {})
-  registered[name] = true
+  registered[lower(name)] = true
   registered[#registered + 1] =
     py.list(name, found.callback, found.description, py.list(unpack(flags)))
 end

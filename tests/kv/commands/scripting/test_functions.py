@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import OK, Status
 from pytest_fakecloud.kv.scripting.limits import ScriptLimits
 from tests.kv.conftest import Run
@@ -153,6 +154,13 @@ class TestLoad:
         assert run.error("FUNCTION", "LOAD", code) == f"ERR {text}"
         assert run("FUNCTION LIST") == []
 
+    def test_names_that_differ_in_case_are_the_same(self, run: Run) -> None:
+        register = "redis.register_function('{0}', function() return '{0}' end)\n"
+        both = library("l", register.format("f") + register.format("F"))
+        text = "ERR Error registering functions: ERR Function already exists in the library"
+        assert run.error("FUNCTION", "LOAD", both) == text
+        assert run("FUNCTION LIST") == []
+
     def test_unknown_options(self, run: Run) -> None:
         assert run.error("FUNCTION", "LOAD", "junk", LIBRARY) == "ERR Unknown option given: junk"
 
@@ -270,3 +278,12 @@ class TestPayloads:
         loaded("FUNCTION FLUSH")
         engine.restore(saved)
         assert loaded("FCALL count 0") == 1  # loading again resets the library's variables
+
+    def test_a_snapshot_that_cannot_be_loaded_changes_nothing(
+        self, loaded: Run, engine: Engine
+    ) -> None:
+        saved = engine.scripting.snapshot()
+        bad = saved._replace(libraries=(library("new").encode(), b"#!lua name=bad\nx("))
+        with pytest.raises(CommandError, match="compiling"):
+            engine.scripting.restore(bad)
+        assert [found[1] for found in loaded("FUNCTION LIST")] == [b"mylib"]

@@ -261,3 +261,15 @@ def test_replies_of_every_kind_come_to_a_script(run: Run, resp: int) -> None:
     run("APPEND text cd")
     assert eval("return redis.call('GET', KEYS[1])", "text") == b"abcd"
     assert eval("return redis.call('MGET', KEYS[1])[1]", "text") == b"abcd"
+
+
+def test_an_unknown_digest_is_not_the_name_of_a_function(run: Run, engine: Engine) -> None:
+    digest = "f" * 40
+    register = f"{{function_name='{digest}', flags={{'no-writes'}}, callback=function() end}}"
+    run("FUNCTION", "LOAD", f"#!lua name=l\nredis.register_function{register}")
+
+    def may_write(command: str) -> bool:
+        line = [command.encode(), digest.encode(), b"0"]
+        return engine.scripting.may_write(engine.table.resolve(line), line)
+
+    assert (may_write("FCALL"), may_write("EVALSHA")) == (False, True)
