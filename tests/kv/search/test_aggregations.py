@@ -134,6 +134,25 @@ class TestTerms:
         day = "2026-05-01T00:00:00Z"
         assert self.keys(shop, field="added", missing=day)[-1] == day
 
+    @pytest.mark.parametrize(
+        ("field", "expression", "terms", "key"),
+        [
+            ("price", r"4\d", [40], "40"),
+            ("stock", "1.", [12], "12"),
+            ("sold", "t.*", [True], "1"),
+            ("added", "2026-01-01.*", ["2026-01-01T11:00:00+01:00"], "2026-01-01T10:00:00Z"),
+            ("brand", "a.+", ["acme"], "acme"),
+        ],
+    )
+    def test_included_keys_of_each_type(
+        self, shop: Searching, field: str, expression: str, terms: list[Any], key: str
+    ) -> None:
+        for wanted in (expression, terms):
+            assert self.keys(shop, field=field, include=wanted) == [key]
+            others = self.keys(shop, field=field, exclude=wanted)
+            assert others
+            assert key not in others
+
     def test_keys_of_each_type(self, shop: Searching) -> None:
         assert buckets(one(shop, {"$terms": {"field": "sold"}})) == [
             {"key": "1", "keyAsString": "true", "docCount": 2},

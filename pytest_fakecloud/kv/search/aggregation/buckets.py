@@ -93,21 +93,26 @@ def _hash_order(keys: Iterable[Any]) -> list[Any]:
     return [*(key for key in slots if key is not None), *texts]
 
 
-def _chosen(args: Arguments, name: str) -> Callable[[Any], bool] | None:
-    """Return a predicate for ``include`` or ``exclude``: a regular expression or a list of terms."""
+def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any], bool] | None:
+    """Return a predicate for ``include`` or ``exclude``: a regular expression or a list of terms.
+
+    Decided here: an expression has to match the key that the reply shows.
+    """
     wanted = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
     if wanted is None:
         return None
     if isinstance(wanted, list):
-        terms = frozenset(one for one in wanted if not isinstance(one, list | dict))
-        return terms.__contains__
+        terms = [one for one in wanted if not isinstance(one, list | dict)]
+        if spec.kind == "DATE":
+            terms = [date_ms(one) if isinstance(one, str) else one for one in terms]
+        return frozenset(terms).__contains__
     try:
         expression = LinearRegex(wanted)
     except RegexError as error:
         raise args.error(f"has a regular expression as '{name}' that {error}") from None
-    return lambda term: expression.fullmatch(str(term))
+    return lambda term: expression.fullmatch(_term_head(spec, term)[-1].decode())
 
 
 def _direction(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, bool] | None:
@@ -147,6 +152,7 @@ def _missing(args: Arguments, spec: FieldSpec) -> Any:
 
 
 def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
+    """Return the start of a bucket: its key, which for booleans is followed by a readable form."""
     if spec.kind == "BOOL":
         return [b"key", b"1" if term else b"0", b"keyAsString", b"true" if term else b"false"]
     if spec.kind == "DATE":
@@ -164,7 +170,7 @@ def _terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
         args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
     ) or ("count", False)
     absent = _missing(args, spec)
-    include, exclude = _chosen(args, "include"), _chosen(args, "exclude")
+    include, exclude = (_term_filter(args, name, spec) for name in ("include", "exclude"))
     args.flag("showTermDocCountError", True)
 
     def compute(numbers: Numbers) -> list[Any]:
@@ -342,7 +348,7 @@ def _histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation])
 
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"([+-]?)(\d{1,15})(ms|s|m|h|d)")
+_SPAN = re.compile(r"([+-]?)(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 
 
 def _span_ms(text: Any) -> int | None:
