@@ -141,8 +141,10 @@ def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bo
 def _by_sorting(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
     """Return the first matches by sorting them."""
     sign, values = 1 if ascending else -1, postings.of
-    matches = ((number, float(values[number][0])) for number in found if number in values)
-    return heapq.nsmallest(count, matches, key=lambda match: (sign * match[1], match[0]))
+    # Compare the values themselves, because large integers are not exact as floats.
+    numbers = (number for number in found if number in values)
+    ranked = heapq.nsmallest(count, numbers, key=lambda number: (sign * values[number][0], number))
+    return [(number, float(values[number][0])) for number in ranked]
 
 
 def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:

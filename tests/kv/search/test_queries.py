@@ -359,3 +359,13 @@ def test_any_page_of_any_order_is_a_sort(bare: Searching, field: str, order: str
         for offset, limit in ((0, 5), (3, 7), (0, 1000), (60, 20)):
             hits = bare.query(filter, "ORDERBY", field, order, "OFFSET", offset, "LIMIT", limit)
             assert [hit[0].decode() for hit in hits] == wanted[offset : offset + limit]
+
+
+def test_large_integers_are_ordered_exactly(bare: Searching) -> None:
+    bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA n U64 FAST k KEYWORD")
+    for number in (3, 1, 2):
+        bare.put(f"p:{number}", {"n": 2**62 + number, "k": "few"})
+    for number in range(40):
+        bare.put(f"p:other{number}", {"n": number})
+    for filter in ({"k": "few"}, {}):
+        assert bare.keys(filter, "ORDERBY", "n", "DESC")[:3] == ["p:3", "p:2", "p:1"]
