@@ -198,10 +198,11 @@ def expect_search(
             lines += [f"{key}: {line}" for line in why]
         return "\n".join(lines)
 
-    fields = {**_FIELDS, "keys": Field(_keys_of(reading, made, asked.get("index")), several=True)}
-    query = Query(dict(asked), fields, "search")
+    searches = list(made)
+    key_type = _keys_of(reading, searches, asked.get("index"))
+    query = Query(dict(asked), {**_FIELDS, "keys": Field(key_type, several=True)}, "search")
     return expect(
-        "a search", list(made), query, times=times, show=show, none="no client has searched yet"
+        "a search", searches, query, times=times, show=show, none="no client has searched yet"
     )
 
 
