@@ -22,12 +22,13 @@ from .schema import Definition
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DATE = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d))?"
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d))?",
+    re.ASCII,
 )
-_INTEGER = re.compile(r"[+-]?\d{1,20}")
+_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _MOST_LEVELS = 100
 """Maximum number of levels of a FACET path (decided here), because each level is indexed as a path."""
-_NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?")
+_NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 class Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from .. import errors
 
@@ -62,10 +63,10 @@ def _percentiles(words: list[str], before: str) -> str:
 
 
 def _percentile(word: str) -> str:
-    try:
-        number = float("x" if "_" in word or word != word.strip() else word)
-    except ValueError:
-        number = math.nan
+    number = math.nan
+    if word.isascii() and "_" not in word and word == word.strip():
+        with suppress(ValueError):
+            number = float(word)
     if math.isnan(number):
         raise ValueError(errors.CONFIG_PERCENTILE)
     if not 0 <= number <= 100:

@@ -106,3 +106,13 @@ class TestPending:
         assert strings.run("SEARCH.COUNT", "i", "{}") == 1
         assert strings.query({}) == []
         assert strings.keys({}) == ["p:1"], "NOCONTENT needs no content"
+
+
+@pytest.mark.parametrize("text", ["\u0663", "\u0663.5", "\u0662\u0660\u0662\u0664-01-01"])
+def test_numbers_in_hashes_have_ascii_digits(bare: Searching, text: str) -> None:
+    bare.run("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA u U64 i I64 f F64 d DATE")
+    bare.run("HSET", "p:1", *(word for name in "uifd" for word in (name, text)))
+    bare.run("SEARCH.WAITINDEXING i")
+    for name in "uif":
+        assert bare.run("SEARCH.COUNT", "i", json.dumps({name: {"$gte": 0}})) == 0
+    assert bare.run("SEARCH.COUNT", "i", json.dumps({"d": {"$gte": "2000-01-01"}})) == 0
