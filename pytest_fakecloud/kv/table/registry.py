@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CommandError, unknown_command, unknown_subcommand
 from .rows import NOT_OVER_REST, ROWS, Row
+from .syntax import integer_at_start
 from .versions import ARITIES, LATER, MODULES, OWN, is_later
 
 if TYPE_CHECKING:
@@ -112,10 +113,9 @@ class KeySpec:
         return None
 
     def _counted(self, argv: list[bytes], at: int) -> range | None:
-        try:
-            count = int(argv[at])
-        except (ValueError, IndexError):
+        if at >= len(argv):
             return None
+        count = integer_at_start(argv[at])
         stop = at + 1 + count * self.step
         if count < 0 or stop > len(argv):
             return None

@@ -43,6 +43,16 @@ def try_int(text: bytes) -> int | None:
     return None
 
 
+_INTEGER_START = re.compile(rb"[ \t-\r]*([+-]?\d+)")
+
+
+def integer_at_start(text: bytes) -> int:
+    """Return the 32-bit integer that ``atoi()`` of glibc reads: ``1`` from ``1abc``, 0 from ``abc``."""
+    found = _INTEGER_START.match(text[:64])
+    value = 0 if found is None else min(max(int(found[1]), I64_MIN), I64_MAX)
+    return (value + 2**31) % 2**32 - 2**31
+
+
 def parse_int(
     text: bytes, low: int = I64_MIN, high: int = I64_MAX, error: bytes = NOT_INTEGER
 ) -> int:

@@ -25,6 +25,10 @@ EVAL a 2 c
 EVAL a -1 c
 EVAL a 0 c
 EVAL a 1 c
+EVAL a 1x c
+EVAL a 1_0 c c c c c c c c c c
+EVAL a 4294967297 c
+EVAL a 9999999999999999999 c
 EVALSHA a b c
 EVAL_RO a b c
 FCALL a b c
