@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.engine import Session
@@ -24,40 +22,58 @@ def spublish(session: Session, args: Args) -> Reply:
     return session.engine.pubsub.publish_to_shard(args[0], args[1])
 
 
-def _subscribe(kind: str) -> Callable[[Session, Args], Reply]:
-    def run(session: Session, args: Args) -> Reply:
-        for name in args:
-            session.engine.pubsub.subscribe(session, kind, name)
-        return NO_REPLY
-
-    return run
+def _subscribe(session: Session, kind: str, names: Args) -> Reply:
+    for name in names:
+        session.engine.pubsub.subscribe(session, kind, name)
+    return NO_REPLY
 
 
-def _unsubscribe(kind: str) -> Callable[[Session, Args], Reply]:
-    def run(session: Session, args: Args) -> Reply:
-        session.engine.pubsub.unsubscribe(session, kind, args)
-        return NO_REPLY
-
-    return run
+def _unsubscribe(session: Session, kind: str, names: Args) -> Reply:
+    session.engine.pubsub.unsubscribe(session, kind, names)
+    return NO_REPLY
 
 
-for _kind, _prefix, _what in (
-    ("channel", "", "channels"),
-    ("pattern", "P", "channels that match patterns"),
-    ("shard", "S", "shard channels"),
-):
-    _listen, _stop = _subscribe(_kind), _unsubscribe(_kind)
-    _listen.__doc__ = f"Subscribe to {_what}."
-    _stop.__doc__ = f"Unsubscribe from {_what}, or from all."
-    command(f"{_prefix}SUBSCRIBE")(_listen)
-    command(f"{_prefix}UNSUBSCRIBE")(_stop)
+@command("SUBSCRIBE")
+def subscribe(session: Session, args: Args) -> Reply:
+    """Subscribe to channels."""
+    return _subscribe(session, "channel", args)
+
+
+@command("UNSUBSCRIBE")
+def unsubscribe(session: Session, args: Args) -> Reply:
+    """Unsubscribe from channels, or from all."""
+    return _unsubscribe(session, "channel", args)
+
+
+@command("PSUBSCRIBE")
+def psubscribe(session: Session, args: Args) -> Reply:
+    """Subscribe to channels that match patterns."""
+    return _subscribe(session, "pattern", args)
+
+
+@command("PUNSUBSCRIBE")
+def punsubscribe(session: Session, args: Args) -> Reply:
+    """Unsubscribe from channels that match patterns, or from all."""
+    return _unsubscribe(session, "pattern", args)
+
+
+@command("SSUBSCRIBE")
+def ssubscribe(session: Session, args: Args) -> Reply:
+    """Subscribe to shard channels."""
+    return _subscribe(session, "shard", args)
+
+
+@command("SUNSUBSCRIBE")
+def sunsubscribe(session: Session, args: Args) -> Reply:
+    """Unsubscribe from shard channels, or from all."""
+    return _unsubscribe(session, "shard", args)
 
 
 def _channels(session: Session, args: Args, kind: str, name: bytes) -> Reply:
     if len(args) > 1:
         raise CommandError(errors.bad_subcommand_arguments(name, "PUBSUB"))
     names = session.engine.pubsub.names(kind)
-    return [channel for channel in names if not args or matcher(args[0])(channel)]
+    return list(filter(matcher(args[0]), names)) if args else list(names)
 
 
 @command("PUBSUB CHANNELS")
@@ -78,7 +94,7 @@ def pubsub_numpat(session: Session, args: Args) -> Reply:
     return len(session.engine.pubsub.names("pattern"))
 
 
-def _numbers(session: Session, args: Args, kind: str) -> Reply:
+def _subscriber_counts(session: Session, args: Args, kind: str) -> Reply:
     pubsub = session.engine.pubsub
     return [item for name in args for item in (name, pubsub.listeners(kind, name))]
 
@@ -86,10 +102,10 @@ def _numbers(session: Session, args: Args, kind: str) -> Reply:
 @command("PUBSUB NUMSUB")
 def pubsub_numsub(session: Session, args: Args) -> Reply:
     """Return the number of subscribers of each channel."""
-    return _numbers(session, args, "channel")
+    return _subscriber_counts(session, args, "channel")
 
 
 @command("PUBSUB SHARDNUMSUB")
 def pubsub_shardnumsub(session: Session, args: Args) -> Reply:
     """Return the number of subscribers of each shard channel."""
-    return _numbers(session, args, "shard")
+    return _subscriber_counts(session, args, "shard")

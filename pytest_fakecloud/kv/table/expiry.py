@@ -40,6 +40,11 @@ def relative_ms(text: bytes, seconds: bool, base_ms: int, name: str) -> int:
     return amount + base_ms
 
 
+def nearest_second(milliseconds: int) -> int:
+    """Convert milliseconds to seconds, as Redis does for TTL and EXPIRETIME."""
+    return (milliseconds + 500) // 1000
+
+
 def parse_conditions(words: list[bytes]) -> Condition:
     """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
     found: set[bytes] = set()

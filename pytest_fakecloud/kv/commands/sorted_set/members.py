@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial, update_wrapper
 
 from ... import errors
 from ...engine.engine import Session
@@ -182,7 +181,8 @@ def zrevrank(session: Session, args: Args) -> Reply:
 # -- ranges --------------------------------------------------------------------------------------
 
 
-def _range(session: Session, args: Args, kind: RangeKind | None, reverse: bool | None) -> Reply:
+def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
+    """Return a range of members. Options of the command decide about what is None."""
     wanted = parse_range(session, args, kind, reverse)
     members = session.db.get(args[0], SortedSet)
     if members is None:
@@ -190,18 +190,40 @@ def _range(session: Session, args: Args, kind: RangeKind | None, reverse: bool |
     return members_reply(session, select(members, wanted), scores=wanted.with_scores)
 
 
-_RANGES: tuple[tuple[str, RangeKind | None, bool | None, str], ...] = (
-    ("ZRANGE", None, None, "a range of ranks, scores, or names, in either order."),
-    ("ZREVRANGE", "rank", True, "a range of ranks, ordered from the highest score."),
-    ("ZRANGEBYSCORE", "score", False, "a range of scores, lowest score first."),
-    ("ZREVRANGEBYSCORE", "score", True, "a range of scores, highest score first."),
-    ("ZRANGEBYLEX", "lex", False, "a range of names; all scores must be equal."),
-    ("ZREVRANGEBYLEX", "lex", True, "a range of names in reverse order; all scores must be equal."),
-)
-for _name, _kind, _reverse, _what in _RANGES:
-    _read = partial(_range, kind=_kind, reverse=_reverse)
-    update_wrapper(_read, _range).__doc__ = f"Return members in {_what}"
-    command(_name)(_read)
+@command("ZRANGE")
+def zrange(session: Session, args: Args) -> Reply:
+    """Return members in a range of ranks, scores, or names, in either order."""
+    return _range(session, args, None, reverse=None)
+
+
+@command("ZREVRANGE")
+def zrevrange(session: Session, args: Args) -> Reply:
+    """Return members in a range of ranks, ordered from the highest score."""
+    return _range(session, args, "rank", reverse=True)
+
+
+@command("ZRANGEBYSCORE")
+def zrangebyscore(session: Session, args: Args) -> Reply:
+    """Return members in a range of scores, lowest score first."""
+    return _range(session, args, "score", reverse=False)
+
+
+@command("ZREVRANGEBYSCORE")
+def zrevrangebyscore(session: Session, args: Args) -> Reply:
+    """Return members in a range of scores, highest score first."""
+    return _range(session, args, "score", reverse=True)
+
+
+@command("ZRANGEBYLEX")
+def zrangebylex(session: Session, args: Args) -> Reply:
+    """Return members in a range of names; all scores must be equal."""
+    return _range(session, args, "lex", reverse=False)
+
+
+@command("ZREVRANGEBYLEX")
+def zrevrangebylex(session: Session, args: Args) -> Reply:
+    """Return members in a range of names in reverse order; all scores must be equal."""
+    return _range(session, args, "lex", reverse=True)
 
 
 @command("ZRANGESTORE")
