@@ -12,17 +12,8 @@ from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
-from .arguments import (
-    bounds,
-    is_first_end,
-    options,
-    parse_count,
-    parse_timeout,
-    pop_or_wait,
-    pop_several,
-    slice_bounds,
-    try_or_wait,
-)
+from .arguments import bounds, is_first_end, options, parse_count, slice_bounds
+from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
 

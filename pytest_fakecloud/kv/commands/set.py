@@ -10,7 +10,9 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import options, parse_count, random_places, scan_page
+from .arguments import options, parse_count
+from .sampling import random_places
+from .scanning import scan_page
 
 # -- one set -------------------------------------------------------------------------------------
 

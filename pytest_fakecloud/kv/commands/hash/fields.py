@@ -11,7 +11,9 @@ from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, parse_long_double
 from ...values.hashes import HashValue
-from ..arguments import parse_count, random_places, scan_page
+from ..arguments import parse_count
+from ..sampling import random_places
+from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
 
 

@@ -11,7 +11,8 @@ from ...reply import OK, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_database, parse_int
 from ...table.versions import rdb_version
-from ..arguments import options, parse_cursor, parse_milliseconds, parse_scan
+from ..arguments import options, parse_milliseconds
+from ..scanning import parse_cursor, parse_scan
 
 # -- existence -----------------------------------------------------------------------------------
 

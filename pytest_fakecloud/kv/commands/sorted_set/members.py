@@ -13,7 +13,8 @@ from ...table.registry import Args, command
 from ...table.syntax import format_double, parse_float
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import bounds, scan_page, slice_bounds
+from ..arguments import bounds, slice_bounds
+from ..scanning import scan_page
 from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
 
 

@@ -12,7 +12,9 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import parse_count, pop_or_wait, pop_several, random_places
+from ..arguments import parse_count
+from ..blocking import pop_or_wait, pop_several
+from ..sampling import random_places
 from .members import members_reply, shown
 
 

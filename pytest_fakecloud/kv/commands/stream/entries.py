@@ -14,7 +14,8 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id, make_id
-from ..arguments import REST, options, parse_block, try_or_wait
+from ..arguments import REST, options
+from ..blocking import parse_block, try_or_wait
 from .ids import entry_reply, parse_id, parse_ids, parse_interval, parse_new_id
 
 _STEPS_AN_ENTRY = 10

@@ -1,0 +1,151 @@
+"""Commands that wait for elements: their timeouts, and pops from the first existing key."""
+
+from __future__ import annotations
+
+import fractions
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .. import errors
+from ..engine.engine import Session
+from ..errors import CommandError
+from ..reply import NIL_ARRAY, Blocked, Reply
+from ..table.registry import Args
+from ..table.syntax import I64_MAX, I64_MIN, parse_int, parse_long_double
+from .arguments import is_first_end
+
+T = TypeVar("T")
+
+# -- timeouts ------------------------------------------------------------------------------------
+
+
+def parse_timeout(session: Session, text: bytes) -> int:
+    """Parse a blocking command's timeout in seconds; return milliseconds, or 0 for no timeout."""
+    seconds = parse_long_double(text, errors.TIMEOUT_NOT_FLOAT)
+    if isinstance(seconds, float):
+        return _waiting_time(session, I64_MIN if seconds < 0 else I64_MAX + 1)
+    return _waiting_time(session, math.ceil(fractions.Fraction(seconds) * 1000))
+
+
+def parse_block(session: Session, text: bytes) -> int:
+    """Parse the BLOCK timeout of XREAD or XREADGROUP; return milliseconds, or 0 for no timeout."""
+    return _waiting_time(session, parse_int(text, error=errors.TIMEOUT_NOT_INTEGER))
+
+
+def _waiting_time(session: Session, milliseconds: int) -> int:
+    if 0 <= milliseconds <= I64_MAX - session.now_ms:
+        return milliseconds
+    if milliseconds < 0:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    if session.engine.table.knows["timeouts that overflow are out of range"]:
+        raise CommandError(errors.TIMEOUT_OUT_OF_RANGE)
+    # In earlier versions, a timeout above the highest 64-bit integer overflows and counts as
+    # negative, while a deadline above it is never reached.
+    if milliseconds > I64_MAX:
+        raise CommandError(errors.TIMEOUT_NEGATIVE)
+    return 0
+
+
+# -- waiting -------------------------------------------------------------------------------------
+
+
+def try_or_wait(
+    session: Session,
+    keys: list[bytes],
+    timeout_ms: int,
+    attempt: Callable[[list[bytes]], Reply],
+    kind: type,
+    empty: Reply = NIL_ARRAY,
+) -> Reply:
+    """Run a blocking command; return its reply or, if there is none yet, ``Blocked`` or ``empty``.
+
+    ``attempt`` takes the keys to check, and returns None if there is nothing to reply yet.
+    ``empty`` is the reply to a session that may not block.
+
+    As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
+    waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
+    destination of a move, ends the wait.
+    """
+    reply = attempt(keys)
+    if reply is not None:
+        return reply
+    if not session.may_block:
+        return empty
+
+    def again() -> Reply:
+        there = [(key, session.db.find(key)) for key in keys]
+        fitting = [key for key, value in there if value is None or isinstance(value, kind)]
+        return attempt(fitting) if fitting else None
+
+    return Blocked(keys, timeout_ms, again, NIL_ARRAY)
+
+
+# -- pops ----------------------------------------------------------------------------------------
+
+
+def _parse_pop(args: Args, at: int, first: bytes, last: bytes) -> tuple[list[bytes], bool, int]:
+    """Parse ``numkeys key [key ...] first|last [COUNT n]``: the keys, whether first, the count."""
+    end = at + 1 + parse_int(args[at], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
+    if end >= len(args):
+        raise CommandError(errors.SYNTAX)
+    is_first = is_first_end(args[end], first, last)
+    words = args[end + 1 :]
+    count = 1
+    if len(words) > 1 and words[0].upper() == b"COUNT":
+        count = parse_int(words[1], 1, I64_MAX, errors.COUNT_NOT_POSITIVE)
+    elif words:
+        raise CommandError(errors.SYNTAX)
+    if len(words) > 2:
+        raise CommandError(errors.SYNTAX)
+    return args[at + 1 : end], is_first, count
+
+
+def pop_several(
+    session: Session,
+    args: Args,
+    ends: tuple[bytes, bytes],
+    kind: type[T],
+    take: Callable[[bytes, T, bool, int], list[Any]],
+    *,
+    blocking: bool = False,
+) -> Reply:
+    """Pop elements from the first existing key: LMPOP, ZMPOP or, with ``blocking``, BLMPOP, BZMPOP.
+
+    ``take`` removes elements, given the key, its value, whether to pop from the first of the two
+    ends, and the count. It returns the elements for the reply.
+    """
+    timeout_ms = parse_timeout(session, args[0]) if blocking else 0
+    keys, is_first, count = _parse_pop(args, int(blocking), *ends)
+
+    def attempt(keys: list[bytes]) -> Reply:
+        return _pop_first(
+            session, keys, kind, lambda key, value: [take(key, value, is_first, count)]
+        )
+
+    if blocking:
+        return try_or_wait(session, keys, timeout_ms, attempt, kind)
+    found = attempt(keys)
+    return NIL_ARRAY if found is None else found
+
+
+def pop_or_wait(
+    session: Session, args: Args, kind: type[T], take: Callable[[bytes, T], list[Any]]
+) -> Reply:
+    """Pop an element from the first existing key, or block: BLPOP, BRPOP, BZPOPMIN and BZPOPMAX."""
+    timeout_ms = parse_timeout(session, args[-1])
+
+    def attempt(keys: list[bytes]) -> Reply:
+        return _pop_first(session, keys, kind, take)
+
+    return try_or_wait(session, args[:-1], timeout_ms, attempt, kind)
+
+
+def _pop_first(
+    session: Session, keys: list[bytes], kind: type[T], take: Callable[[bytes, T], list[Any]]
+) -> Reply:
+    for key in keys:
+        value = session.db.get(key, kind)
+        if value is not None:
+            return [key, *take(key, value)]
+    return None

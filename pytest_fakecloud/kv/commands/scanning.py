@@ -1,0 +1,90 @@
+"""Options and pages of the scan commands: SCAN, HSCAN, SSCAN and ZSCAN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .. import errors
+from ..algorithms.glob import matcher
+from ..engine.engine import Session
+from ..errors import CommandError
+from ..table.registry import Args
+from ..table.syntax import parse_int, parse_unsigned
+from .arguments import options
+
+DEFAULT_PAGE = {"vendor": 100, "redis": 10}
+"""Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
+
+
+def parse_cursor(text: bytes) -> int:
+    return parse_unsigned(text, errors.INVALID_CURSOR)
+
+
+def _fits_a_page(session: Session, value: Any, cursor: int, count: int) -> bool:
+    """Return whether a scan has one page: by COUNT for the vendor, by the encoding for Redis."""
+    if session.engine.dialect == "vendor":
+        return not cursor and len(value) <= count
+    return value.encoding(session.engine.config) in ("intset", "listpack")
+
+
+class ScanOptions(NamedTuple):
+    """The options of a scan command."""
+
+    page_size: int
+    """The argument of COUNT."""
+    matches: Callable[[bytes], bool] | None
+    """The test of MATCH, or None."""
+    type: bytes
+    """The argument of TYPE in lower case, or an empty string."""
+    has_flag: bool
+
+
+def parse_scan(
+    session: Session, args: Args, *, flag: bytes | None = None, typed: bool = False
+) -> ScanOptions:
+    """Parse ``[MATCH pattern] [COUNT n]`` and, as asked, ``[TYPE type]`` and a flag without value."""
+    count, matches, kind, has_flag = DEFAULT_PAGE[session.engine.dialect], None, b"", False
+    sizes = {b"COUNT": 1, b"MATCH": 1}
+    if typed:
+        sizes[b"TYPE"] = 1
+    if flag is not None:
+        sizes[flag] = 0
+    for word, values in options(args, 0, sizes):
+        if word == flag:
+            has_flag = True
+        elif word == b"COUNT":
+            count = parse_int(values[0])
+            if count < 1:
+                raise CommandError(errors.SYNTAX)
+        elif word == b"MATCH":
+            matches = matcher(values[0])
+        else:
+            kind = values[0].lower()
+    return ScanOptions(count, matches, kind, has_flag)
+
+
+def scan_page(
+    session: Session,
+    args: Args,
+    kind: Any,
+    flag: bytes | None = None,
+    name: Callable[[Any], bytes] = lambda item: item,
+) -> tuple[bytes, list[Any], Any, bool]:
+    """Return a page of HSCAN, SSCAN or ZSCAN.
+
+    The result has the next cursor, the items whose names match, the collection (None if the key is
+    missing), and whether ``flag`` was given. ``name`` returns the name of an item.
+    """
+    cursor = parse_cursor(args[1])
+    value = session.db.get(args[0], kind)
+    if value is None:
+        return b"0", [], None, False
+    options = parse_scan(session, args[2:], flag=flag)
+    if _fits_a_page(session, value, cursor, options.page_size):
+        following, items = 0, list(value)
+    else:
+        following, items = value.scan(cursor, options.page_size)
+    if options.matches is not None:
+        items = [item for item in items if options.matches(name(item))]
+    return b"%d" % following, items, value, options.has_flag
