@@ -20,22 +20,24 @@ def options(
     while at < len(args):
         word = args[at].upper()
         size = sizes.get(word)
-        if size is None or at + size >= len(args):
+        if size is None:
             raise CommandError(error)
         end = len(args) if size == REST else at + 1 + size
+        if end > len(args):
+            raise CommandError(error)
         yield word, args[at + 1 : end]
         at = end
 
 
-def parse_count(text: bytes) -> int:
-    """Parse a count, which may be negative to allow repetitions, but not the lowest integer."""
-    count = parse_int(text)
-    if count < -I64_MAX:
+def parse_negatable(text: bytes) -> int:
+    """Parse a count or rank. The lowest integer is rejected, because it cannot be negated."""
+    number = parse_int(text)
+    if number < -I64_MAX:
         raise CommandError(errors.OUT_OF_LONG_RANGE)
-    return count
+    return number
 
 
-def bounds(start: bytes, stop: bytes) -> tuple[int, int]:
+def parse_bounds(start: bytes, stop: bytes) -> tuple[int, int]:
     return parse_int(start), parse_int(stop)
 
 

@@ -12,7 +12,7 @@ from ..reply import NIL_ARRAY, OK, Reply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from ..values.lists import QuickList
-from .arguments import bounds, is_first_end, options, parse_count, slice_bounds
+from .arguments import is_first_end, options, parse_bounds, parse_negatable, slice_bounds
 from .blocking import parse_timeout, pop_or_wait, pop_several, try_or_wait
 
 _ENDS = (b"LEFT", b"RIGHT")
@@ -114,7 +114,7 @@ def lindex(session: Session, args: Args) -> Reply:
 @command("LRANGE")
 def lrange(session: Session, args: Args) -> Reply:
     """Return the elements of a list between two indexes, both inclusive."""
-    first, last = bounds(args[1], args[2])
+    first, last = parse_bounds(args[1], args[2])
     items = session.db.get(args[0], QuickList)
     if items is None:
         return []
@@ -137,7 +137,7 @@ def lpos(session: Session, args: Args) -> Reply:
 
 def _parse_rank(session: Session, text: bytes) -> int:
     if session.engine.table.knows["LPOS rejects the lowest rank"]:
-        return parse_count(text)
+        return parse_negatable(text)
     rank = parse_int(text)
     # The lowest 64-bit integer cannot be negated, so Redis searches as if the rank were -1.
     return rank if rank > I64_MIN else -1
@@ -176,7 +176,7 @@ def lrem(session: Session, args: Args) -> Reply:
 @command("LTRIM")
 def ltrim(session: Session, args: Args) -> Reply:
     """Trim a list to the elements between two indexes, both inclusive."""
-    first, last = bounds(args[1], args[2])
+    first, last = parse_bounds(args[1], args[2])
     items = session.db.get(args[0], QuickList)
     if items is not None:
         start, stop = slice_bounds(first, last, len(items))

@@ -12,7 +12,7 @@ MOST_REPETITIONS = 1_000_000
 """Maximum number of random members that a negative count may request (decided here)."""
 
 
-def random_places(session: Session, size: int, count: int) -> Sequence[int]:
+def random_indexes(session: Session, size: int, count: int) -> Sequence[int]:
     """Return random indexes below ``size``: distinct ones, or repeated ones for a negative count."""
     random = session.engine.random
     if count < -MOST_REPETITIONS:

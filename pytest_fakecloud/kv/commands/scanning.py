@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from .. import errors
 from ..algorithms.glob import matcher
@@ -11,7 +11,12 @@ from ..engine.engine import Session
 from ..errors import CommandError
 from ..table.registry import Args
 from ..table.syntax import parse_int, parse_unsigned
+from ..values.hashes import HashValue
+from ..values.sets import SetValue
+from ..values.zset import SortedSet
 from .arguments import options
+
+C = TypeVar("C", HashValue, SetValue, SortedSet)
 
 DEFAULT_PAGE = {"vendor": 100, "redis": 10}
 """Default COUNT of a scan in each dialect. The vendor returns a small collection in a single page."""
@@ -21,7 +26,9 @@ def parse_cursor(text: bytes) -> int:
     return parse_unsigned(text, errors.INVALID_CURSOR)
 
 
-def _fits_a_page(session: Session, value: Any, cursor: int, count: int) -> bool:
+def _fits_a_page(
+    session: Session, value: HashValue | SetValue | SortedSet, cursor: int, count: int
+) -> bool:
     """Return whether a scan has one page: by COUNT for the vendor, by the encoding for Redis."""
     if session.engine.dialect == "vendor":
         return not cursor and len(value) <= count
@@ -64,27 +71,35 @@ def parse_scan(
     return ScanOptions(count, matches, kind, has_flag)
 
 
+class ScanPage(NamedTuple, Generic[C]):
+    """A page of HSCAN, SSCAN or ZSCAN."""
+
+    cursor: bytes
+    """The cursor of the next page; 0 after the last page."""
+    items: list[Any]
+    """The items whose names match."""
+    collection: C | None
+    """The scanned collection, or None if the key is missing."""
+    has_flag: bool
+
+
 def scan_page(
     session: Session,
     args: Args,
-    kind: Any,
+    kind: type[C],
     flag: bytes | None = None,
     name: Callable[[Any], bytes] = lambda item: item,
-) -> tuple[bytes, list[Any], Any, bool]:
-    """Return a page of HSCAN, SSCAN or ZSCAN.
-
-    The result has the next cursor, the items whose names match, the collection (None if the key is
-    missing), and whether ``flag`` was given. ``name`` returns the name of an item.
-    """
+) -> ScanPage[C]:
+    """Return a page of the collection at a key. ``name`` returns the name of an item."""
     cursor = parse_cursor(args[1])
     value = session.db.get(args[0], kind)
     if value is None:
-        return b"0", [], None, False
-    options = parse_scan(session, args[2:], flag=flag)
-    if _fits_a_page(session, value, cursor, options.page_size):
+        return ScanPage(b"0", [], None, has_flag=False)
+    given = parse_scan(session, args[2:], flag=flag)
+    if _fits_a_page(session, value, cursor, given.page_size):
         following, items = 0, list(value)
     else:
-        following, items = value.scan(cursor, options.page_size)
-    if options.matches is not None:
-        items = [item for item in items if options.matches(name(item))]
-    return b"%d" % following, items, value, options.has_flag
+        following, items = value.scan(cursor, given.page_size)
+    if given.matches is not None:
+        items = [item for item in items if given.matches(name(item))]
+    return ScanPage(b"%d" % following, items, value, given.has_flag)

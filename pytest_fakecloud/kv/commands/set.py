@@ -10,8 +10,8 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import options, parse_count
-from .sampling import random_places
+from .arguments import options, parse_negatable
+from .sampling import random_indexes
 from .scanning import scan_page
 
 # -- one set -------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ def smembers(session: Session, args: Args) -> Reply:
 @command("SSCAN")
 def sscan(session: Session, args: Args) -> Reply:
     """Iterate over the members of a set."""
-    cursor, found, _, _ = scan_page(session, args, SetValue)
-    return [cursor, found]
+    page = scan_page(session, args, SetValue)
+    return [page.cursor, page.items]
 
 
 # -- random members ------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def srandmember(session: Session, args: Args) -> Reply:
     """Return one or more random members of a set; a negative count allows repetitions."""
     if len(args) > 2:
         raise CommandError(errors.SYNTAX)
-    count = None if len(args) == 1 else parse_count(args[1])
+    count = None if len(args) == 1 else parse_negatable(args[1])
     members = session.db.get(args[0], SetValue)
     if members is None:
         return None if count is None else []
@@ -130,7 +130,7 @@ def srandmember(session: Session, args: Args) -> Reply:
         return members.at(session.engine.random.randrange(len(members)))
     if count >= len(members):
         return list(members)
-    return [members.at(place) for place in random_places(session, len(members), count)]
+    return [members.at(place) for place in random_indexes(session, len(members), count)]
 
 
 # -- several sets --------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from ...reply import OK, Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int, parse_long_double
 from ...values.hashes import HashValue
-from ..arguments import parse_count
-from ..sampling import random_places
+from ..arguments import parse_negatable
+from ..sampling import random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
 
@@ -157,7 +157,7 @@ def hrandfield(session: Session, args: Args) -> Reply:
     if len(args) == 1:
         value = session.db.get(args[0], HashValue)
         return None if value is None else session.engine.random.choice(list(value.fields))
-    count = parse_count(args[1])
+    count = parse_negatable(args[1])
     if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHVALUES"):
         raise CommandError(errors.SYNTAX)
     with_values = len(args) == 3
@@ -167,7 +167,7 @@ def hrandfield(session: Session, args: Args) -> Reply:
     if value is None or count == 0:
         return []
     fields = list(value.fields)
-    chosen = [fields[place] for place in random_places(session, len(fields), count)]
+    chosen = [fields[place] for place in random_indexes(session, len(fields), count)]
     if not with_values:
         return chosen
     if session.resp == 3:
@@ -179,7 +179,8 @@ def hrandfield(session: Session, args: Args) -> Reply:
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
     flag = b"NOVALUES" if session.engine.table.knows["HSCAN NOVALUES"] else None
-    cursor, fields, value, bare = scan_page(session, args, HashValue, flag)
-    if bare:
-        return [cursor, fields]
-    return [cursor, [item for field in fields for item in (field, value.fields[field])]]
+    page = scan_page(session, args, HashValue, flag)
+    if page.has_flag or page.collection is None:
+        return [page.cursor, page.items]
+    contents = page.collection.fields
+    return [page.cursor, [item for field in page.items for item in (field, contents[field])]]

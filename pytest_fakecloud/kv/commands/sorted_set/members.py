@@ -13,7 +13,7 @@ from ...table.registry import Args, command
 from ...table.syntax import format_double, parse_float
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import bounds, slice_bounds
+from ..arguments import parse_bounds, slice_bounds
 from ..scanning import scan_page
 from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
 
@@ -266,13 +266,15 @@ def _stored_text(score: float) -> bytes:
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
-    cursor, found, members, _ = scan_page(session, args, SortedSet, name=lambda item: item[1])
+    page = scan_page(session, args, SortedSet, name=lambda item: item[1])
+    members = page.collection
     # In this reply, unlike all others, every version prints the scores of a skiplist with 17
     # digits.
     printed: Callable[[float], bytes] = lambda score: b"%.17g" % score  # noqa: E731
     if members is not None and members.encoding(session.engine.config) == "listpack":
         printed = format_double if session.engine.print_double is None else _stored_text
-    return [cursor, [part for score, member in found for part in (member, printed(score))]]
+    pairs = [part for score, member in page.items for part in (member, printed(score))]
+    return [page.cursor, pairs]
 
 
 # -- removing ------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ def zrem(session: Session, args: Args) -> Reply:
 @command("ZREMRANGEBYRANK")
 def zremrangebyrank(session: Session, args: Args) -> Reply:
     """Remove the members in a range of ranks and return their number."""
-    first, last = bounds(args[1], args[2])
+    first, last = parse_bounds(args[1], args[2])
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return 0

@@ -12,9 +12,9 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import parse_count
+from ..arguments import parse_negatable
 from ..blocking import pop_or_wait, pop_several
-from ..sampling import random_places
+from ..sampling import random_indexes
 from .members import members_reply, shown
 
 
@@ -93,7 +93,7 @@ def bzpopmax(session: Session, args: Args) -> Reply:
 @command("ZRANDMEMBER")
 def zrandmember(session: Session, args: Args) -> Reply:
     """Return one or more random members of a sorted set; a negative count allows repetitions."""
-    count = None if len(args) == 1 else parse_count(args[1])
+    count = None if len(args) == 1 else parse_negatable(args[1])
     if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHSCORES"):
         raise CommandError(errors.SYNTAX)
     if len(args) == 3 and count is not None and abs(count) > I64_MAX // 2:
@@ -103,5 +103,5 @@ def zrandmember(session: Session, args: Args) -> Reply:
         return None if count is None else []
     if count is None:
         return members.at(session.engine.random.randrange(len(members)))[1]
-    ranks = random_places(session, len(members), count)
+    ranks = random_indexes(session, len(members), count)
     return members_reply(session, map(members.at, ranks), scores=len(args) == 3)

@@ -13,7 +13,7 @@ from ...table.registry import Args
 from ...table.syntax import parse_float
 from ...values.score_order import Item
 from ...values.zset import LexRange, ScoreRange, SortedSet
-from ..arguments import bounds, options, slice_bounds
+from ..arguments import options, parse_bounds, slice_bounds
 
 RangeKind = Literal["rank", "score", "lex"]
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
@@ -98,7 +98,7 @@ def parse_range(
         if word == b"WITHSCORES" and not storing:
             with_scores = True
         elif word == b"LIMIT":
-            limit = bounds(*values)
+            limit = parse_bounds(*values)
         elif word == b"REV" and reverse is None:
             reverse = True
         elif word in (b"BYLEX", b"BYSCORE") and kind is None:
@@ -119,7 +119,7 @@ def parse_range(
     elif kind == "lex":
         interval = parse_lex_range(low, high)
     else:
-        interval = bounds(low, high)
+        interval = parse_bounds(low, high)
     return Range(interval, bool(reverse), limit, with_scores)
 
 
