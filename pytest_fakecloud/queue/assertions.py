@@ -85,7 +85,8 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._note_inspection()
         asked = Query(where, ATTEMPTS, "attempt")
-        wanted = id.id if isinstance(id, PublishedMessage) else id
+        # The deliveries of a v1 message to a topic share their public id, but not their own id.
+        wanted = id._record.id if isinstance(id, PublishedMessage) else id
         if wanted is not None and not isinstance(wanted, str):
             raise ContractError(
                 f"attempts({shown(wanted)}) is invalid; pass a message or its id, or url="

@@ -35,6 +35,16 @@ def test_urls_of_attempts_are_as_they_were_published(queue: Queue) -> None:
     assert queue.attempts(url=url) == queue.attempts(url="*üße") == message.attempts == [attempt]
 
 
+def test_attempts_of_one_delivery_of_a_v1_message_to_a_topic(queue: Queue) -> None:
+    queue.load({"url_groups": {"news": [DEST, CALLBACK]}})
+    queue.destinations.accept()
+    message = queue.publish("news", api="v1")
+    queue.run_until_idle()
+    assert queue.attempts(message) == message.attempts == queue.attempts(url=DEST)
+    assert queue.attempts(message.id) == queue.attempts()
+    assert len(queue.attempts()) == 2
+
+
 def test_a_star_may_be_meant(queue: Queue) -> None:
     message = queue.publish(DEST, settings={"Upstash-Label": "a*b"})
     queue.publish(DEST, settings={"Upstash-Label": "axb"})
