@@ -350,7 +350,7 @@ class AttemptRunner:
         if message.settings.flow is not None:
             key = self._admission.flow_key(message)
         if key is not None:
-            key.active.discard(message.id)
+            key.end(message.id)
         if "crash_after_answer" in attempt.faults:
             attempt.state = "lost"
             self._again(message, at_us, "the queue crashed before it stored the answer")

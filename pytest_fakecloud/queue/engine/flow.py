@@ -19,10 +19,14 @@ from ..model import SECOND, FlowSettings
 
 @dataclass(slots=True)
 class FlowKey:
-    """A flow-control key with its limits (None: unlimited), its active and its waiting messages."""
+    """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
+
+    ``active`` maps the id of each active message to the number of the period in which it started.
+    """
 
     key: str
     period_start_us: int
+    period: int = 0
     parallelism: int | None = None
     rate: int | None = None
     period_us: int = SECOND
@@ -30,15 +34,14 @@ class FlowKey:
     paused: bool = False
     pinned_parallelism: bool = False
     pinned_rate: bool = False
-    active: set[str] = field(default_factory=set)
+    active: dict[str, int] = field(default_factory=dict)
     waiting: deque[str] = field(default_factory=deque)
 
     def roll(self, now_us: int) -> None:
         """Start a new period if the current one has ended."""
         passed = (now_us - self.period_start_us) // self.period_us
         if passed > 0:
-            self.period_start_us += passed * self.period_us
-            self.started = 0
+            self.restart_period(self.period_start_us + passed * self.period_us)
 
     def open(self, now_us: int) -> bool:
         """Return whether another request may start now."""
@@ -51,13 +54,17 @@ class FlowKey:
 
     def start(self, message_id: str) -> None:
         """Count a request that starts now."""
-        self.active.add(message_id)
+        self.active[message_id] = self.period
         self.started += 1
+
+    def end(self, message_id: str) -> None:
+        """Free the slot of a request that has ended."""
+        self.active.pop(message_id, None)
 
     def give_back(self, message_id: str) -> None:
         """Undo ``start()`` for a request that did not start after all."""
-        self.active.discard(message_id)
-        self.started = max(0, self.started - 1)
+        if self.active.pop(message_id) == self.period:
+            self.started -= 1
 
     def reopens_us(self, now_us: int) -> int | None:
         """Return when the next period will admit a message, or None if the rate delays no message."""
@@ -66,8 +73,9 @@ class FlowKey:
             return None
         return self.period_start_us + self.period_us
 
-    def restart_period(self, now_us: int) -> None:
-        self.period_start_us = now_us
+    def restart_period(self, start_us: int) -> None:
+        self.period_start_us = start_us
+        self.period += 1
         self.started = 0
 
     def record(self, now_us: int) -> dict[str, object]:
@@ -88,7 +96,7 @@ class FlowKey:
         }
 
     def copy(self) -> FlowKey:
-        return replace(self, active=set(self.active), waiting=deque(self.waiting))
+        return replace(self, active=dict(self.active), waiting=deque(self.waiting))
 
 
 class FlowControl:
