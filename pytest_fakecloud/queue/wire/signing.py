@@ -16,8 +16,9 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from ...core.ids import BASE58, RandomStream
@@ -27,6 +28,8 @@ LIFETIME = 300
 """Seconds between a token's ``iat`` and its ``exp``."""
 
 ISSUER = "Upstash"
+_MAX_TIME = 2**53
+"""Maximum number of seconds in a time claim. NaN, infinity and huge integers are not times."""
 _REQUIRED = ("iss", "sub", "exp", "nbf", "body")
 
 
@@ -130,21 +133,18 @@ def _signed_claims(signature: str, keys: Mapping[str, str]) -> dict[str, Any]:
     for key in keys.values():
         try:
             return _decode(signature, key)
-        except jwt.InvalidTokenError:
+        except (jwt.InvalidTokenError, UnicodeEncodeError):
             continue
     try:
         header = jwt.get_unverified_header(signature)
         unverified = _decode(signature, None)
-    except jwt.InvalidTokenError as error:
+    except (jwt.InvalidTokenError, UnicodeEncodeError) as error:
         raise _Refused(f"the signature is not a JSON web token: {error}") from None
     if header.get("alg") != "HS256":
         raise _Refused(f"the token is signed with {header.get('alg')!r}, expected 'HS256'")
     tried = " nor ".join(f"the {name} key" for name in keys)
-    raise _Refused(
-        f"the token was signed with neither {tried}"
-        if len(keys) > 1
-        else f"the token was not signed with {tried}" + _claimed(unverified)
-    )
+    failed = "was signed with neither" if len(keys) > 1 else "was not signed with"
+    raise _Refused(f"the token {failed} {tried}{_claimed(unverified)}")
 
 
 def _claimed(claims: Mapping[str, Any]) -> str:
@@ -181,7 +181,7 @@ def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Ite
         value = claims.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not _is_unix_time(value):
             yield f"the {name} claim is {value!r}, expected a number of seconds"
         elif name == "exp" and value <= at - tolerance:
             yield (
@@ -196,18 +196,28 @@ def _wrong_claims(claims: Mapping[str, Any], at: float, tolerance: float) -> Ite
             )
 
 
+def _is_unix_time(value: object) -> TypeGuard[float]:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_TIME
+    )
+
+
 def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _url_differs(signed: str, url: str) -> str:
-    left, right = urlsplit(signed), urlsplit(url)
+    text = f"the token is for {signed}, the receiver compared {url}"
+    try:
+        left, right = urlsplit(signed), urlsplit(url)
+    except ValueError as error:
+        return f"{text}, and one of them is not a URL: {error}"
     parts = [
         name
         for name in ("scheme", "netloc", "path", "query", "fragment")
         if getattr(left, name) != getattr(right, name)
     ]
-    text = f"the token is for {signed}, the receiver compared {url}: they differ in the "
+    text += ": they differ in the "
     text += " and ".join("host" if part == "netloc" else part for part in parts)
     if parts == ["scheme"] or parts == ["netloc"] or parts == ["scheme", "netloc"]:
         text += " (behind a proxy, compare with the published URL)"
@@ -228,14 +238,13 @@ def _body_differs(claim: str, body: bytes) -> Iterator[str]:
 def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
     yield "the same without surrounding white space", body.strip()
     yield "the same with a line end", body + b"\n"
-    try:
+    # Stop at JSON that is nested too deeply, or that has a lone surrogate, which UTF-8 cannot encode.
+    with suppress(ValueError, RecursionError):
         value = json.loads(body)
-    except ValueError:
-        return
-    for ascii_only in (True, False):
-        for separators in ((",", ":"), (", ", ": ")):
-            for indent in (None, 2):
-                text = json.dumps(
-                    value, ensure_ascii=ascii_only, separators=separators, indent=indent
-                )
-                yield "the same JSON in another layout", text.encode()
+        for ascii_only in (True, False):
+            for separators in ((",", ":"), (", ", ": ")):
+                for indent in (None, 2):
+                    text = json.dumps(
+                        value, ensure_ascii=ascii_only, separators=separators, indent=indent
+                    )
+                    yield "the same JSON in another layout", text.encode()

@@ -47,6 +47,12 @@ def claims_of(token: str) -> dict[str, Any]:
     return claims
 
 
+def token_with(changes: dict[str, object]) -> str:
+    claims = claims_of(token_of(signer()(delivery()))) | changes
+    # Sign by hand: PyJWT refuses to encode claims of a wrong type.
+    return jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
+
+
 def why(token: str | None, **changes: Any) -> str:
     asked: dict[str, Any] = {"body": b'{"a":1}', "keys": KEYS, "at": NOW + 1, "url": URL}
     reason = explain(token, **{**asked, **changes})
@@ -142,7 +148,7 @@ def test_no_signature(missing: str | None) -> None:
     assert "has no Upstash-Signature header" in why(missing)
 
 
-@pytest.mark.parametrize("text", ["x", "a.b.c", "ä", "." * 3])
+@pytest.mark.parametrize("text", ["x", "a.b.c", "ä", "." * 3, "\ud800.b.c"])
 def test_text_that_is_no_token(text: str) -> None:
     assert "not a JSON web token" in why(text)
 
@@ -160,7 +166,10 @@ def test_an_unsigned_token_is_refused() -> None:
 
 def test_a_strange_key() -> None:
     token = token_of(signer()(delivery(), key="sig_" + "x" * 28))
-    assert why(token) == "the token was signed with neither the current key nor the next key"
+    assert why(token) == (
+        "the token was signed with neither the current key nor the next key"
+        f" (it claims to be for {URL})"
+    )
     assert why(token, keys={"only": "y" * 32}) == (
         f"the token was not signed with the only key (it claims to be for {URL})"
     )
@@ -195,15 +204,14 @@ def test_a_missing_claim(name: str) -> None:
         ({"exp": "soon"}, "exp claim is 'soon', expected a number"),
         ({"iat": True}, "iat claim is True, expected a number"),
         ({"nbf": [0]}, "nbf claim is [0], expected a number"),
+        ({"exp": float("nan")}, "exp claim is nan, expected a number"),
+        ({"nbf": 10**400}, "nbf claim is 1000"),
         ({"nbf": NOW + 90}, "nbf is 89 s ahead"),
         ({"jti": 7}, "jti claim is 7, expected text"),
     ],
 )
 def test_a_wrong_claim(changes: dict[str, object], text: str) -> None:
-    claims = claims_of(token_of(signer()(delivery()))) | changes
-    # Sign by hand: PyJWT refuses to encode claims of a wrong type.
-    token = jwt.PyJWS().encode(json.dumps(claims).encode(), KEYS.current, algorithm="HS256")
-    assert text in why(token)
+    assert text in why(token_with(changes))
 
 
 @pytest.mark.parametrize(
@@ -220,6 +228,14 @@ def test_another_url_is_named_with_the_part_that_differs(url: str, text: str) ->
     assert text in why(token_of(signer()(delivery())), url=url)
 
 
+@pytest.mark.parametrize(("signed", "url"), [("http://[", URL), (URL, "http://[")])
+def test_another_url_that_cannot_be_parsed(signed: str, url: str) -> None:
+    assert why(token_with({"sub": signed}), url=url) == (
+        f"the token is for {signed}, the receiver compared {url}, and one of them is not a URL:"
+        " Invalid IPv6 URL"
+    )
+
+
 def test_another_body() -> None:
     reason = why(token_of(signer()(delivery())), body=b'{"a":2}')
     assert "another body than these 7 bytes" in reason
@@ -231,8 +247,9 @@ def test_a_body_that_was_parsed_and_written_again(seen: bytes) -> None:
     assert "verify the raw body before parsing" in why(token_of(signer()(delivery())), body=seen)
 
 
-def test_a_body_that_is_no_json_gets_no_guess() -> None:
-    reason = why(token_of(signer()(delivery(b"plain"))), body=b"{plain")
+@pytest.mark.parametrize("body", [b"{plain", b'"\\ud800"', b"[" * 100_000, b"NaN", b"\xff"])
+def test_a_body_that_is_no_json_gets_no_guess(body: bytes) -> None:
+    reason = why(token_of(signer()(delivery(b"plain"))), body=body)
     assert reason.startswith("the token was issued for another body")
     assert "verify the raw" not in reason
 
