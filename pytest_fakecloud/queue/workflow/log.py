@@ -122,7 +122,7 @@ def _concurrent(read: Record) -> int:
 def _call(out: str) -> Record:
     try:
         answer = json.loads(out)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(answer, dict):
         return {}

@@ -31,7 +31,7 @@ class RunStep:
         """Return the step as a dict, which is empty for the first body, because that is not a step."""
         try:
             found = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) and "stepType" in found else {}
 

@@ -303,7 +303,7 @@ class WorkflowRuns(WorkflowHooks):
                 dict(asked.get("headers") or {}),
                 dict(asked["step"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise bad_request("invalid body: expected the invocation of a workflow") from None
         # Check the headers now, because no request can be rejected when the run ends.
         check_step(run.invoker.url, wire_pairs(run.invoker.headers))

@@ -24,6 +24,8 @@ from pytest_fakecloud.queue.workflow.model import RunStep
 
 APP = "https://app.example.com/flow"
 FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
+TOO_DEEP = b"[" * 100_000
+"""JSON that is nested too deeply for Python's parser."""
 
 
 class Wire:
@@ -1215,7 +1217,7 @@ def test_snapshot_and_restore(wire: Wire) -> None:
 
 
 def test_an_invocation_that_is_none(wire: Wire) -> None:
-    for body in (b"", b"[]", b"{}", b'{"workflowRunId": 1}'):
+    for body in (b"", b"[]", b"{}", b'{"workflowRunId": 1}', TOO_DEEP):
         answer = wire.publish(
             "r", body, 400, Upstash_Workflow_Init="true", Upstash_Workflow_Invoke="true"
         )
@@ -1306,12 +1308,13 @@ def test_steps_of_any_shape_are_listed(wire: Wire) -> None:
         {"stepType": "Call", "concurrent": "many", "stepId": "0", "out": "[1]"},
         {"stepType": [1], "concurrent": None, "stepId": {}},
         {"stepType": "Run", "concurrent": [2], "stepId": 0, "out": 5},
+        {"stepType": "Call", "concurrent": 1, "stepId": 1, "out": TOO_DEEP.decode()},
     ):
         wire.publish("r", odd)
         wire.queue.run_until_idle()
     groups = wire.runs()[0]["steps"]
-    assert [one["type"] for one in groups] == ["sequential"] * 4
-    assert [one["steps"][0]["concurrent"] for one in groups] == [1] * 4
+    assert [one["type"] for one in groups] == ["sequential"] * 5
+    assert [one["steps"][0]["concurrent"] for one in groups] == [1] * 5
 
 
 def test_parallel_steps_stand_side_by_side(wire: Wire) -> None:
@@ -1343,7 +1346,7 @@ def test_the_token_may_be_in_the_query_of_every_endpoint(wire: Wire) -> None:
         wire.ask(method, f"/v2/workflows/{path}{query.partition(mark)[0]}")
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"a": 1}', b'"x"'])
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b'{"a": 1}', b'"x"', TOO_DEEP])
 def test_a_first_body_is_no_step(body: bytes) -> None:
     assert RunStep("m", body, 0).read() == {}
 
