@@ -60,18 +60,16 @@ FOR_LOGS = COMMON | _DESTINATION | _PAGING | {"messageIds", "state", "responseSt
 FOR_DEAD_LETTERS = COMMON | _PAGING | {"dlqIds", "dlqId", "responseStatus"}
 
 _IN_PROGRESS = frozenset({"ACTIVE", "RETRY", "ERROR"})
-_STATES = frozenset(
-    [
-        "CREATED",
-        "ACTIVE",
-        "RETRY",
-        "ERROR",
-        "DELIVERED",
-        "FAILED",
-        "CANCEL_REQUESTED",
-        "CANCELED",
-        "IN_PROGRESS",
-    ]
+_STATES = (
+    "CREATED",
+    "ACTIVE",
+    "RETRY",
+    "ERROR",
+    "DELIVERED",
+    "FAILED",
+    "CANCEL_REQUESTED",
+    "CANCELED",
+    "IN_PROGRESS",
 )
 
 

@@ -1971,6 +1971,11 @@ def test_the_segment_of_schedules_in_either_case(scene: Scene) -> None:
         ("/v2/events?colour=red", "unknown filter 'colour'"),
         ("/v2/events?count=-1", "invalid count"),
         ("/v2/logs?order=up", "invalid order"),
+        (
+            "/v2/logs?state=SENT",
+            "invalid state: 'SENT', expected one of CREATED, ACTIVE, RETRY, ERROR, DELIVERED,"
+            " FAILED, CANCEL_REQUESTED, CANCELED, IN_PROGRESS",
+        ),
     ],
 )
 def test_a_malformed_filter_is_refused(scene: Scene, path: str, text: str) -> None:
