@@ -13,6 +13,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -152,13 +153,25 @@ async def _held(work: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException |
     """
     try:
         return await work, None
-    except asyncio.CancelledError:
-        raise
     except BaseException as error:
-        ending = ends_the_test(error)
+        ending = None if _is_cancellation(error) else ends_the_test(error)
         if ending is None:
             raise
         return None, ending
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    trio = sys.modules.get("trio")
+    cancelled = (
+        (asyncio.CancelledError,) if trio is None else (asyncio.CancelledError, trio.Cancelled)
+    )
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(cancelled)[1] is None
+    return isinstance(error, cancelled)
+
+
+class LoopEnded(RuntimeError):
+    """Raised if an event loop ends while a coroutine runs in it."""
 
 
 class AsgiRunner:
@@ -186,7 +199,7 @@ class AsgiRunner:
         """Return the coroutine's result, or None if it takes longer than the real-time cap.
 
         The coroutine runs in ``host`` if that loop is running in another thread, otherwise in this
-        runner's own loop.
+        runner's own loop. Raises ``LoopEnded`` if the loop ends first.
         """
         if host is None or not host.runs or host.is_here:
             host = self._host
@@ -197,6 +210,8 @@ class AsgiRunner:
             if ending is not None:
                 raise ending
             return result
+        except CancelledError:
+            raise LoopEnded("the application's event loop ended before the response") from None
         except TimeoutError:
             if future.done():
                 raise

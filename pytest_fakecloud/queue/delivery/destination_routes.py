@@ -140,7 +140,7 @@ class AsgiRoute(DestinationRoute):
     def _perform_in(
         self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
     ) -> Outcome:
-        from .asgi import call_asgi
+        from .asgi import LoopEnded, call_asgi
 
         runner = self._table.loops.runner()
 
@@ -155,7 +155,10 @@ class AsgiRoute(DestinationRoute):
                 return failed(broken_promise(error.__cause__) or error)
             return await call_asgi(self._app, delivery, state)
 
-        answer = runner.run(whole(), deadlines, running.host if running else None)
+        try:
+            answer = runner.run(whole(), deadlines, running.host if running else None)
+        except LoopEnded as error:
+            answer = failed(error)
         if answer is None:
             return _cap_reached_in_own_loop(delivery, deadlines, self.where)
         return _outcome(answer, self.where)

@@ -86,6 +86,7 @@ class AsyncioHost:
         self._loop = loop
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine in the loop. The future is cancelled if the loop ends first."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property
@@ -116,6 +117,7 @@ class TrioHost:
         self._token: Any = runner.current_trio_token()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine in the run. The future is cancelled if the run ends first."""
         future: Future[T] = Future()
         trio, token = self._trio, self._token
         scope = trio.CancelScope()
@@ -128,6 +130,9 @@ class TrioHost:
                         future.set_result(await work)
                 except Exception as error:
                     future.set_exception(error)
+                finally:
+                    # If the run ends, trio raises Cancelled, which is not an Exception.
+                    future.cancel()
 
         def cancel(ended: Future[T]) -> None:
             if ended.cancelled():
@@ -139,7 +144,7 @@ class TrioHost:
             token.run_sync_soon(trio.lowlevel.spawn_system_task, run)
         except trio.RunFinishedError:
             work.close()
-            future.set_exception(RuntimeError("the application's trio run has ended"))
+            future.cancel()
         return future
 
     @property

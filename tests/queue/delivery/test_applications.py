@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
@@ -685,6 +686,34 @@ def test_a_lifespan_in_the_tests_own_loop_gives_its_state(table: Table, backend:
         assert json.loads(outcome.body) == wanted
 
     anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_loop_of_an_application_ends_before_the_response(table: Table, backend: str) -> None:
+    ready, events = threading.Event(), {}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            events["called"].set()
+        await anyio.sleep_forever()
+
+    async def main() -> None:
+        events["called"] = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(app, {"type": "lifespan"}, None, None)
+            await anyio.lowlevel.checkpoint()
+            ready.set()
+            await events["called"].wait()
+            group.cancel_scope.cancel()
+
+    table.asgi(APP, app)
+    thread = threading.Thread(target=anyio.run, args=(main,), kwargs={"backend": backend})
+    thread.start()
+    ready.wait(30)
+    outcome = table.deliver(delivery())
+    thread.join(30)
+    assert outcome.status == 500
+    assert "event loop ended before the response" in str(outcome.exception)
 
 
 def test_cancelling_the_driver_cancels_the_application(table: Table) -> None:
