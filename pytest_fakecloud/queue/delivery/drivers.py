@@ -93,7 +93,6 @@ class Driver:
         )
         if self._engine.pending:
             attempts.waiting = waiting(self._engine)
-        self._release()
         return attempts
 
     def _not_idle(self, within: Duration, end_us: int) -> str:
@@ -108,8 +107,8 @@ class Driver:
     # -- running a plan --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self._check_open()
         __tracebackhide__ = True
+        self._check_open()
         self._engine.drive += 1
 
     def run(self, plan: Plan) -> Attempts:
@@ -123,6 +122,8 @@ class Driver:
         except StopIteration as end:
             result: Attempts = end.value
             return result
+        finally:
+            self._release()
 
     async def run_async(self, plan: Plan) -> Attempts:
         """Run a plan in the running event loop, which awaits the attempts."""
@@ -135,6 +136,8 @@ class Driver:
         except StopIteration as end:
             result: Attempts = end.value
             return result
+        finally:
+            self._release()
 
 
 def at_least_now(clock: Timekeeper, instant_us: int) -> int:

@@ -1,0 +1,35 @@
+"""Test what a queue does after each run of its deliveries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.queue.delivery.drivers import Driver, NotIdle, Plan
+
+from ..engine.bench import Bench
+
+
+def run_in_a_loop(driver: Driver, plan: Plan) -> Any:
+    return asyncio.run(driver.run_async(plan))
+
+
+@pytest.mark.parametrize("run", [Driver.run, run_in_a_loop])
+@pytest.mark.parametrize("within", ["1h", "1m"])
+def test_idle_connections_are_closed_after_each_run(
+    run: Callable[[Driver, Plan], Any], within: str
+) -> None:
+    bench = Bench()
+    bench.publish(Delay="1h")
+    released: list[int] = []
+    driver = Driver(bench.engine, lambda: None, lambda: released.append(len(bench.sent)))
+    plan = driver.run_until_idle(within)
+    if within == "1h":
+        assert len(run(driver, plan)) == 1
+    else:
+        with pytest.raises(NotIdle):
+            run(driver, plan)
+    assert released == [len(bench.sent)]
