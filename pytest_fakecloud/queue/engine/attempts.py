@@ -273,17 +273,20 @@ class AttemptRunner:
         """Return the signed delivery, changed by the injected faults of the attempt."""
         delivery = begun.delivery
         faults = begun.attempt.faults
-        if "unsigned" in faults:
-            return delivery._replace(signed=False)
-        key: str | None = None
-        if "wrong_key" in faults:
-            key = self._new_key()
-        elif "next_key" in faults:
-            key = self._keys.next
-        age = 3600 * SECOND if "expired" in faults else 0
-        signature = self.sign_with(delivery, key, age)
-        body = delivery.body + b"tampered" if "tamper" in faults else delivery.body
-        return delivery._replace(headers=delivery.headers + signature, body=body)
+        signature: HeaderList = []
+        if "unsigned" not in faults:
+            key: str | None = None
+            if "wrong_key" in faults:
+                key = self._new_key()
+            elif "next_key" in faults:
+                key = self._keys.next
+            age = 3600 * SECOND if "expired" in faults else 0
+            signature = self.sign_with(delivery, key, age)
+        return delivery._replace(
+            headers=delivery.headers + signature,
+            body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
+            signed="unsigned" not in faults,
+        )
 
     def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
         """Apply the outcome of a started attempt, after the virtual time that the destination took.

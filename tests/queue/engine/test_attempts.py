@@ -187,7 +187,7 @@ def test_a_handler_knows_which_message_it_answers_to(bench: Bench, how: str) -> 
     [
         ((), True, b"x", [(None, 0)]),
         (("unsigned",), False, b"x", []),
-        (("unsigned", "tamper"), False, b"x", []),
+        (("unsigned", "tamper"), False, b"xtampered", []),
         (("wrong_key",), True, b"x", [("new", 0)]),
         (("next_key",), True, b"x", [("next", 0)]),
         (("wrong_key", "next_key"), True, b"x", [("new", 0)]),
