@@ -190,7 +190,7 @@ class FunctionRoute(DestinationRoute):
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         try:
             value = self._handler(DeliveredRequest(delivery))
-            if inspect.iscoroutine(value):
+            if inspect.isawaitable(value):
                 result = self._table.loops.runner().run(_boxed(value), deadlines)
                 if result is None:
                     return _cap_reached_in_own_loop(delivery, deadlines, self.where)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import threading
+from collections.abc import Generator
 from datetime import timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -320,9 +321,17 @@ def test_return_values_of_functions(table: Table, value: object, status: int, bo
         await asyncio.sleep(0)
         return value
 
+    class Promise:
+        def __init__(self, request: DeliveredRequest) -> None:
+            self.work = coroutine(request)
+
+        def __await__(self) -> Generator[Any, None, object]:
+            return self.work.__await__()
+
     table.call(APP + "/plain", lambda request: value)
     table.call(APP + "/async", coroutine)
-    for path in ("/plain", "/async"):
+    table.call(APP + "/awaitable", Promise)
+    for path in ("/plain", "/async", "/awaitable"):
         for outcome in (
             table.deliver(delivery(APP + path)),
             asyncio.run(table.adeliver(delivery(APP + path))),
