@@ -58,4 +58,4 @@ def deadlines() -> Iterator[Deadlines]:
 def table(deadlines: Deadlines) -> Iterator[Table]:
     table = Table(deadlines)
     yield table
-    table.loops.close()
+    table._close()

@@ -25,10 +25,17 @@ _COMPACT = 64
 
 
 class Deadlines:
-    """Calls functions after a real-time delay. ``cap`` is the limit of one attempt in seconds."""
+    """Calls functions after a real-time delay.
 
-    def __init__(self, cap: float = DEFAULT_CAP) -> None:
+    ``cap`` is the limit of one attempt in seconds. While ``time_passes()`` is true, the queue's
+    clock runs with the real one.
+    """
+
+    def __init__(
+        self, cap: float = DEFAULT_CAP, time_passes: Callable[[], bool] = lambda: False
+    ) -> None:
         self.cap = cap
+        self._time_passes = time_passes
         self._condition = threading.Condition()
         self._heap: list[tuple[float, int]] = []
         self._callbacks: dict[int, Callable[[], object]] = {}
@@ -73,6 +80,11 @@ class Deadlines:
             thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(2)
+
+    def limit(self, timeout_us: int) -> float | None:
+        """Return an attempt's timeout in real seconds, or None if only the cap limits it."""
+        limit = timeout_us / 1_000_000
+        return limit if 0 < limit < self.cap and self._time_passes() else None
 
     def timeout_text(self, why: str) -> str:
         """Return the error message for an attempt that reached the limit.

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from .asgi import AsgiRunner
     from .destinations import Destinations
     from .lifespans import AsgiApp, RunningLifespan, RunningLifespans
-    from .loopback import LoopbackSender
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
@@ -215,18 +214,12 @@ class FunctionRoute(DestinationRoute):
 class ForwardRoute(DestinationRoute):
     """Sends each delivery to a server at another address."""
 
-    _sender: LoopbackSender | None = None
-
     def __init__(self, *args: Any, target: str) -> None:
         super().__init__(*args)
         self._target = target.rstrip("/")
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        if self._sender is None:
-            from .loopback import LoopbackSender
-
-            self._sender = LoopbackSender(deadlines, keeps=False)
-        outcome = self._sender.send(self._forwarded(delivery))
+        outcome = self._table._forwarder(deadlines).send(self._forwarded(delivery))
         return replace(outcome, where=self.where)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:

@@ -34,7 +34,9 @@ from .wsgi import WsgiApp
 
 if TYPE_CHECKING:
     from ...core.journal import Recorder
+    from .deadlines import Deadlines
     from .lifespans import AsgiApp
+    from .loopback import LoopbackSender
 
 
 class Destinations:
@@ -53,6 +55,7 @@ class Destinations:
         self._recorder = recorder
         self._routes: dict[UrlScope, DestinationRoute] = {}
         self._lock = threading.Lock()
+        self._forwarding: LoopbackSender | None = None
 
     @property
     def keep(self) -> int | None:
@@ -204,6 +207,22 @@ class Destinations:
             self._routes = {scope: route for scope, route, _ in saved}
             for _, route, state in saved:
                 route._restore(state)
+
+    def _forwarder(self, deadlines: Deadlines) -> LoopbackSender:
+        """Return the sender of all ``forward()`` routes."""
+        with self._lock:
+            if self._forwarding is None:
+                # Imported here, because only tests that deliver over sockets need the HTTP client.
+                from .loopback import LoopbackSender
+
+                self._forwarding = LoopbackSender(deadlines, keeps=False)
+            return self._forwarding
+
+    def _close(self) -> None:
+        """Interrupt forwarded deliveries, and end the loops in which applications run."""
+        if self._forwarding is not None:
+            self._forwarding.close()
+        self.loops.close()
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
         scope = scope_of(route.prefix)

@@ -46,16 +46,14 @@ class LoopbackSender:
         self._used = 0.0
         self._watched = False
 
-    def send(self, delivery: Delivery, limit: float | None = None) -> Outcome:
-        """Send a delivery and return its outcome, which includes any error.
-
-        ``limit`` is in real seconds and defaults to the cap.
-        """
+    def send(self, delivery: Delivery) -> Outcome:
+        """Send a delivery and return its outcome, which includes any error."""
+        limit = self._deadlines.limit(delivery.timeout_us)
         wire = _Wire(sendable(delivery))
-        planned = self._deadlines.start(wire.cut, limit)
+        planned = self._deadlines.start(wire.time_out, limit)
         self._under_way.add(wire)
         try:
-            outcome = self._exchange(delivery, wire)
+            outcome = self._exchange(delivery, wire, limit or self._deadlines.cap)
         except NewConnectionError as error:
             # Keep the operating system's error, because urllib3's message describes our connection
             # class.
@@ -66,10 +64,10 @@ class LoopbackSender:
             outcome = Outcome(exception=error, where="loopback")
         finally:
             self._under_way.discard(wire)
-            in_time = self._deadlines.cancel(planned)
+            self._deadlines.cancel(planned)
             if self._keeps:
                 self._close_when_idle()
-        if not in_time or _is_timeout(outcome.exception):
+        if wire.timed_out or _is_timeout(outcome.exception):
             text = (
                 f"no answer within {limit:g} s, its timeout"
                 if limit is not None
@@ -78,7 +76,7 @@ class LoopbackSender:
             return timed_out(delivery, "loopback", text)
         return outcome
 
-    def _exchange(self, delivery: Delivery, wire: _Wire) -> Outcome:
+    def _exchange(self, delivery: Delivery, wire: _Wire, seconds: float) -> Outcome:
         parts = urlsplit(delivery.url)
         wire.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host = parts.hostname or ""
@@ -91,18 +89,20 @@ class LoopbackSender:
         scheme = parts.scheme.lower()
         if self._keeps:
             pool = self._pools().connection_from_host(host, parts.port, scheme)
-            return self._answer(pool, delivery, wire)
+            return self._answer(pool, delivery, wire, seconds)
         pool = (
             _HTTPPool(host, parts.port)
             if scheme == "http"
             else _HTTPSPool(host, parts.port, ssl_context=_unverified_tls())
         )
         try:
-            return self._answer(pool, delivery, wire)
+            return self._answer(pool, delivery, wire, seconds)
         finally:
             pool.close()
 
-    def _answer(self, pool: urllib3.HTTPConnectionPool, delivery: Delivery, wire: _Wire) -> Outcome:
+    def _answer(
+        self, pool: urllib3.HTTPConnectionPool, delivery: Delivery, wire: _Wire, seconds: float
+    ) -> Outcome:
         response = pool.urlopen(
             delivery.method,
             wire.target,
@@ -110,7 +110,7 @@ class LoopbackSender:
             headers=wire,
             retries=False,
             redirect=False,
-            timeout=urllib3.Timeout(connect=self._deadlines.cap, read=self._deadlines.cap),
+            timeout=urllib3.Timeout(connect=seconds, read=seconds),
             preload_content=False,
             decode_content=False,
         )
@@ -175,6 +175,8 @@ class _Wire(urllib3.HTTPHeaderDict):
         self.target = "/"
         self.host: str | None = None
         self.connection: HTTPConnection | None = None
+        self.timed_out = False
+        self.is_cut = False
 
     __hash__ = object.__hash__
 
@@ -187,16 +189,29 @@ class _Wire(urllib3.HTTPHeaderDict):
         """
         return self
 
+    def time_out(self) -> None:
+        """Interrupt the exchange because its time is over."""
+        self.timed_out = True
+        self.cut()
+
     def cut(self) -> None:
         """Interrupt the exchange. Called from another thread."""
+        self.is_cut = True
         connection = self.connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
+    def raise_if_cut(self) -> None:
+        """Raise an error if the exchange was interrupted before it had a socket to shut down."""
+        if self.is_cut:
+            raise ConnectionAbortedError("the delivery was interrupted")
+
 
 class _ExactRequest(HTTPConnection):
     """A connection that sends the target and the headers byte for byte."""
+
+    wire: _Wire | None = None
 
     def request(  # type: ignore[override]
         self,
@@ -206,12 +221,15 @@ class _ExactRequest(HTTPConnection):
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        if isinstance(headers, _Wire):
-            headers.connection = self
-            if headers.host is not None:
-                headers.add("Host", headers.host)
+        if isinstance(headers, _Wire) and headers.host is not None:
+            headers.add("Host", headers.host)
         self._given = {name.lower() for name in headers or ()}
         super().request(method, url, body=body, headers=headers, **options)
+
+    def connect(self) -> None:
+        super().connect()
+        if self.wire is not None:
+            self.wire.raise_if_cut()
 
     def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
         kwargs["skip_accept_encoding"] = True
@@ -236,24 +254,24 @@ class _SecureExactRequest(_ExactRequest, HTTPSConnection):
         self.is_verified = True
 
 
-class _HTTPPool(urllib3.HTTPConnectionPool):
+class _ExactPool(urllib3.HTTPConnectionPool):
+    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
+        wire = options.get("headers")
+        if isinstance(wire, _Wire):
+            wire.connection, conn.wire = conn, wire
+            wire.raise_if_cut()
+            # urlopen() normalizes escapes before a connection or an in-process transport sees the
+            # target.
+            url = wire.target
+        return super()._make_request(conn, method, url, **options)
+
+
+class _HTTPPool(_ExactPool):
     ConnectionCls = _ExactRequest
 
-    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
-        return super()._make_request(conn, method, _target(url, options), **options)
 
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
+class _HTTPSPool(_ExactPool, urllib3.HTTPSConnectionPool):
     ConnectionCls = _SecureExactRequest
-
-    def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
-        return super()._make_request(conn, method, _target(url, options), **options)
-
-
-def _target(rewritten: str, options: Mapping[str, Any]) -> str:
-    # urlopen() normalizes escapes before a connection or an in-process transport sees the target.
-    headers = options.get("headers")
-    return headers.target if isinstance(headers, _Wire) else rewritten
 
 
 def _unverified_tls() -> ssl.SSLContext:

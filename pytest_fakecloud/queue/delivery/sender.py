@@ -56,8 +56,7 @@ class Sender:
         self._report = report
         self._report_raised = report_raised
         self._is_fake = is_fake
-        self._time_passes = time_passes
-        self._deadlines = Deadlines(cap)
+        self._deadlines = Deadlines(cap, time_passes)
         self._side_by_side = side_by_side
         self._lock = threading.Lock()
         self._sockets: LoopbackSender | None = None
@@ -82,7 +81,7 @@ class Sender:
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return self._loopback().send(delivery, self._limit(delivery))
+            return self._loopback().send(delivery)
         return self._no_handler(delivery, mocked)
 
     async def asend(self, delivery: Delivery) -> Outcome:
@@ -104,7 +103,7 @@ class Sender:
         if isinstance(mocked, Outcome):
             return mocked
         if is_loopback(delivery.url):
-            return await in_thread(self._loopback().send, delivery, self._limit(delivery))
+            return await in_thread(self._loopback().send, delivery)
         return self._no_handler(delivery, mocked)
 
     def _reported(self, delivery: Delivery, outcome: Outcome) -> Outcome:
@@ -140,7 +139,7 @@ class Sender:
         if self._sockets is not None:
             self._sockets.close()
         self._deadlines.close()
-        self.destinations.loops.close()
+        self.destinations._close()
 
     def _loopback(self) -> LoopbackSender:
         with self._lock:
@@ -150,10 +149,6 @@ class Sender:
 
                 self._sockets = LoopbackSender(self._deadlines, keeps=not self._side_by_side)
             return self._sockets
-
-    def _limit(self, delivery: Delivery) -> float | None:
-        limit = delivery.timeout_us / 1_000_000
-        return limit if 0 < limit < self._deadlines.cap and self._time_passes() else None
 
     def _route(self, url: str) -> DestinationRoute | None:
         route = route_to(self.destinations, url)

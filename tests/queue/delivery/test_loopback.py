@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -335,12 +337,19 @@ def test_an_attempt_ends_at_the_cap_whatever_its_virtual_timeout(
     assert outcome.virtual_us == 0
 
 
+FORWARDED = "https://app.example.com/"
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
 def test_while_time_passes_a_timeout_is_kept_in_real_seconds(
-    serve: Callable[..., RawServer],
+    serve: Callable[..., RawServer], forwarded: bool
 ) -> None:
     passes = True
     sender = Sender(cap=0.4, time_passes=lambda: passes)
     url = serve(silent).url
+    if forwarded:
+        sender.destinations.forward(FORWARDED, url)
+        url = FORWARDED
     outcome = sender.send(delivery(url, timeout_us=50_000))
     assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
     outcome = asyncio.run(sender.asend(delivery(url, timeout_us=50_000)))
@@ -349,6 +358,37 @@ def test_while_time_passes_a_timeout_is_kept_in_real_seconds(
     outcome = sender.send(delivery(url, timeout_us=50_000))
     assert "no answer within 0.4 s of real time" in str(outcome.exception)
     sender.close()
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_closing_interrupts_deliveries(serve: Callable[..., RawServer], forwarded: bool) -> None:
+    sender = Sender(cap=30)
+
+    def script(sock: socket.socket, request: bytes) -> bool:
+        threading.Thread(target=sender.close).start()
+        return silent(sock, request)
+
+    url = serve(script).url
+    if forwarded:
+        sender.destinations.forward(FORWARDED, url)
+        url = FORWARDED
+    outcome = sender.send(delivery(url))
+    assert outcome.status is None
+    assert not isinstance(outcome.exception, DestinationTimeout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse the connection")
+def test_a_timeout_is_kept_while_connecting() -> None:
+    sender = Sender(cap=30, time_passes=lambda: True)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        address = listener.getsockname()
+        # One accepted connection fills the backlog, so that the next one waits.
+        with socket.create_connection(address):
+            started = time.monotonic()
+            outcome = sender.send(delivery(f"http://127.0.0.1:{address[1]}/", timeout_us=50_000))
+            assert time.monotonic() - started < 15
+    sender.close()
+    assert "no answer within 0.05 s, its timeout" in str(outcome.exception)
 
 
 @pytest.mark.slow
