@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import traceback
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from pathlib import PurePath
 
 from ..core.timeparse import to_datetime
 from .model import (
-    SECOND,
     Attempt,
     LogEntry,
     Message,
@@ -25,12 +25,13 @@ from .wire.headers import as_text
 
 def span(us: int) -> str:
     """Return a duration as text, such as ``12.182 s`` or ``6 h 7 m 6.466 s``."""
-    seconds, rest = divmod(us, SECOND)
+    # Round first, so that 59.9996 s does not become 60 s without a carry to the minutes.
+    seconds, ms = divmod(round(us / 1000), 1000)
     days, seconds = divmod(seconds, 86_400)
     hours, seconds = divmod(seconds, 3600)
     minutes, seconds = divmod(seconds, 60)
     parts = [f"{n} {unit}" for n, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if n]
-    tail = f"{seconds + rest / SECOND:.3f}".rstrip("0").rstrip(".")
+    tail = f"{seconds}.{ms:03}".rstrip("0").rstrip(".")
     if tail != "0" or not parts:
         parts.append(f"{tail} s")
     return " ".join(parts)
@@ -137,12 +138,13 @@ def _libraries() -> tuple[str, ...]:
     import sysconfig
 
     paths = sysconfig.get_paths()
-    return paths["stdlib"], paths["platstdlib"], paths["purelib"]
+    folders = paths["stdlib"], paths["platstdlib"], paths["purelib"], _OURS
+    return tuple(folder + os.sep for folder in folders)
 
 
 def _is_library(filename: str) -> bool:
     return (
-        filename.startswith((*_libraries(), _OURS, "<frozen"))
+        filename.startswith((*_libraries(), "<frozen"))
         or "site-packages" in PurePath(filename).parts
     )
 

@@ -1,10 +1,44 @@
-"""Test the description of what an unfinished message is waiting for."""
+"""Test durations, source lines of handlers, and the text for an unfinished message."""
 
 from __future__ import annotations
 
-from pytest_fakecloud.queue.timeline import waiting_text
+import sysconfig
+from typing import Any
+
+import pytest
+
+import pytest_fakecloud
+from pytest_fakecloud.queue.timeline import raised_text, span, waiting_text
 
 from .scene import Scene
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0, "0 s"),
+        (499, "0 s"),
+        (501, "0.001 s"),
+        (12_182_000, "12.182 s"),
+        (59_999_499, "59.999 s"),
+        (59_999_999, "1 m"),
+        (119_999_600, "2 m"),
+        (3_599_999_999, "1 h"),
+        (86_399_999_999, "1 d"),
+        (22_026_466_000, "6 h 7 m 6.466 s"),
+    ],
+)
+def test_durations(us: int, text: str) -> None:
+    assert span(us) == text
+
+
+@pytest.mark.parametrize("beside", [pytest_fakecloud.__path__[0], sysconfig.get_path("stdlib")])
+def test_a_folder_named_like_a_library_belongs_to_the_application(beside: str) -> None:
+    names: dict[str, Any] = {}
+    exec(compile("def slip(): 1 / 0", beside + "_app/views.py", "exec"), names)
+    with pytest.raises(ZeroDivisionError) as caught:
+        names["slip"]()
+    assert "(views.py:1 in slip" in raised_text(caught.value)
 
 
 def test_the_text_for_a_due_message() -> None:
