@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,7 +56,6 @@ class AttemptDetails:
         self.made: deque[tuple[int, Delivery, Outcome]] = deque()
         """The most recent deliveries, each with its journal number and its outcome."""
         self._made_bytes = 0
-        self._seen_keys = [(keys.current, keys.next)]
 
     def watched(self, send: Callable[[Delivery], Outcome]) -> Callable[[Delivery], Outcome]:
         """Return ``send`` wrapped so that each delivery is recorded."""
@@ -197,21 +196,19 @@ class AttemptDetails:
             own = [one for one in refused if self._keys.current in one.keys]
             check = [*refused, *own][-1]
             data |= _compared(check, sent, signed, self._keys)
-            data |= self._rotation(check.keys)
+            data |= self._rotation(set(check.keys))
         return data
 
-    def _rotation(self, tried: Collection[str]) -> dict[str, bool]:
+    def _rotation(self, tried: set[str]) -> dict[str, bool]:
         """Return whether a check used a key from before a rotation, and whether it lacked the next
         key.
         """
-        now = self._keys.current, self._keys.next
-        if self._seen_keys[-1] != now:
-            self._seen_keys.append(now)
-        former = {key for pair in self._seen_keys for key in pair}.difference(now)
-        current, following = self._seen_keys[-2:][0]
+        former = self._keys.former
         return {
-            "former_key": not former.isdisjoint(tried),
-            "next_key_missing": current in tried and following == now[0] and following not in tried,
+            "former_key": not tried.isdisjoint(former),
+            "next_key_missing": bool(former)
+            and former[-1] in tried
+            and self._keys.current not in tried,
         }
 
 

@@ -99,10 +99,19 @@ in microseconds.
 
 @dataclass(slots=True)
 class SigningKeys:
-    """The two signing keys of a queue. Deliveries are signed with ``current``."""
+    """The signing keys of a queue.
+
+    Deliveries are signed with ``current``. ``former`` are the earlier current keys, oldest first.
+    """
 
     current: str
     next: str
+    former: list[str] = field(default_factory=list)
+
+    def rotate(self, new: str) -> None:
+        """Make the next key the current one, and a new key the next one."""
+        self.former.append(self.current)
+        self.current, self.next = self.next, new
 
 
 class FlowSettings(NamedTuple):

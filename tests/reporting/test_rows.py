@@ -301,13 +301,18 @@ def test_a_check_of_the_applications_own_is_explained(
     assert "msg_" in sentence(one, scene)
 
 
-@pytest.mark.parametrize(("rotations", "reason"), [(1, "next_key"), (2, "former_key")])
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [(0, 1, "next_key"), (1, 1, "next_key"), (0, 2, "former_key"), (1, 2, "former_key")],
+)
 def test_a_key_from_before_a_rotation_is_recognised(
-    cloud: Cloud, rotations: int, reason: str
+    cloud: Cloud, before: int, after: int, reason: str
 ) -> None:
     queue = cloud.queue()
+    for _ in range(before):
+        queue.rotate_keys()
     keys = queue.current_signing_key, queue.current_signing_key
-    for _ in range(rotations):
+    for _ in range(after):
         queue.rotate_keys()
     verifying(cloud, queue=queue, keys=keys)
     (one,) = find(Look(cloud, scene_of(cloud, [])))

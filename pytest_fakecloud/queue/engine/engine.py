@@ -128,8 +128,7 @@ class Engine(State):
     def rotate_keys(self) -> SigningKeys:
         """Make the next signing key the current one, and create a new next key."""
         with self.lock:
-            self.keys.current = self.keys.next
-            self.keys.next = self._new_key()
+            self.keys.rotate(self._new_key())
             return self.keys
 
     # -- messages --------------------------------------------------------------------------------
