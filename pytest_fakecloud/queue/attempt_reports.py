@@ -46,7 +46,7 @@ class AttemptReports:
             note=attempt_note(outcome) if raised else None,
             exception=outcome.exception,
             traceback=handler_traceback(outcome) if raised else None,
-            **self._queue._details.of(delivery, outcome),
+            **self._queue._details.finish(delivery, outcome),
         )
         error = self._queue._sender.to_raise(delivery, outcome) if raised else None
         if error is not None and self._queue.delivery == "driven":

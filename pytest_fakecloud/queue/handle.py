@@ -118,7 +118,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             context.ids.stream(name, "token ids"),
             header=f"{config.header_prefix}-Signature",
         )
-        self._details = AttemptDetails(keys, signer.now, alone=self.delivery == "driven")
+        self._details = AttemptDetails(keys, signer.now, one_at_a_time=self.delivery == "driven")
         workflow = WorkflowRuns()
         self._engine = Engine(
             context.clock,

@@ -93,7 +93,7 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
                     ids.add(message.id)
                     scene.published[message.id] = instant_us(message.created)
                 ids.update(one.id for one in handle.schedules())  # type: ignore[attr-defined]
-                for number, sent, outcome in tuple(handle._details.made):  # type: ignore[attr-defined]
+                for number, sent, outcome in tuple(handle._details.finished):  # type: ignore[attr-defined]
                     scene.attempts[number] = sent, outcome
             elif handle.service == "broker":
                 for topic in handle.topics():  # type: ignore[attr-defined]

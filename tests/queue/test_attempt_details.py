@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.attempt_details import _DeliveryLog, _LogCollector
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
+from pytest_fakecloud.queue.delivery_log import DeliveryLog, LogCollector
 from pytest_fakecloud.queue.handle import Queue
 
 URL = "https://app.example.com/hook"
@@ -49,7 +49,7 @@ def test_deliveries_kept_for_reports_are_limited_in_number_and_bytes() -> None:
     with Cloud(clock="frozen", now=START, delivery="driven") as cloud:
         cloud.journal.keep_bytes = 5_000
         queue = cloud.queue(limits={"burst": None, "daily_messages": None})
-        made = queue._details.made
+        made = queue._details.finished
 
         def publish(times: int, size: int) -> list[int]:
             queue.destinations.answers(URL, Reply(200, b"y" * size))
@@ -114,9 +114,8 @@ def test_a_delivery_of_another_cloud_within_one_is_heard_by_both() -> None:
 def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     """Overlapping deliveries may end in either order."""
     before = list(logging.getLogger().handlers)
-    collector = _LogCollector()
-    heard: list[list[BaseException]] = [[], []]
-    blocks = [_DeliveryLog(collector, each, []) for each in heard]
+    collector = LogCollector()
+    blocks = [DeliveryLog(collector) for _ in range(2)]
     blocks[0].__enter__()
     log_error("a")
     blocks[1].__enter__()
@@ -125,6 +124,6 @@ def test_deliveries_of_one_queue_may_overlap(first_out: int) -> None:
     log_error("c")
     blocks[1 - first_out].__exit__(None, None, None)
     log_error("d")
-    said = [[str(error).strip("'") for error in each] for each in heard]
+    said = [[str(error).strip("'") for error in each.logged] for each in blocks]
     assert said == ([["a", "b"], ["b", "c"]] if first_out == 0 else [["a", "b", "c"], ["b"]])
     assert logging.getLogger().handlers == before

@@ -20,13 +20,20 @@ from qstash import Receiver
 from qstash.errors import SignatureError
 
 import pytest_fakecloud.queue.attempt_details
+import pytest_fakecloud.queue.delivery_log
 import pytest_fakecloud.queue.refusals
+import pytest_fakecloud.queue.signature_details
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.outcomes import report_on
 
 PACKAGE = pytest_fakecloud.reporting
-BESIDE = (pytest_fakecloud.queue.attempt_details, pytest_fakecloud.queue.refusals)
+BESIDE = (
+    pytest_fakecloud.queue.attempt_details,
+    pytest_fakecloud.queue.delivery_log,
+    pytest_fakecloud.queue.refusals,
+    pytest_fakecloud.queue.signature_details,
+)
 """Modules outside the package that only reports use. They run during a delivery."""
 LEFT_OUT = {"tracebacks", "applications", "replay"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""
@@ -39,7 +46,7 @@ PART_OF_DELIVERY = {
     "awatched",
     "forget",
     "_collect",
-    "of",
+    "finish",
     "write_index",
 }
 """Functions that a delivery needs, or that protect it from exceptions of the others."""

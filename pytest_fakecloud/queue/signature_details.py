@@ -1,0 +1,153 @@
+"""Details of a rejected signature: what was signed, and what the application compared it with."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from typing import NotRequired, TypedDict
+from urllib.parse import urlsplit
+
+from .model import Delivery, SigningKeys, first
+from .refusals import Refusal
+from .wire.signing import body_hash, explain, published_text
+
+MAX_BODY = 2_000
+"""Maximum number of characters of a body that are kept."""
+_SETTING = "QSTASH_CURRENT_SIGNING_KEY"
+
+
+class SignatureDetails(TypedDict):
+    """The signature of a delivery that the application answered with 401 or 403.
+
+    The last fields describe the application's signature check, if it is known: the arguments
+    that differ from what was signed.
+    """
+
+    missing: bool
+    url: str
+    """The URL that was signed."""
+    called: str
+    """The URL as a web framework reconstructs it."""
+    size: int
+    hash: str
+    invalid: str | None
+    """Why the signature does not verify with the queue's keys, or None if it does."""
+    ahead_s: float
+    """The seconds by which the process's clock is ahead of the clock of signatures."""
+    environment: str
+    """``unset``, or whether the environment variable is the ``current``, ``next`` or ``other`` key."""
+    rewritten_differs: bool
+    """Whether JSON in the body changes if it is parsed and written again."""
+    compared: bool
+    """Whether any argument differs."""
+    verified_url: str | None
+    verified_body: str | None
+    verified_size: NotRequired[int]
+    verified_body_same_json: NotRequired[bool]
+    verified_key: bool | None
+    """False if the check did not use the current key."""
+    former_key: bool
+    """Whether the check used a key from before a rotation."""
+    next_key_missing: bool
+    """Whether the check used the key before the last rotation, but not the one after it."""
+    claim: str
+    """The claim of the token that the check rejected."""
+
+
+def signature_details(
+    sent: Delivery, refused: Sequence[Refusal], keys: SigningKeys, now: float
+) -> SignatureDetails:
+    """Describe the signature of a delivery.
+
+    ``refused`` are the application's signature checks that failed, and ``now`` is the Unix time in
+    seconds on the clock of signatures.
+    """
+    signature = first(sent.headers, "Upstash-Signature") or next(
+        (value for name, value in sent.headers if name.lower().endswith("-signature")), None
+    )
+    signed = published_text(sent.sub or sent.url)
+    details: SignatureDetails = {
+        "missing": signature is None,
+        "url": signed,
+        "called": _as_served(sent.url),
+        "size": len(sent.body),
+        "hash": body_hash(sent.body),
+        "invalid": None,
+        "ahead_s": time.time() - now,
+        "environment": _environment(keys),
+        "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
+        "compared": False,
+        "verified_url": None,
+        "verified_body": None,
+        "verified_key": None,
+        "former_key": False,
+        "next_key_missing": False,
+        "claim": "",
+    }
+    if signature is None:
+        return details
+    details["invalid"] = explain(signature, body=sent.body, keys=keys, at=now, url=signed)
+    if refused and details["invalid"] is None:
+        # If several checks rejected the delivery, explain one that used the queue's own key.
+        own = [check for check in refused if keys.current in check.keys]
+        _compare(details, [*refused, *own][-1], sent, keys)
+    return details
+
+
+def shortened_body(body: bytes) -> str:
+    """Return the beginning of a body as text."""
+    return body[: MAX_BODY * 4].decode("utf-8", "replace")[:MAX_BODY]
+
+
+def _compare(details: SignatureDetails, check: Refusal, sent: Delivery, keys: SigningKeys) -> None:
+    """Add the arguments of a signature check that differ from what was signed."""
+    body = (
+        check.body.encode("utf-8", "surrogatepass") if isinstance(check.body, str) else check.body
+    )
+    if check.url is not None and check.url != details["url"]:
+        details["verified_url"] = check.url
+        details["compared"] = True
+    if body is not None and body != sent.body:
+        rewritten = _reserialized(body)
+        details["verified_body"] = shortened_body(body)
+        details["verified_size"] = len(body)
+        details["verified_body_same_json"] = rewritten is not None and rewritten == _reserialized(
+            sent.body
+        )
+        details["compared"] = True
+    if check.keys and keys.current not in check.keys:
+        details["verified_key"] = False
+        details["former_key"] = any(key in keys.former for key in check.keys)
+        details["next_key_missing"] = bool(keys.former) and keys.former[-1] in check.keys
+        details["compared"] = True
+    elif check.claim not in ("", "key"):
+        details["claim"] = check.claim
+        details["compared"] = True
+
+
+def _environment(keys: SigningKeys) -> str:
+    key = os.environ.get(_SETTING)
+    if key is None:
+        return "unset"
+    return {keys.current: "current", keys.next: "next"}.get(key, "other")
+
+
+def _as_served(url: str) -> str:
+    """Return the URL as a web framework reconstructs it from ``Host`` and the path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return published_text(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = f"?{parts.query}" if parts.query else ""
+    return published_text(f"{parts.scheme}://{host}{parts.path or '/'}{query}")
+
+
+def _reserialized(body: bytes) -> bytes | None:
+    """Return a JSON body as Python's ``json`` writes it, or None if it is not JSON."""
+    try:
+        return json.dumps(json.loads(body)).encode()
+    except (ValueError, RecursionError):
+        return None
