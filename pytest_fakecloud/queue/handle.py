@@ -119,7 +119,6 @@ class Queue(QueueAssertions, QueueActions, Handle):
             header=f"{config.header_prefix}-Signature",
         )
         self._details = AttemptDetails(keys, signer.now, one_at_a_time=self.delivery == "driven")
-        workflow = WorkflowRuns()
         self._engine = Engine(
             context.clock,
             context.ids,
@@ -132,8 +131,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
             limits=config.plan,
             settings=config,
             lane=self.delivery,
-            workflow=workflow,
         )
+        workflow = self._engine.workflow = WorkflowRuns(self._engine)
         self._engine.on_outcome = self._reports.background_error
         self._engine.on_attempt = self._reports.record_attempt
         self._engine.on_loop = self._reports.loop

@@ -37,9 +37,8 @@ class _Trial(QueueActions):
     """A copy of a queue with the same rules, on its own frozen clock."""
 
     def __init__(self, engine: Engine) -> None:
-        runs = WorkflowRuns()
-        self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0), runs)
-        runs.attach(self._engine)
+        self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0))
+        self._engine.workflow = WorkflowRuns(self._engine)
         self._engine.restore(engine.snapshot())
 
     def _check_open(self) -> None:

@@ -29,7 +29,6 @@ from ..model import (
     Perform,
     Sign,
     SigningKeys,
-    WorkflowHooks,
 )
 from ..settings import PlanLimits, QueueConfig
 from .admission import Admission
@@ -67,7 +66,6 @@ class Engine(State):
         limits: PlanLimits | None = None,
         settings: QueueConfig | None = None,
         lane: Lane = "driven",
-        workflow: WorkflowHooks | None = None,
     ) -> None:
         super().__init__(
             clock,
@@ -76,7 +74,6 @@ class Engine(State):
             limits=limits or PlanLimits(),
             settings=settings or QueueConfig(),
             lane=lane,
-            workflow=workflow,
         )
         self.keys = keys
         self._new_key = new_key
@@ -101,8 +98,8 @@ class Engine(State):
             new_key=new_key,
         )
 
-    def twin(self, clock: Timekeeper, ids: Ids, workflow: WorkflowHooks) -> Engine:
-        """Return an engine with the same rules and no data."""
+    def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
+        """Return an engine with the same rules and no data, which never delivers."""
         runner = self.runner
         return Engine(
             clock,
@@ -113,7 +110,6 @@ class Engine(State):
             new_key=self._new_key,
             limits=self.limits,
             settings=self.settings,
-            workflow=workflow,
         )
 
     @property

@@ -62,13 +62,12 @@ class State:
         limits: PlanLimits,
         settings: QueueConfig,
         lane: Lane,
-        workflow: WorkflowHooks | None,
     ) -> None:
         self.clock = clock
         self.limits = limits
         self.settings = settings
         self.lane: Lane = lane
-        self.workflow: WorkflowHooks = workflow or WorkflowHooks()
+        self.workflow = WorkflowHooks()
         self.delivery_hooks = DeliveryHooks()
         self.lock = threading.RLock()
         self.changed = clock.signal()

@@ -77,7 +77,6 @@ class WorkflowRoutes:
     def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
         self.engine = engine
         self.runs = runs
-        runs.attach(engine)
 
     def routes(self) -> list[Route]:
         return [
@@ -99,14 +98,14 @@ class WorkflowRoutes:
 
     def get_steps(self, request: Request) -> object:
         with self.engine.lock:
-            return [step.raw() for step in self.runs.live(segment(request, "id")).steps]
+            return [step.raw() for step in self.runs.get_live(segment(request, "id")).steps]
 
     def end_run(self, request: Request) -> object:
         cancel = read_flag(request.query("cancel") or "true", "cancel")
         run_id = segment(request, "id")
         with self.engine.lock:
             if cancel:
-                self.runs.cancel(self.runs.live(run_id))
+                self.runs.cancel(self.runs.get_live(run_id))
             else:
                 self.runs.complete(run_id, request.body)
         return {"cancelled": int(cancel)}

@@ -92,7 +92,7 @@ class WorkflowHistoryRoutes:
         engine = self.engine
         with engine.lock:
             row = self._row(segment(request, "id"))
-            run = self.runs.run_of(engine.dead_letters.message(row))
+            run = self.runs.require_run_of(engine.dead_letters.message(row))
             failure = self.runs.failure_callback(run)
             if failure is None or failure.state != "FAILED":
                 raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
@@ -104,7 +104,9 @@ class WorkflowHistoryRoutes:
     def give_up_failure(self, request: Request) -> object:
         engine = self.engine
         with engine.lock:
-            run = self.runs.run_of(engine.dead_letters.message(self._row(segment(request, "id"))))
+            run = self.runs.require_run_of(
+                engine.dead_letters.message(self._row(segment(request, "id")))
+            )
             failure = self.runs.failure_callback(run)
             if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
                 raise bad_request(
@@ -157,7 +159,7 @@ class WorkflowHistoryRoutes:
         return new
 
     def _restarted(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        old = self.runs.run_of(message)
+        old = self.runs.require_run_of(message)
         started = self.runs.first_message(old)
         new_id = self.engine.new_id("wfr_")
         settings = repeated(old.settings, given, started.max_retries)

@@ -1,4 +1,4 @@
-"""Events that workflow runs wait for, and the steps that the queue publishes for runs."""
+"""Events that workflow runs wait for."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from ..errors import bad_request
 from ..model import HeaderList
 from ..wire.headers import (
     as_wire,
-    check_url,
     first_setting,
     header_map,
-    json_headers,
     read_duration,
-    read_given,
     read_integer,
 )
 from .model import Waiter
+from .steps import check_step, wire_pairs, with_run_id
 
 if TYPE_CHECKING:
     from .runs import WorkflowRuns
@@ -44,7 +42,7 @@ class RunEvents:
         Raises a 400 error for a malformed request and a 404 error for an unknown run.
         """
         run_id = first_setting(headers, "workflow-runid") or ""
-        self._runs.live(run_id)
+        self._runs.get_live(run_id)
         step = request.get("step")
         url = request.get("timeoutUrl") or request.get("url")
         if not isinstance(step, dict) or not isinstance(url, str):
@@ -55,7 +53,7 @@ class RunEvents:
         pairs = [pair for pair in pairs if pair[0].lower() != "upstash-delay"]
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
         now = self._runs.engine.clock.now_us()
-        pairs = of_run(pairs, run_id)
+        pairs = with_run_id(pairs, run_id)
         pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
         url = as_wire(url)
         check_step(url, pairs)
@@ -88,7 +86,7 @@ class RunEvents:
         for waiter in woken:
             self._wake(waiter, data)
         if run_id is not None and not woken:
-            self._runs.live(run_id)
+            self._runs.get_live(run_id)
             self._notified[run_id, event_id] = data
         return [
             {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
@@ -126,26 +124,6 @@ class RunEvents:
 
     def restore(self, saved: tuple[list[Waiter], dict[tuple[str, str], bytes]]) -> None:
         self.waiters, self._notified = list(saved[0]), dict(saved[1])
-
-
-def of_run(pairs: HeaderList, run_id: str) -> HeaderList:
-    if first_setting(pairs, "workflow-runid") is None:
-        pairs.append(("Upstash-Workflow-RunId", run_id))
-    return pairs
-
-
-def wire_pairs(headers: dict[str, Any]) -> HeaderList:
-    return json_headers(headers, first_spelling=True)
-
-
-def check_step(url: str, pairs: HeaderList) -> None:
-    """Check that a message can be published as one step of a run.
-
-    Raises a 400 error for a URL group and for a schedule.
-    """
-    check_url(url, "workflow")
-    if "cron" in read_given(pairs):
-        raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
 
 
 def _timeout_us(value: object) -> int:

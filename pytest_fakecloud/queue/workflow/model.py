@@ -7,8 +7,10 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from ..model import Message, PublishSettings
+from ..model import Message, PublishSettings, first
 
+_RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
+"""Call types of messages that are delivered as published, without the list of steps."""
 RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
 SDK_VERSION = "Upstash-Workflow-Sdk-Version"
@@ -116,6 +118,22 @@ class Waiter:
             "timeoutBody": self.request.get("timeoutBody"),
             "timeoutHeaders": self.request.get("timeoutHeaders") or {},
         }
+
+
+def call_type_of(message: Message) -> str | None:
+    """Return the call type of a message in lower case, or None for a message of no run."""
+    return None if message.workflow is None else message.workflow.call_type
+
+
+def is_step(message: Message) -> bool:
+    """Return whether a message of a run is delivered with the list of steps."""
+    return call_type_of(message) not in _RAW_CALLS
+
+
+def features_of(settings: PublishSettings) -> set[str]:
+    """Return the names in the ``Upstash-Feature-Set`` header, in lower case."""
+    names = (first(settings.workflow, "Upstash-Feature-Set") or "").lower().split(",")
+    return {name.strip() for name in names}
 
 
 def callback_state(message: Message) -> str:

@@ -1,4 +1,4 @@
-"""Workflow runs: their lists of steps, events, and invocations of other runs.
+"""Workflow runs and their lists of steps.
 
 A run starts with a message whose ``Upstash-Workflow-Init`` is ``true``. Each later message with the
 run's id is a step. At its first delivery, it is appended to the run's list of steps. Instead of the
@@ -18,7 +18,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request, not_found
@@ -27,87 +26,67 @@ from ..model import (
     MESSAGE,
     HeaderList,
     Message,
-    PublishSettings,
-    RejectedStep,
     WorkflowHooks,
     WorkflowPart,
     first,
 )
-from ..wire.headers import (
-    as_text,
-    as_wire,
-    first_setting,
-    header_map,
-)
-from .events import RunEvents, check_step, of_run, wire_pairs
+from ..wire.headers import as_text, first_setting, header_map
+from .events import RunEvents
+from .inheritance import inherit_settings
+from .invocations import publish_result, read_invocation
 from .model import (
-    SDK_VERSION,
-    Invoker,
     RunState,
     RunStep,
     WorkflowRun,
+    call_type_of,
     callback_state,
+    features_of,
+    is_step,
 )
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
-_INHERITED = ("retry_delay", "failure_callback", "flow")
-"""Settings of the trigger that later messages of the run inherit (``WF_TriggerOnConfig``)."""
-_RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
-
 
 class WorkflowRuns(WorkflowHooks):
-    """The workflow runs of one queue. The engine's lock must be held for every method.
+    """The workflow runs of an engine. The engine's lock must be held for every method."""
 
-    ``attach()`` connects the runs to their engine.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.runs: dict[str, WorkflowRun] = {}
         self.events = RunEvents(self)
-        self._engine: Engine | None = None
-
-    def attach(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
-    def engine(self) -> Engine:
-        assert self._engine is not None, "attach() comes first"
-        return self._engine
 
     # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
-        control = message.settings.workflow
-        run_id = first(control, "Upstash-Workflow-RunId") if control else None
-        if not run_id:
+        part = _read_part(message)
+        if part is None:
             return None
-        url = first(control, "Upstash-Workflow-Url") or message.url
-        call_type = (first(control, "Upstash-Workflow-CallType") or "step").lower()
-        message.workflow = WorkflowPart(run_id, url, call_type)
-        run = self.runs.get(run_id)
-        if (first(control, "Upstash-Workflow-Init") or "").lower() == "true":
+        message.workflow = part
+        run = self.runs.get(part.run_id)
+        if _is_true(message, "Upstash-Workflow-Init"):
             if run is not None and run.live:
                 return run.first_message_id
-            self._begin(message.workflow, message, at_us)
+            self._start(part, message, at_us)
             return None
-        retry_of = message.retry_of
-        if run is not None and retry_of is not None and retry_of == run.failed_message_id:
-            run.reopen(retry_of, message.id)
+        dropped = message.source_id or message.id
+        if run is None:
+            if message.kind == MESSAGE:
+                raise bad_request(f"workflow run {as_text(part.run_id)} not found")
+            return dropped
+        if message.retry_of is not None and message.retry_of == run.failed_message_id:
+            run.reopen(message.retry_of, message.id)
         elif message.kind != MESSAGE:
-            if run is None or run.state == "RUN_CANCELED":
-                return message.source_id or message.id
-        elif run is None:
-            raise bad_request(f"workflow run {as_text(run_id)} not found")
+            if run.state == "RUN_CANCELED":
+                # Drop the callback by reporting it as a duplicate, which the engine does not store.
+                return dropped
         elif not run.live:
             raise _already_finished(run)
-        if run is not None:
-            run.message_ids.append(message.id)
-            message.workflow = message.workflow._replace(created_ms=run.created_ms)
-            self._inherit(message, run.settings, step=call_type not in _RAW_CALLS)
+        run.message_ids.append(message.id)
+        message.workflow = part._replace(created_ms=run.created_ms)
+        inherit_settings(self.engine, message, run.settings)
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
@@ -124,8 +103,8 @@ class WorkflowRuns(WorkflowHooks):
 
     def body(self, message: Message, at_us: int) -> bytes:
         """Return the list of steps up to this message, or the message's own body."""
-        run = self._run_of(message)
-        if run is None or _call_type(message) in _RAW_CALLS:
+        run = self._find_run_of(message)
+        if run is None or not is_step(message):
             return message.body
         position = run.position(message.id)
         if position is None:
@@ -135,24 +114,24 @@ class WorkflowRuns(WorkflowHooks):
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
         listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
-        lazy = "lazyfetch" in _features(message.settings)
+        lazy = "lazyfetch" in features_of(message.settings)
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
-        run = self._run_of(message)
+        run = self._find_run_of(message)
         if run is None:
             return {}
         fields: dict[str, object] = {
             "workflowRunId": run.id,
             "workflowCreatedAt": run.created_ms,
         }
-        if "initialbody" in _features(message.settings) and run.steps:
+        if "initialbody" in features_of(message.settings) and run.steps:
             fields["sourceBody"] = base64.b64encode(run.steps[0].body).decode("ascii")
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
         """Return the state of the failure callback about a step, for the step's dead letter."""
-        run = self._run_of(message)
+        run = self._find_run_of(message)
         failure = self.failure_callback(run)
         if failure is None or failure.failure_of != message.id:
             return {}
@@ -171,8 +150,8 @@ class WorkflowRuns(WorkflowHooks):
         """Fail the run if this message is one of its steps and has been dead-lettered."""
         if message.workflow is None and message.failure_of is None and not self.events.waiters:
             return
-        run = self._run_of(message)
-        call_type = _call_type(message)
+        run = self._find_run_of(message)
+        call_type = call_type_of(message)
         self.events.drop(message.id)
         self._update_source(message)
         # Do not fail the run because of a failed call, which the call's callback reports to the
@@ -182,16 +161,16 @@ class WorkflowRuns(WorkflowHooks):
         if message.state == "FAILED":
             run.failed_message_id, run.dlq_id = message.id, message.dlq_id
             answer = message.last_outcome.body if message.last_outcome else b""
-            self._end(run, "RUN_FAILED", at_us, answer)
+            self._finish_run(run, "RUN_FAILED", at_us, answer)
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of the run, because a run can be read and restarted only as a whole."""
-        run = self._run_of(message)
+        run = self._find_run_of(message)
         messages = self.engine.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
-        run = self._run_of(message)
+        run = self._find_run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]
             self.events.release(run.id)
@@ -213,15 +192,15 @@ class WorkflowRuns(WorkflowHooks):
             raise not_found("workflow run", run_id)
         return run
 
-    def run_of(self, message: Message) -> WorkflowRun:
+    def require_run_of(self, message: Message) -> WorkflowRun:
         """Return the workflow run of a message; raise a 404 error if the run is unknown."""
         assert message.workflow is not None
         return self.get(message.workflow.run_id)
 
-    def _run_of(self, message: Message) -> WorkflowRun | None:
+    def _find_run_of(self, message: Message) -> WorkflowRun | None:
         return None if message.workflow is None else self.runs.get(message.workflow.run_id)
 
-    def live(self, run_id: str) -> WorkflowRun:
+    def get_live(self, run_id: str) -> WorkflowRun:
         """Return a run; raise a 404 error if it does not exist or has finished."""
         run = self.get(run_id)
         if not run.live:
@@ -237,7 +216,7 @@ class WorkflowRuns(WorkflowHooks):
         """
         run = self.get(run_id)
         if run.live:
-            self._end(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
+            self._finish_run(run, "RUN_SUCCESS", self.engine.clock.now_us(), response)
 
     def cancel(self, run: WorkflowRun) -> None:
         now = self.engine.clock.now_us()
@@ -245,11 +224,11 @@ class WorkflowRuns(WorkflowHooks):
         self.engine.lifecycle.cancel_all(
             [pending[one] for one in run.message_ids if one in pending]
         )
-        self._end(run, "RUN_CANCELED", now, b"")
+        self._finish_run(run, "RUN_CANCELED", now, b"")
 
     def resume(self, message: Message, run_id: str) -> WorkflowRun:
         """Create a run with the steps before a failed step; raise a 404 error for an unknown run."""
-        old = self.run_of(message)
+        old = self.require_run_of(message)
         position = old.position(message.id)
         now = self.engine.clock.now_us()
         new = WorkflowRun(
@@ -276,7 +255,7 @@ class WorkflowRuns(WorkflowHooks):
             raise not_found("first message of workflow run", run.id)
         return found
 
-    def _begin(self, part: WorkflowPart, message: Message, at_us: int) -> None:
+    def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
         run = WorkflowRun(
             part.run_id,
             part.url,
@@ -288,55 +267,9 @@ class WorkflowRuns(WorkflowHooks):
         )
         message.workflow = part._replace(created_ms=run.created_ms)
         run.message_ids.append(message.id)
-        if (first(message.settings.workflow, "Upstash-Workflow-Invoke") or "").lower() == "true":
-            self._read_invocation(run, message)
+        if _is_true(message, "Upstash-Workflow-Invoke"):
+            run.invoker, message.body = read_invocation(message.body)
         self.runs[run.id] = run
-
-    def _read_invocation(self, run: WorkflowRun, message: Message) -> None:
-        try:
-            asked = json.loads(message.body)
-            inner = asked.get("body")
-            run.invoker = Invoker(
-                str(asked["workflowRunId"]),
-                as_wire(str(asked["workflowUrl"])),
-                int(asked.get("workflowRunCreatedAt") or 0),
-                dict(asked.get("headers") or {}),
-                dict(asked["step"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            raise bad_request("invalid body: expected the invocation of a workflow") from None
-        # Check the headers now, because no request can be rejected when the run ends.
-        check_step(run.invoker.url, wire_pairs(run.invoker.headers))
-        text = inner if isinstance(inner, str) else ""
-        message.body = text.encode("utf-8", "surrogatepass")
-
-    def _inherit(self, message: Message, start: PublishSettings, *, step: bool) -> None:
-        own = message.settings
-        if "wf_triggeronconfig" not in _features(own):
-            return
-        named = {name.lower() for name, _ in own.forward}
-        # Omit the version header, with which a client would mistake the callback for a step.
-        skipped = named if step else named | {SDK_VERSION.lower()}
-        changes: dict[str, Any] = {
-            "forward": own.forward
-            + [pair for pair in start.forward if pair[0].lower() not in skipped],
-            "labels": own.labels or start.labels,
-        }
-        for name in _INHERITED:
-            if getattr(own, name) is None:
-                changes[name] = getattr(start, name)
-        if own.failure_callback is None:
-            changes["failure_callback_headers"] = start.failure_callback_headers
-        if _call_type(message) == "failurecall":
-            # Remove the failure callback's own failure callback, so that its failure does not cause
-            # another one.
-            changes["failure_callback"], changes["failure_callback_headers"] = None, []
-        if own.retries is None or self._retries_by_default(message):
-            changes["retries"] = start.retries
-            retries = start.retries
-            message.max_retries = self.engine.settings.retries if retries is None else retries
-        message.settings = replace(own, **changes)
-        message.retry_delay = message.settings.retry_delay
 
     def _note_failure_callback(self, message: Message) -> None:
         # Find the run through the source: clients add the run's id to their own failure callbacks,
@@ -345,10 +278,10 @@ class WorkflowRuns(WorkflowHooks):
         earlier = messages.get(message.retry_of or "")
         about = message.source_id if earlier is None else earlier.failure_of
         source = messages.get(str(about))
-        run = None if source is None else self._run_of(source)
+        run = None if source is None else self._find_run_of(source)
         if source is None or run is None or run.state == "RUN_CANCELED":
             return
-        if _call_type(source) not in _RAW_CALLS:
+        if is_step(source):
             run.failure_message_id = message.id
             message.failure_of = source.id
             self._update_source(message)
@@ -358,55 +291,28 @@ class WorkflowRuns(WorkflowHooks):
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
-    def _retries_by_default(self, message: Message) -> bool:
-        source = self.engine.messages.get(message.source_id or "")
-        if message.kind == MESSAGE or source is None:
-            return False
-        nested = (
-            source.settings.callback_headers
-            if message.kind == "callback"
-            else source.settings.failure_callback_headers
-        )
-        return first(nested, "Upstash-Retries") is None
-
-    def _end(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
+    def _finish_run(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response
         self.events.release(run.id)
         invoker = run.invoker
-        if invoker is None or invoker.run_id not in self.runs:
-            return
-        if not self.runs[invoker.run_id].live:
-            return
-        out = {
-            "body": response.decode("utf-8", "replace"),
-            "isFailed": state == "RUN_FAILED",
-            "isCanceled": state == "RUN_CANCELED",
-        }
-        step = {**invoker.step, "out": json.dumps(out)}
-        try:
-            pairs = of_run(wire_pairs(invoker.headers), invoker.run_id)
-            body = json.dumps(step).encode()
-            self.engine.publisher.publish(invoker.url, pairs, body, counted=False)
-        except QueueError as error:
-            # Record the error in the timeline of this run, which finishes regardless.
-            started = self.engine.messages.get(run.first_message_id)
-            if started is not None:
-                started.lost_callbacks += (error.message,)
-            if self.engine.on_rejected_step is not None:
-                self.engine.on_rejected_step(
-                    RejectedStep(
-                        as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
-                    )
-                )
+        if invoker is not None and invoker.run_id in self.runs and self.runs[invoker.run_id].live:
+            publish_result(self.engine, run, invoker)
 
 
-def _call_type(message: Message) -> str | None:
-    return None if message.workflow is None else message.workflow.call_type
+def _read_part(message: Message) -> WorkflowPart | None:
+    """Return a message's role in a workflow run, or None."""
+    control = message.settings.workflow
+    run_id = first(control, "Upstash-Workflow-RunId") if control else None
+    if not run_id:
+        return None
+    url = first(control, "Upstash-Workflow-Url") or message.url
+    call_type = (first(control, "Upstash-Workflow-CallType") or "step").lower()
+    return WorkflowPart(run_id, url, call_type)
+
+
+def _is_true(message: Message, header: str) -> bool:
+    return (first(message.settings.workflow, header) or "").lower() == "true"
 
 
 def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
-
-
-def _features(settings: PublishSettings) -> str:
-    return (first(settings.workflow, "Upstash-Feature-Set") or "").lower()

@@ -39,7 +39,6 @@ def quota(limits: dict[str, Any] | None = None, **settings: Any) -> Quota:
         limits=PlanLimits(**(limits or {})),
         settings=QueueConfig(**settings),
         lane="driven",
-        workflow=None,
     )
     return Present(state)
 

@@ -25,7 +25,6 @@ def state(seed: int = 1, name: str = "queue", lane: Lane = "driven") -> State:
         limits=PlanLimits(),
         settings=QueueConfig(),
         lane=lane,
-        workflow=None,
     )
 
 
