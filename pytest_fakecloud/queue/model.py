@@ -372,7 +372,7 @@ class WorkflowHooks:
     def refuse(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
 
-    def body(self, message: Message, at_us: int) -> bytes:
+    def delivery_body(self, message: Message, at_us: int) -> bytes:
         """Return the body of a message's next attempt, which for a workflow step is the list of
         steps.
         """

@@ -231,7 +231,9 @@ class AttemptRunner:
 
     def _delivery(self, message: Message, now: int) -> Delivery:
         state = self._state
-        body = message.body if message.workflow is None else state.workflow.body(message, now)
+        body = (
+            message.body if message.workflow is None else state.workflow.delivery_body(message, now)
+        )
         prefix = state.settings.header_prefix
         settings = message.settings
         own: HeaderList = list(settings.workflow)

@@ -101,8 +101,11 @@ class WorkflowRuns(WorkflowHooks):
             if run is not None and not run.live and run_id not in begun:
                 raise _already_finished(run)
 
-    def body(self, message: Message, at_us: int) -> bytes:
-        """Return the list of steps up to this message, or the message's own body."""
+    def delivery_body(self, message: Message, at_us: int) -> bytes:
+        """Return the list of steps up to this message, or the message's own body.
+
+        The first call for a step appends the step to the list.
+        """
         run = self._find_run_of(message)
         if run is None or not is_step(message):
             return message.body
@@ -246,6 +249,7 @@ class WorkflowRuns(WorkflowHooks):
         return new
 
     def first_body(self, run: WorkflowRun) -> bytes:
+        """Return the body with which a run started; raise a 404 error if it has been forgotten."""
         return run.steps[0].body if run.steps else self.first_message(run).body
 
     def first_message(self, run: WorkflowRun) -> Message:

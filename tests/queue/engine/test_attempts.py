@@ -151,7 +151,7 @@ def test_every_header_of_a_delivery() -> None:
 
 def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
     class Steps(WorkflowHooks):
-        def body(self, message: Message, at_us: int) -> bytes:
+        def delivery_body(self, message: Message, at_us: int) -> bytes:
             return f"{message.id} at {at_us - bench.start_us}".encode()
 
     bench.engine.workflow = Steps()
