@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.errors import report_failure
 from ..model import SEVERITIES, WEIGHT, Finding
-from . import broker, common, kv, kv_series, queue, vector
+from . import broker, common, kv, queue, vector
 from .look import Look
 
 __all__ = ["MOST", "Finding", "Look", "find"]
@@ -21,7 +21,7 @@ __all__ = ["MOST", "Finding", "Look", "find"]
 MOST = 10
 """Maximum number of findings in one report."""
 _BY_SERVICE: Mapping[str, tuple[Callable[[Look, Any], Iterator[Finding]], ...]] = {
-    "kv": (*kv.FINDINGS, *kv_series.FINDINGS),
+    "kv": kv.FINDINGS,
     "vector": vector.FINDINGS,
     "broker": broker.FINDINGS,
 }

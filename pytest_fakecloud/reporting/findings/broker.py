@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...broker.model import CONSUMER_HEADERS
 from ..bodies import parsed
 from ..model import Finding
-from .kv import ADDING, commands
+from .kv.commands import ADDING, commands
 from .look import Look, about, about_group, executed, items_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ...vector.filter.explain import why_not
 from ..bodies import parsed
 from ..model import Finding
 from ..scene import taken
-from .kv import WRITES, commands
+from .kv.commands import WRITES, commands
 from .look import NONE, Look, about_namespace, executed, items_of
 
 if TYPE_CHECKING:
