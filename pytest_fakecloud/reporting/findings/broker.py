@@ -221,14 +221,14 @@ def _repeated(look: Look, first: Call, again: Call) -> tuple[str, int] | None:
     before: list[list[str]] = []
     times: dict[str, int] = {}
     for handle in look.handles("kv"):
-        for call, line, _ in commands(look, handle):
-            if line[0] not in ADDING or call.number < first.number:
+        for command in commands(look, handle):
+            if command.name not in ADDING or command.entry.number < first.number:
                 continue
-            if call.number < again.number:
-                before.append(line)
-            elif line in before:
-                before.remove(line)
-                times[line[0]] = times.get(line[0], 0) + 1
+            if command.entry.number < again.number:
+                before.append(command.words)
+            elif command.words in before:
+                before.remove(command.words)
+                times[command.name] = times.get(command.name, 0) + 1
     return max(times.items(), key=lambda one: one[1]) if times else None
 
 

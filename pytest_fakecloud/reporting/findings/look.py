@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.calls import Call, Entry, Event
+from ...core.calls import Action, Call, Entry, Event
 from ..bodies import parsed
 from ..model import Finding, Subject
 from ..scene import Scene
@@ -64,7 +64,7 @@ class Look:
     raised: BaseException | None = None
     served: Sequence[Served] = ()
     commands: dict[str, list[Any]] = field(default_factory=dict, init=False)
-    """The executed commands of key-value servers, by the server's name (see `kv.commands()`)."""
+    """The commands of key-value servers, by the server's name (see `kv.commands.history()`)."""
 
     @cached_property
     def entries(self) -> list[Entry]:
@@ -83,6 +83,13 @@ class Look:
     def calls_of(self, handle: Any) -> list[Call]:
         return [call for call in self.calls if call.handle == handle.name]
 
+    def actions_on(self, handle: Any) -> list[Action]:
+        """Return the actions of the test on a fake that may have changed its data."""
+        recorder = getattr(self.cloud.journal, "_recorder", None)
+        since = getattr(handle, "_rewound", 0)
+        every = tuple(recorder.actions) if recorder is not None else ()
+        return [one for one in every if one.handle == handle.name and one.number > since]
+
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""
         for handle in self.handles(service):
@@ -97,9 +104,9 @@ class Look:
             if one.data.get("alone") and isinstance(one.data.get("began"), int)
         ]
 
-    def attempt_around(self, call: Call) -> Event | None:
-        """Return the attempt during which a call was made; None outside of attempts."""
-        around = (one for one in self.attempts if one.data["began"] < call.number < one.number)
+    def attempt_around(self, entry: Entry) -> Event | None:
+        """Return the attempt during which an entry was recorded; None outside of attempts."""
+        around = (one for one in self.attempts if one.data["began"] < entry.number < one.number)
         return next(around, None)
 
     def events(self, kind: str) -> list[Event]:

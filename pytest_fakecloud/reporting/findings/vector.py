@@ -173,8 +173,7 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
         if any(id in call.target or id.encode() in call.body for call in later for id in ids):
             continue
         for store in look.handles("kv"):
-            writes = [(call, line[1]) for call, line, _ in commands(look, store)
-                      if line[0] in WRITES and len(line) > 1]  # fmt: skip
+            writes = [(one.entry, one.key) for one in commands(look, store) if one.name in WRITES]
             of_hit = [key for call, key in writes if call.number < query.number and ids[0] in key]
             before, _, after = (of_hit or [""])[-1].partition(ids[0])
             alike = [(call, key) for call, key in writes if call.number > query.number

@@ -109,7 +109,7 @@ def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.M
 
     monkeypatch.setattr(cloud.handles[0], "ttl", broken)
     text = section(cloud)
-    assert "never_expires failed: RuntimeError: no ttl" in text
+    assert "lock_without_ttl failed: RuntimeError: no ttl" in text
     assert "SET b 1 <-- OK" in text
 
 
@@ -180,3 +180,19 @@ def test_a_write_is_repeated_only_by_the_same_request_after_a_failure(
 ) -> None:
     served = serve(cloud, ("INCR n", first), ("INCR n", {"status": 200}))
     assert kinds(cloud, served=served) == ["repeated_after_failure"] * count
+
+
+def test_a_limit_that_was_reset_is_not_shared(cloud: Cloud) -> None:
+    requests = [("INCR n", "GET /orders"), ("DEL n", "GET /orders"), ("INCR n", "POST /export")]
+    steps = [(command, {"target": target, "status": 200}) for command, target in requests]
+    served = serve(cloud, *steps, ("INCR n", {"target": "POST /export", "status": 429}))
+    assert kinds(cloud, served=served) == []
+
+
+def test_commands_of_the_test_itself_are_part_of_the_history(cloud: Cloud) -> None:
+    commands("SET k 1 EX 60 | SET n 1 EX 60")(cloud)
+    server: Any = cloud.handles[0]
+    server.execute("DEL", "k")
+    server.reset()
+    commands("SET k 2 | +61s | GET n")(cloud)
+    assert kinds(cloud) == []

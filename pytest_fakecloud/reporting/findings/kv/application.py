@@ -2,71 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bodies import parsed
 from ...model import Finding
 from ..look import Look, about_key, executed
-from .commands import ADDING, READS, commands, sets_nx
-
-if TYPE_CHECKING:
-    from ....core.calls import Call
+from .commands import ADDING, Command, commands, history
 
 
-def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find writes with an additional effect that a retry repeated after a failure.
-
-    Retries are attempts of one message, or identical requests to the application if an earlier one
-    raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
-    """
-    tries = [*_requests(look), *_attempts(look)]
-    done: dict[tuple[object, tuple[str, ...]], tuple[_Try, Call]] = {}
-    marked: dict[int, tuple[str, int]] = {}
-    for call, line, result in commands(look, handle):
-        now = next((one for one in tries if one.began < call.number < one.ended), None)
-        if now is not None and sets_nx(line) and result not in (None, 0):
-            marked[now.began] = line[1], call.number
-        if now is None or line[0] not in ADDING:
-            continue
-        about = now.same, tuple(line)
-        before, first = done.get(about, (now, call))
-        if before is not now and before.failed:
-            marks = _marks(marked, before, now)
-            evidence = [marked[one.began][1] for one in (before, now)] if marks else []
-            yield about_key(
-                "repeated_after_failure", call, line[1], [first.number, *evidence],
-                command=line[0], message=before.message, attempt=before.attempt,
-                target=before.target, marks=marks, numbered=_numbered(marks, before, now),
-            )  # fmt: skip
-        done[about] = now, call
-
-
-def _numbered(marks: Sequence[str], before: _Try, now: _Try) -> bool:
-    """Return whether two keys differ only in the number of the attempt or of the retry at the end."""
-    for first, second in ((before.attempt, now.attempt), (before.attempt - 1, now.attempt - 1)):
-        ends = marks and before.attempt and marks[0].endswith(str(first))
-        if ends and marks[0].removesuffix(str(first)) + str(second) == marks[1]:
-            return True
-    return False
-
-
-def _marks(marked: Mapping[int, tuple[str, int]], before: _Try, now: _Try) -> list[str]:
-    """Return the keys that two attempts set with NX if the keys differ only in their endings."""
-    keys = [marked.get(one.began, ("", 0))[0] for one in (before, now)]
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
-    return keys if keys[0] != keys[1] and common > max(map(len, keys)) // 2 else []
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Try:
     """An attempt of a message, or a request to the application, with the journal numbers of its
     start and end.
 
-    Repetitions of the same message or request have equal values of ``same``.
+    Repetitions of the same message or request have equal values of ``same``. ``lock`` is the last
+    key that the try set with NX.
     """
 
     same: object
@@ -76,6 +32,62 @@ class _Try:
     message: str = ""
     attempt: int = 0
     target: str = ""
+    lock: Command | None = field(default=None, init=False)
+
+
+def repeated_after_failure(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find writes with an additional effect that a retry repeated after a failure.
+
+    Retries are attempts of one message, or identical requests to the application if an earlier one
+    raised an exception or was answered 5xx. After a 4xx, an identical request is a new request.
+    """
+    tries = [*_requests(look), *_attempts(look)]
+    latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
+    for command in commands(look, handle):
+        number = command.entry.number
+        during = next((one for one in tries if one.began < number < one.ended), None)
+        if during is not None and command.sets_nx and command.succeeded:
+            during.lock = command
+        if during is None or command.name not in ADDING:
+            continue
+        write = during.same, tuple(command.words)
+        before, first = latest.get(write, (during, command))
+        latest[write] = during, command
+        if before is during or not before.failed:
+            continue
+        locks = _differing_locks(before, during)
+        evidence = [first.entry.number, *(one.entry.number for one in locks)]
+        names = [one.key for one in locks]
+        yield about_key(
+            "repeated_after_failure", command.entry, command.key, evidence,
+            command=command.name, message=before.message, attempt=before.attempt,
+            target=before.target, marks=names, numbered=_are_numbered(names, before, during),
+        )  # fmt: skip
+
+
+def _differing_locks(before: _Try, during: _Try) -> list[Command]:
+    """Return the locks of two tries if their keys differ only in their endings."""
+    if before.lock is None or during.lock is None:
+        return []
+    keys = before.lock.key, during.lock.key
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*keys, strict=False)))
+    is_alike = keys[0] != keys[1] and common > max(map(len, keys)) // 2
+    return [before.lock, during.lock] if is_alike else []
+
+
+def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
+    """Return whether two keys differ only in the number of the attempt or of the retry at the end.
+
+    ``lock:1`` and ``lock:2`` end with the numbers of the attempts 1 and 2, ``lock:0`` and
+    ``lock:1`` with the numbers of their retries.
+    """
+    if not keys or not before.attempt:
+        return False
+    numbers = (before.attempt, during.attempt), (before.attempt - 1, during.attempt - 1)
+    return any(
+        keys[0].endswith(str(first)) and keys[0].removesuffix(str(first)) + str(second) == keys[1]
+        for first, second in numbers
+    )
 
 
 def _requests(look: Look) -> Iterator[_Try]:
@@ -90,67 +102,87 @@ def _attempts(look: Look) -> Iterator[_Try]:
     for event in look.attempts:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
-        number = event.data.get("number") or 0
-        yield _Try(message, event.data["began"], event.number, failed, message, number)
+        attempt = event.data.get("number") or 0
+        yield _Try(message, event.data["began"], event.number, failed, message, attempt)
 
 
-def shared_limit(look: Look, handle: Any) -> Iterator[Finding]:
+def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters that requests to several endpoints incremented before one of them returned 429."""
-    counted: dict[str, list[tuple[str, int, int]]] = {}
-    steps = [(call, _counter(line), result) for call, line, result in commands(look, handle)]
-    for one in look.served:
-        if not one.alone or not one.ended:
+    counts: dict[str, list[tuple[str, int, int]]] = {}
+    increments = [
+        (command, key)
+        for command in commands(look, handle)
+        if (key := _counter(command)) and type(command.result) is int
+    ]
+    for request in look.served:
+        if not request.alone or not request.ended:
             continue
-        target = one.target.partition("?")[0]
-        for call, key, result in steps:
-            if not key or type(result) is not int or not one.began < call.number < one.ended:
+        target = request.target.partition("?")[0]
+        for command, key in increments:
+            number = command.entry.number
+            if not request.began < number < request.ended:
                 continue
-            known = counted.setdefault(key, [])
-            rises = not known or result == known[-1][1] + 1
-            others = Counter(each for each, *_ in known if each != target)
-            if one.status == 429 and rises and others:
+            known = counts.setdefault(key, [])
+            if known and command.result != known[-1][1] + 1:
+                known.clear()  # the counter was reset
+            others = Counter(other for other, *_ in known if other != target)
+            if request.status == 429 and others:
                 own = len(known) - others.total() + 1
-                values = {"target": target, "count": result, "own": own, "others": dict(others)}
-                evidence = [number for each, _, number in known if each != target]
-                yield about_key("limit_shared", call, key, evidence[-5:], **values)
-            known.append((target, result, call.number))
+                values = {
+                    "target": target, "count": command.result, "own": own, "others": dict(others)
+                }  # fmt: skip
+                evidence = [at for other, _, at in known if other != target]
+                yield about_key("limit_shared", command.entry, key, evidence[-5:], **values)
+            known.append((target, command.result, number))
 
 
-def _counter(line: list[str]) -> str:
+def _counter(command: Command) -> str:
     """Return the key of a command that counts, or of a script with one key; empty for other
     commands.
     """
-    if line[0] in ("EVAL", "EVALSHA"):
-        return line[3] if line[2:3] == ["1"] and len(line) > 3 else ""
-    return line[1] if line[0] in ("INCR", "INCRBY") and len(line) > 1 else ""
+    if command.name in ("EVAL", "EVALSHA"):
+        has_key = command.words[2:3] == ["1"] and len(command.words) > 3
+        return command.words[3] if has_key else ""
+    return command.key if command.name in ("INCR", "INCRBY") else ""
 
 
 def stopped_writing(look: Look, handle: Any) -> Iterator[Finding]:
     """Find received numbers that were not written although they are greater than the stored number;
     as strings, they are less.
+
+    Example: the version 9 is stored and the application receives the version 10, reads the stored
+    version with HGET, and writes nothing before it receives the next version.
     """
     received = sorted(_received(look), key=lambda one: one[0])
-    steps = commands(look, handle)
-    known: set[str] = set()
     numbers = {call.number for call in look.calls}
+    written_before: set[str] = set()
     found: list[Finding] = []
-    for at, (call, line, result) in enumerate(steps):
-        came = [one for one in received if one[0] < call.number]
-        if line[0] != "HGET" or len(line) != 3 or not came:
-            continue
-        key, field, after = line[1], line[2], received[len(came) :]
-        until = after[0][0] if after else float("inf")
-        writes = any(key in other[1:] and other[0] not in READS
-                     for one, other, _ in steps[at + 1 :] if one.number < until)  # fmt: skip
-        new = str(came[-1][1].get(field, ""))
-        if writes:
-            known.add(key)
-        elif key in known and _less_as_string(new, result):
-            values = {"command": "HGET", "field": field, "known": result, "new": new}
-            evidence = [came[-1][0]] if came[-1][0] in numbers else []
-            found.append(about_key("stopped_writing", call, key, evidence, **values))
+    ends = [*(number for number, _ in received[1:]), sys.maxsize]
+    every = history(look, handle)
+    for (number, content), end in zip(received, ends, strict=False):
+        first, last = (bisect_left(every, at, key=_number_of) for at in (number, end))
+        during = every[first:last]
+        for at, command in enumerate(during):
+            if command.name != "HGET" or len(command.words) != 3:
+                continue
+            key, field_name = command.key, command.words[2]
+            new = str(content.get(field_name, ""))
+            if any(
+                one.changes and (one.changes_any or key in one.arguments) for one in during[at:]
+            ):
+                written_before.add(key)
+            elif key in written_before and _less_as_string(new, command.result):
+                values = {
+                    "command": "HGET", "field": field_name, "known": command.result, "new": new
+                }  # fmt: skip
+                evidence = [number] if number in numbers else []
+                found.append(about_key("stopped_writing", command.entry, key, evidence, **values))
     if found:
         yield replace(found[0], rows=tuple(number for one in found for number in one.rows))
+
+
+def _number_of(command: Command) -> int:
+    return command.entry.number
 
 
 def _less_as_string(new: str, known: Any) -> bool:
@@ -164,7 +196,8 @@ def _received(look: Look) -> Iterator[tuple[int, dict[str, Any]]]:
     bodies += [(number, sent.body) for number, (sent, _) in look.scene.attempts.items()]
     for call in look.calls:
         if call.route == "consume" and executed(call):
-            bodies += [(call.number, record["value"]) for record in parsed(call.answer)]
+            records = parsed(call.answer)
+            bodies += [(call.number, one["value"]) for one in records or ()]
     for number, body in bodies:
         if isinstance(value := parsed(body), dict):
             yield number, value

@@ -3,108 +3,151 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from itertools import takewhile
+from typing import Any
 
 from ...model import Finding
 from ..look import Look, about_key
-from .commands import ZADD_OPTIONS, commands
-
-if TYPE_CHECKING:
-    from ....core.calls import Call
+from .commands import (
+    EXPIRY_ONLY,
+    SCRIPTS,
+    UNKNOWN,
+    ZADD_OPTIONS,
+    Command,
+    commands,
+    history,
+    with_expiries,
+)  # fmt: skip
 
 _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 """Commands that return one page, with the index of their cursor argument."""
-
-
-def scan_not_ended(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find scans that returned a cursor and were not continued."""
-    left: dict[tuple[str, ...], tuple[Call, str]] = {}
-    for call, line, result in commands(look, handle):
-        place = _SCANS.get(line[0])
-        if place is None or len(line) <= place or not isinstance(result, list):
-            continue
-        about = (line[0], *line[1:place])
-        cursor = str(result[0])
-        if left.get(about, (call, ""))[1] in ("", line[place]) or line[place] == "0":
-            left[about] = call, cursor
-    for (name, *_), (call, cursor) in left.items():
-        if cursor != "0":
-            values = {"command": name, "cursor": cursor}
-            yield Finding("scan_not_finished", handle.name, (call.number,), values=values)
-
-
 _RANKED = {"ZRANGE", "ZREVRANGE", "ZRANK", "ZREVRANK", "ZPOPMAX", "ZPOPMIN"}
-_SCORES_KEPT = {*_RANKED, "ZSCORE", "ZCARD", "ZADD", "ZMSCORE", "ZCOUNT", "ZRANGEBYSCORE"}
-
-
-def same_scores(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find ranges of members with equal scores, whose names therefore determine the order."""
-    scores: dict[str, dict[str, str]] = {}
-    unknown: set[str] = set()
-    asked: dict[str, Call] = {}
-    for call, line, result in commands(look, handle):
-        if not line[0].startswith("Z") or len(line) < 3:
-            continue
-        key, options = line[1], {word.upper() for word in line[3:]}
-        if line[0] not in _SCORES_KEPT or "INCR" in options or result is None:
-            unknown.add(key)
-        elif line[0] == "ZADD":
-            rest = line[2:]
-            while rest and rest[0].upper() in ZADD_OPTIONS:
-                rest = rest[1:]
-            scores.setdefault(key, {}).update(zip(rest[1::2], rest[::2], strict=False))
-        elif line[0] in _RANKED and not options & {"BYLEX", "BYSCORE"}:
-            known = scores.get(key, {}).values()
-            if len(known) > 1 and len(set(map(float, known))) == 1:
-                asked[key] = call
-    for key, call in asked.items():
-        if key not in unknown:
-            score = next(iter(scores[key].values()))
-            members = len(scores[key])
-            yield about_key("equal_scores", call, key, members=members, score=score)
-
-
 _PAGED = {"ZRANGE", "ZREVRANGE", "LRANGE"}
 _NOT_BY_RANK = {"BYSCORE", "BYLEX", "LIMIT", "WITHSCORES"}
 
 
-def overlapping_pages(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find two ranges by rank where the second starts at the stop index of the first, which the
-    first range already includes.
-    """
-    before: dict[tuple[str, ...], tuple[int, int, list[Any], int]] = {}
-    told: set[tuple[str, ...]] = set()
-    for call, line, result in commands(look, handle):
-        options = {word.upper() for word in line[4:]}
-        if line[0] not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
+def scan_not_finished(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find scans that returned a cursor and were not continued."""
+    unfinished: dict[tuple[str, ...], tuple[Command, str]] = {}
+    for command in history(look, handle):
+        place = _SCANS.get(command.name)
+        if place is None or len(command.words) <= place:
             continue
-        if not all(word.isascii() and word.isdigit() for word in line[2:4]):
-            continue
-        start, stop = int(line[2]), int(line[3])
-        alike = (line[0], line[1], *sorted(options))
-        first, last, members, page = before.get(alike, (0, 0, [], 0))
-        same_size = stop - start == last - first > 0
-        meets = bool(result) and result[:1] == members[last - first :]
-        if same_size and start == last and meets and alike not in told:
-            told.add(alike)
-            values = {"command": line[0], "start": start, "first": first, "stop": stop}
-            values["member"] = str(result[0])
-            yield about_key("pages_overlap", call, line[1], [page], **values)
-        before[alike] = start, stop, result, call.number
+        scan, given = tuple(command.words[:place]), command.words[place]
+        continues = unfinished.get(scan, (command, given))[1] == given
+        if isinstance(command.result, list) and (continues or given == "0"):
+            unfinished[scan] = command, str(command.result[0])
+        elif continues:
+            unfinished.pop(scan, None)
+    for (name, *_), (command, cursor) in unfinished.items():
+        if cursor != "0":
+            values = {"command": name, "cursor": cursor}
+            rows = (command.entry.number,)
+            yield Finding("scan_not_finished", handle.name, rows, values=values)
+
+
+def equal_scores(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find ranges of members with equal scores, whose names therefore determine the order."""
+    if getattr(handle, "_rewound", 0) or any(one.name == "" for one in history(look, handle)):
+        return  # the data may contain other members
+    scores: dict[str, dict[str, float] | None] = {}
+    ranged: dict[str, tuple[Command, dict[str, float]]] = {}
+    for command, expiries in with_expiries(look, handle):
+        key = command.key
+        if expiries.expired(key, command.at_us):
+            scores.pop(key, None)
+        known = scores.get(key) or {}
+        by_rank = command.name in _RANKED and not command.options & {"BYLEX", "BYSCORE"}
+        if by_rank and command.result is not None and _all_equal(known):
+            ranged[key] = command, dict(known)
+        _follow_scores(command, scores)
+        if command.name == "ZADD" and not _all_equal(scores[key] or {}):
+            ranged.pop(key, None)
+    for key, (command, known) in ranged.items():
+        score = f"{next(iter(known.values())):g}"
+        yield about_key("equal_scores", command.entry, key, members=len(known), score=score)
+
+
+def _all_equal(scores: dict[str, float]) -> bool:
+    return len(scores) > 1 and len(set(scores.values())) == 1
+
+
+def _follow_scores(command: Command, scores: dict[str, dict[str, float] | None]) -> None:
+    """Update the scores of members by key after a command; None if they are unknown."""
+    if command.name == "ZADD":
+        known = scores.setdefault(command.key, {})
+        scores[command.key] = _after_zadd(command, known) if known is not None else None
+    elif command.name in ("DEL", "UNLINK") and command.result is not UNKNOWN:
+        command.drop_replaced(scores)
+    elif command.changes_any:
+        scores.clear()
+    elif command.changes and command.name not in EXPIRY_ONLY:
+        scores.update(dict.fromkeys(command.arguments))
+
+
+def _after_zadd(command: Command, known: dict[str, float]) -> dict[str, float] | None:
+    words = command.words[2:]
+    options = set(takewhile(ZADD_OPTIONS.__contains__, map(str.upper, words)))
+    if command.result is UNKNOWN or options & {"GT", "LT", "INCR"}:
+        return None
+    pairs = words[len(options) :]
+    given = dict(zip(pairs[1::2], map(float, pairs[::2]), strict=False))
+    if "NX" in options:
+        return given | known
+    if "XX" in options:
+        return known | {member: given[member] for member in given.keys() & known.keys()}
+    return known | given
 
 
 def never_acknowledged(look: Look, handle: Any) -> Iterator[Finding]:
     """Find stream entries that were claimed again, in a group that has acknowledged none."""
     acknowledged: set[tuple[str, str]] = set()
-    again: dict[tuple[str, str], tuple[Call, list[str]]] = {}
-    for call, line, result in commands(look, handle):
-        if line[0] == "XACK" and len(line) > 2:
-            acknowledged.add((line[1], line[2]))
-        elif line[0] in ("XAUTOCLAIM", "XCLAIM") and len(line) > 3:
-            entries = result[1] if line[0] == "XAUTOCLAIM" and result else result
-            ids = [str(one[0]) for one in entries or () if isinstance(one, list) and one]
+    again: dict[tuple[str, str], tuple[Command, list[str]]] = {}
+    for command in history(look, handle):
+        words, result = command.words, command.result
+        if command.name == "" or command.name in SCRIPTS:
+            return  # it may have acknowledged entries
+        if command.name == "XACK" and len(words) > 2:
+            acknowledged.add((words[1], words[2]))
+        elif command.name in ("XAUTOCLAIM", "XCLAIM") and len(words) > 3:
+            entries = result[1] if command.name == "XAUTOCLAIM" and _is_list(result) else result
+            entries = entries if _is_list(entries) else []
+            ids = [str(one[0]) for one in entries if isinstance(one, list) and one]
             if ids:
-                again[line[1], line[2]] = call, ids
-    for (key, group), (call, ids) in again.items():
+                again[words[1], words[2]] = command, ids
+    for (key, group), (command, ids) in again.items():
         if (key, group) not in acknowledged:
-            yield about_key("never_acknowledged", call, key, group=group, entries=ids)
+            values = {"group": group, "entries": ids}
+            yield about_key("never_acknowledged", command.entry, key, **values)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def pages_overlap(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find two ranges by rank where the second starts at the stop index of the first, which the
+    first range already includes.
+    """
+    before: dict[tuple[str, ...], tuple[int, int, Command]] = {}
+    reported: set[tuple[str, ...]] = set()
+    for command in commands(look, handle):
+        words, result = command.words, command.result
+        options = {word.upper() for word in words[4:]}
+        if command.name not in _PAGED or not isinstance(result, list) or options & _NOT_BY_RANK:
+            continue
+        if not all(word.isascii() and word.isdigit() for word in words[2:4]):
+            continue
+        start, stop = int(words[2]), int(words[3])
+        listing = (command.name, command.key, *sorted(options))
+        if listing in before and listing not in reported:
+            first, last, page = before[listing]
+            same_size = stop - start == last - first > 0
+            meets = bool(result) and result[:1] == page.result[last - first :]
+            if same_size and start == last and meets:
+                reported.add(listing)
+                values = {"command": command.name, "start": start, "first": first, "stop": stop}
+                values["member"] = str(result[0])
+                evidence = [page.entry.number]
+                yield about_key("pages_overlap", command.entry, command.key, evidence, **values)
+        before[listing] = start, stop, command

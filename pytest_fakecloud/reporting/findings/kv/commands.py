@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ....core.calls import faults_ended
+from ....core.calls import Action, Call, faults_ended
+from ....kv.table.rows import ROWS
 from ...bodies import as_plain, parsed
 from ...connections import is_error, on_connection, reply
-from ..look import Look, executed
+from ..look import Look
 
 if TYPE_CHECKING:
-    from ....core.calls import Call
+    from ....core.calls import Entry
 
+UNKNOWN: Any = object()
+"""The result of a command that may have been executed, but whose response is not known."""
 EXPIRING = {"EX", "PX", "EXAT", "PXAT"}
 SPANS = {"EXPIRE": 1_000_000, "SETEX": 1_000_000, "PEXPIRE": 1_000, "PSETEX": 1_000}
 """Commands that set a relative expiry, with the length of its unit in microseconds."""
@@ -23,87 +27,268 @@ WRITES = {
     "SET", "SETEX", "PSETEX", "SETNX", "MSET", "HSET", "HMSET", "LPUSH", "RPUSH", "SADD", "ZADD",
     "INCR", "INCRBY", "JSON.SET", "APPEND", "GETSET",
 }  # fmt: skip
-MAKING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
-ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *MAKING}
+COUNTING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
+ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *COUNTING}
 """Commands that change the data again each time they are repeated."""
-
-
 READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
 ZADD_OPTIONS = {"NX", "XX", "GT", "LT", "CH", "INCR"}
+SCRIPTS = {"EVAL", "EVALSHA", "FCALL"}
+_UNCHANGING = {
+    name for name, _, group, _, flags, *_ in ROWS
+    if "write" not in flags.split() and name not in (*SCRIPTS, "DEBUG")
+}  # fmt: skip
+"""Commands that change no data themselves."""
+EXPIRY_ONLY = {"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST", "GETEX"}
+_KEEPING = {"HSET", "HMSET", "HSETNX", "SADD", "ZADD", "SETRANGE", *ADDING, *EXPIRY_ONLY}
+"""Commands that change a key, but neither remove nor replace its whole value."""
+_QUEUED = b"+QUEUED\r\n"
+"""The reply to a command in a transaction; EXEC executes the command."""
+_OF_ANY_KEY = {"", "FLUSHALL", "FLUSHDB", "SWAPDB", "DEBUG"}
 
 
-def commands(look: Look, handle: Any) -> list[tuple[Call, list[str], Any]]:
-    """Return each executed command with its call and its result."""
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that a server executed or, if the result is ``UNKNOWN``, may have executed.
+
+    ``words`` are its name, in capitals, and its arguments. A command with an empty name may have
+    been any command. ``entry`` is the call, or the action of the test that changed the data.
+    """
+
+    entry: Entry
+    words: list[str]
+    result: Any
+
+    @property
+    def name(self) -> str:
+        return self.words[0]
+
+    @property
+    def arguments(self) -> list[str]:
+        return self.words[1:]
+
+    @property
+    def key(self) -> str:
+        """The first argument; empty if there is none."""
+        return self.words[1] if len(self.words) > 1 else ""
+
+    @property
+    def options(self) -> set[str]:
+        """The words after the first two arguments, in capitals."""
+        return {word.upper() for word in self.words[3:]}
+
+    @property
+    def at_us(self) -> int:
+        return self.entry.at_us
+
+    @property
+    def client(self) -> object:
+        return self.entry.client if isinstance(self.entry, Call) else None
+
+    @property
+    def sets_nx(self) -> bool:
+        """Whether the command sets a key only if the key does not exist."""
+        return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether a command that sets a value or a TTL certainly did so."""
+        if self.name == "SET" and "GET" in self.options:
+            # The result is the former value, also if NX or XX prevented the write.
+            return self.result is not UNKNOWN and not self.options & {"NX", "XX"}
+        return self.result is not UNKNOWN and self.result not in (None, 0)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the command may have changed data."""
+        return self.name not in _UNCHANGING
+
+    @property
+    def changes_any(self) -> bool:
+        """Whether the command may have changed keys that are not among its arguments."""
+        return self.name in _OF_ANY_KEY or (self.name in SCRIPTS and self.words[2:3] == ["0"])
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the command may have removed or replaced keys among its arguments."""
+        if self.sets_nx and self.result is not UNKNOWN and "GET" not in self.options:
+            return self.succeeded
+        return self.changes and self.name not in _KEEPING
+
+    def drop_replaced(self, by_key: dict[str, Any]) -> None:
+        """Remove the keys that the command may have removed or replaced from a mapping."""
+        if self.changes_any:
+            by_key.clear()
+        elif self.replaces:
+            for key in self.arguments:
+                by_key.pop(key, None)
+
+    def deadline_us(self) -> int | None:
+        """Return the time at which the command lets its key expire; None if it sets no TTL."""
+        words = [word.upper() for word in self.words]
+        try:
+            if words[0] in SPANS and len(words) > 2:
+                return self.at_us + int(words[2]) * SPANS[words[0]]
+            if words[0] in INSTANTS and len(words) > 2:
+                return int(words[2]) * INSTANTS[words[0]]
+            for option, number in itertools.pairwise(_set_options(words)):
+                if option in EXPIRING:
+                    since = 0 if option.endswith("AT") else self.at_us
+                    return since + int(number) * (1_000 if option.startswith("P") else 1_000_000)
+        except ValueError:
+            pass
+        return None
+
+    def expiry_option(self) -> str:
+        """Return the option or command that sets the TTL, such as ``EX``; empty if there is none."""
+        words = [word.upper() for word in self.words]
+        if words[0] in SPANS or words[0] in INSTANTS:
+            return words[0]
+        return next((word for word in _set_options(words) if word in EXPIRING), "")
+
+
+def _set_options(words: list[str]) -> list[str]:
+    """Return the options of a SET or GETEX, which may set a TTL."""
+    return {"SET": words[3:], "GETEX": words[2:]}.get(words[0], [])
+
+
+class Expiries:
+    """The time at which each key expires, as far as the commands so far show it."""
+
+    def __init__(self) -> None:
+        self._setters: dict[str, tuple[int, Command]] = {}
+
+    def deadline_us(self, key: str) -> int | None:
+        return self._setters[key][0] if key in self._setters else None
+
+    def setter(self, key: str) -> Command:
+        """Return the command that set the TTL of a key; raise ``KeyError`` if none is known."""
+        return self._setters[key][1]
+
+    def expired(self, key: str, at_us: int) -> bool:
+        """Return whether a key had a TTL that ended before or at a time."""
+        return key in self._setters and at_us >= self._setters[key][0]
+
+    def follow(self, command: Command) -> None:
+        for key in command.arguments if command.changes else ():
+            if self.expired(key, command.at_us):
+                del self._setters[key]
+        deadline = command.deadline_us()
+        if deadline is not None and command.succeeded:
+            self._setters[command.key] = deadline, command
+        elif command.name in EXPIRY_ONLY:
+            if command.result is UNKNOWN or command.succeeded:
+                self._setters.pop(command.key, None)
+        elif not (command.name == "SET" and command.succeeded and "KEEPTTL" in command.options):
+            command.drop_replaced(self._setters)
+
+
+def with_expiries(look: Look, handle: Any) -> Iterator[tuple[Command, Expiries]]:
+    """Yield each command of the history with the expiries of the keys before it."""
+    expiries = Expiries()
+    for command in history(look, handle):
+        yield command, expiries
+        expiries.follow(command)
+
+
+def commands(look: Look, handle: Any) -> list[Command]:
+    """Return each command that was executed, with its result."""
+    return [one for one in history(look, handle) if one.result is not UNKNOWN]
+
+
+def history(look: Look, handle: Any) -> list[Command]:
+    """Return each command that changed the data or may have changed it, and each known read."""
     if handle.name not in look.commands:
-        look.commands[handle.name] = list(_commands(look, handle))
+        entries: list[Call | Action] = [*look.calls_of(handle), *look.actions_on(handle)]
+        entries.sort(key=lambda one: one.number)
+        look.commands[handle.name] = [
+            command
+            for entry in entries
+            for command in (_of_call(look, entry) if isinstance(entry, Call) else _of_action(entry))
+        ]
     return look.commands[handle.name]
 
 
-def _commands(look: Look, handle: Any) -> Iterator[tuple[Call, list[str], Any]]:
-    for call in look.calls_of(handle):
-        lines = call.facts.get("words")
-        if not isinstance(lines, list) or not executed(call):
-            continue
-        if on_connection(call):
-            lines, answers = _replied(look, call)
+def _of_call(look: Look, call: Call) -> Iterator[Command]:
+    lines = call.facts.get("words")
+    if not call.reached or call.number in look.scene.told or call.answer == _QUEUED:
+        return
+    if not isinstance(lines, list) or "words" in call.cut:
+        if call.cut:
+            yield Command(call, [""], UNKNOWN)
+        return
+    lines, answers = _replied(look, call) if on_connection(call) else (lines, _answers(call))
+    if answers and len(answers) != len(lines):
+        lines, answers = [[""]], []
+    refused = call.fault is None and call.status is not None and call.status >= 400
+    for line, answer in itertools.zip_longest(lines, answers):
+        words = [line[0].upper(), *line[1:]]
+        if refused or (isinstance(answer, dict) and "error" in answer and call.status == 200):
+            # A script that raises an error may have changed data before.
+            if words[0] in SCRIPTS:
+                yield Command(call, words, UNKNOWN)
+        elif call.status == 200 and isinstance(answer, dict) and "result" in answer:
+            decodes = call.facts.get("encoding") == "base64"
+            yield Command(call, words, as_plain(answer["result"]) if decodes else answer["result"])
         else:
-            body = parsed(call.answer)
-            answers = body if call.route in ("pipeline", "multi-exec") else [body]
-        if not isinstance(answers, list) or len(answers) != len(lines):
-            continue
-        for line, came in zip(lines, answers, strict=True):
-            if isinstance(came, dict) and "result" in came and "error" not in came:
-                decodes = call.facts.get("encoding") == "base64"
-                result = as_plain(came["result"]) if decodes else came["result"]
-                yield call, [line[0].upper(), *line[1:]], result
+            yield Command(call, words, UNKNOWN)
+
+
+def _answers(call: Call) -> list[Any]:
+    """Return the answer to each command of a REST request; an empty list if they are unknown."""
+    body = parsed(call.answer)
+    answers = body if call.route in ("pipeline", "multi-exec") else [body]
+    return answers if isinstance(answers, list) else []
 
 
 def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
-    """Return the commands that a call on a database connection executed, and their results."""
-    if call.number in look.scene.told or "answer" in call.cut or not call.answer:
-        return [], []
-    steps, envelope = look.scene.gathered.get(call.number), reply(call)
+    """Return the commands that a call on a database connection executed, and their results.
+
+    The results are an empty list if they are unknown.
+    """
+    steps = look.scene.gathered.get(call.number)
+    known = bool(call.answer) and "answer" not in call.cut
+    envelope = reply(call) if known else None
     if not steps:
         return call.facts["words"], [envelope]
-    results = envelope.get("result") if call.facts["command"] == ["EXEC"] else None
-    if not isinstance(results, list):
+    if call.facts["command"] != ["EXEC"]:
         return [], []
     lines = [step.facts["words"][0] for step in steps]
+    results = envelope.get("result") if envelope is not None else UNKNOWN
+    if results is None:  # a watched key was changed, so nothing was executed
+        return [], []
+    if not isinstance(results, list):
+        return lines, []
     return lines, [one if is_error(one) else {"result": one} for one in results]
 
 
-def sets_nx(line: list[str]) -> bool:
-    """Return whether a command sets a key only if the key does not exist."""
-    return line[0] == "SETNX" or (line[0] == "SET" and "NX" in map(str.upper, line[3:]))
+def _of_action(action: Action) -> Iterator[Command]:
+    given, named = action.call or ((), {})
+    data = given[0] if given else named.get("data")
+    if action.kind == "execute" and given:
+        name, *arguments = map(_word, given)
+        yield Command(action, [name.upper(), *arguments], UNKNOWN)
+    elif action.kind == "load" and isinstance(data, Mapping):
+        yield Command(action, ["LOAD", *map(_word, data)], UNKNOWN)
+    elif action.kind in ("load", "reset", "restore"):
+        yield Command(action, [""], UNKNOWN)
 
 
-def deadline_of(call: Call, line: list[str]) -> int | None:
-    """Return the time in microseconds at which a command lets its key expire; None if it sets no
-    TTL.
-    """
-    words = [word.upper() for word in line]
-    try:
-        if words[0] in SPANS and len(words) > 2:
-            return call.at_us + int(words[2]) * SPANS[words[0]]
-        if words[0] in INSTANTS and len(words) > 2:
-            return int(words[2]) * INSTANTS[words[0]]
-        options = {"SET": words[3:], "GETEX": words[2:]}.get(words[0], [])
-        for option, number in itertools.pairwise(options):
-            if option in EXPIRING:
-                since = 0 if option.endswith("AT") else call.at_us
-                return since + int(number) * (1_000 if option.startswith("P") else 1_000_000)
-    except ValueError:
-        pass
-    return None
+def _word(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def by_execution(look: Look, handle: Any) -> list[tuple[Call, list[str], Any]]:
-    """Return the commands in order of execution: a fault's function may run before its call."""
-    return sorted(
-        commands(look, handle),
-        key=lambda one: faults_ended(one[0]) if held_up(one[0]) else one[0].number,
-    )
+def by_execution(look: Look, handle: Any) -> list[Command]:
+    """Return the history in order of execution: a fault's function may run before its call."""
+    return sorted(history(look, handle), key=_executed_at)
 
 
-def held_up(call: Call) -> bool:
-    return any(one.get("moment") == "before" for one in call.faults)
+def _executed_at(command: Command) -> int:
+    entry = command.entry
+    if isinstance(entry, Call) and was_held_up(entry):
+        return faults_ended(entry)
+    return entry.number
+
+
+def was_held_up(entry: Entry) -> bool:
+    """Return whether a fault's function ran before the call."""
+    return isinstance(entry, Call) and any(one.get("moment") == "before" for one in entry.faults)

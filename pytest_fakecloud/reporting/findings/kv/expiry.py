@@ -8,131 +8,126 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.timeparse import to_datetime
 from ...model import Finding
-from ..look import Look, about_key, executed
-from .commands import EXPIRING, INSTANTS, MAKING, READS, SPANS, commands, deadline_of, held_up
+from ..look import Look, about_key
+from .commands import (
+    COUNTING,
+    READS,
+    SPANS,
+    Command,
+    commands,
+    history,
+    was_held_up,
+    with_expiries,
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from ....core.calls import Call
+    from ....core.calls import Entry
 
 _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
 
-def expiry_taken(look: Look, handle: Any) -> Iterator[Finding]:
+def ttl_removed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find SET commands that removed the TTL of a key that was never given another."""
-    until: dict[str, int] = {}
-    for call, line, result in commands(look, handle):
-        if line[0] not in ("SET", *SPANS) or result in (None, 0) or len(line) < 3:
+    for command, expiries in with_expiries(look, handle):
+        until = expiries.deadline_us(command.key)
+        plain = command.deadline_us() is None and "KEEPTTL" not in command.options
+        if command.name != "SET" or not command.succeeded or not plain:
             continue
-        key, deadline = line[1], deadline_of(call, line)
-        if deadline is not None:
-            until[key] = deadline
-        elif "KEEPTTL" in map(str.upper, line[3:]):
-            continue
-        elif call.at_us < until.pop(key, 0) and handle.ttl(key) == -1:
-            yield about_key("ttl_removed", call, key)
+        if until is not None and command.at_us < until and handle.ttl(command.key) == -1:
+            yield about_key("ttl_removed", command.entry, command.key)
 
 
-def renewed(look: Look, handle: Any) -> Iterator[Finding]:
+def ttl_renewed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters whose TTL was renewed repeatedly before it expired."""
     counted: set[str] = set()
-    spans: dict[str, list[tuple[int, int]]] = {}
-    last: dict[str, Call] = {}
-    for call, line, _ in commands(look, handle):
-        if line[0] in ("INCR", "INCRBY"):
-            counted.add(line[1])
-        elif line[0] in SPANS and len(line) == 3 and line[1] in counted:
-            deadline = deadline_of(call, line)
-            before = spans.setdefault(line[1], [])
-            if before and call.at_us >= before[-1][1]:
-                before.clear()
-            if deadline is not None:
-                before.append((call.at_us, deadline))
-                last[line[1]] = call
-    for key, several in spans.items():
-        (began, first_end), (at, _) = several[0], several[-1]
-        if len(several) > 2 and at >= first_end:
-            span = f"{(first_end - began) / 1e6:g}"
-            times = len(several) - 1
-            yield about_key("ttl_renewed", last[key], key, seconds=span, times=times)
+    renewals: dict[str, list[tuple[Entry, int]]] = {}
+    for command, expiries in with_expiries(look, handle):
+        if command.name in ("INCR", "INCRBY"):
+            counted.add(command.key)
+        until, deadline = expiries.deadline_us(command.key), command.deadline_us()
+        sets = command.name in SPANS and len(command.words) == 3 and command.succeeded
+        if sets and deadline is not None and command.key in counted:
+            if until is None or command.at_us >= until:
+                renewals[command.key] = []
+            renewals[command.key].append((command.entry, deadline))
+    for key, several in renewals.items():
+        (first, first_end), (last, _) = several[0], several[-1]
+        if len(several) > 2 and last.at_us >= first_end:
+            span = f"{(first_end - first.at_us) / 1e6:g}"
+            yield about_key("ttl_renewed", last, key, seconds=span, times=len(several) - 1)
 
 
 def ttl_not_set(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find keys without a TTL whose EXPIRE was sent but not executed."""
+    """Find keys without a TTL whose EXPIRE was not executed, and that got no other TTL."""
+    others = {one.key: one.entry.number for one in history(look, handle) if one.deadline_us()}
     for call in look.calls_of(handle):
-        for line in () if executed(call) else call.facts.get("words") or ():
+        rejected = call.status == 400 and call.fault is None
+        for line in (call.facts.get("words") or ()) if rejected or not call.reached else ():
             name = line[0].upper() if line else ""
-            if name in SPANS and len(line) > 2 and handle.ttl(line[1]) == -1:
-                yield about_key("ttl_not_set", call, line[1], command=name)
+            key = line[1] if name in SPANS and len(line) > 2 else None
+            if key is not None and others.get(key, 0) < call.number and handle.ttl(key) == -1:
+                yield about_key("ttl_not_set", call, key, command=name)
 
 
-def by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
+def expires_by_wall_clock(look: Look, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time."""
     real_us = int(time.time() * 1e6)
-    for call, line, _ in commands(look, handle):
-        words = [word.upper() for word in line]
-        absolute = words[0] in INSTANTS or {"EXAT", "PXAT"} & set(words[2:])
-        deadline = deadline_of(call, line) if absolute else None
-        if deadline is None or abs(call.at_us - real_us) < _FAR_US:
+    for command in commands(look, handle):
+        option, deadline = command.expiry_option(), command.deadline_us()
+        if not option.endswith("AT") or deadline is None:
             continue
-        if abs(deadline - real_us) < _FAR_US and abs(deadline - call.at_us) > _FAR_US:
-            option = words[0] if words[0] in INSTANTS else ("EXAT" if "EXAT" in words else "PXAT")
+        if abs(command.at_us - real_us) < _FAR_US:
+            continue
+        if abs(deadline - real_us) < _FAR_US and abs(deadline - command.at_us) > _FAR_US:
             shown = {"at": f"{to_datetime(deadline):%Y-%m-%d %H:%M:%SZ}",
-                     "now": f"{call.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
-            yield about_key("expires_by_wall_clock", call, line[1], command=option, **shown)
+                     "now": f"{command.entry.at:%Y-%m-%d %H:%M:%SZ}"}  # fmt: skip
+            key = command.key
+            yield about_key("expires_by_wall_clock", command.entry, key, command=option, **shown)
 
 
-def made_anew(look: Look, handle: Any) -> Iterator[Finding]:
+def counter_recreated(look: Look, handle: Any) -> Iterator[Finding]:
     """Find counters that were recreated without a TTL after they had expired."""
-    until: dict[str, int] = {}
-    began: dict[str, Call] = {}
-    for call, line, result in commands(look, handle):
-        deadline = deadline_of(call, line)
-        if deadline is not None and result not in (None, 0):
-            until[line[1]] = deadline
-            began.pop(line[1], None)
-        elif line[0] in MAKING and line[1] in until and _first(line, result):
-            # If a fault's function ran first, the time of the execution is unknown.
-            ended = call.at_us >= until[line[1]] or held_up(call)
-            began |= {line[1]: call} if ended else {}
-    for key, call in began.items():
+    recreated: dict[str, Command] = {}
+    for command, expiries in with_expiries(look, handle):
+        until = expiries.deadline_us(command.key)
+        # If a fault's function ran first, the time of the execution is unknown.
+        ended = until is not None and (command.at_us >= until or was_held_up(command.entry))
+        if command.deadline_us() is not None and command.succeeded:
+            recreated.pop(command.key, None)
+        elif ended and command.name in COUNTING and _starts_at_zero(command):
+            recreated[command.key] = command
+    for key, command in recreated.items():
         if handle.ttl(key) == -1:
-            name = call.facts["command"][0]
-            yield about_key("counter_recreated", call, key, command=name)
+            yield about_key("counter_recreated", command.entry, key, command=command.name)
 
 
-def _first(line: list[str], result: Any) -> bool:
-    step = line[2] if len(line) > 2 else "1"
+def _starts_at_zero(command: Command) -> bool:
+    """Return whether a counter did not exist before a command, so that it is now one step."""
+    step = command.words[2] if len(command.words) > 2 else "1"
     try:
-        return abs(float(result)) == abs(float(step))
+        return abs(float(command.result)) == abs(float(step))
     except (TypeError, ValueError):
         return False
 
 
 def read_after_expiry(look: Look, handle: Any) -> Iterator[Finding]:
     """Find keys that were read after they had expired."""
-    until: dict[str, int] = {}
-    setter: dict[str, Call] = {}
-    late: dict[str, tuple[Call, Call, int]] = {}
-    for call, line, result in commands(look, handle):
-        deadline = deadline_of(call, line)
-        if deadline is not None and result not in (None, 0):
-            until[line[1]], setter[line[1]] = deadline, call
-        elif line[0] in READS and not result and call.at_us >= until.get(line[1], call.at_us + 1):
-            late[line[1]] = call, setter[line[1]], until[line[1]]
-        elif line[0] not in READS:
-            for key in line[1:]:
-                if call.at_us >= until.get(key, call.at_us + 1):
-                    del until[key]
-    for key, (call, first, end) in late.items():
-        values = {"seconds": (call.at_us - end) / 1e6, "ttl": _ttl_of(first, key)}
-        yield about_key("read_after_expiry", call, key, [first.number], **values)
+    late: dict[str, tuple[Command, Command, int]] = {}
+    for command, expiries in with_expiries(look, handle):
+        key = command.key
+        missing = command.name in READS and not command.result
+        if missing and expiries.expired(key, command.at_us):
+            late[key] = command, expiries.setter(key), expiries.deadline_us(key) or 0
+    for key, (command, setter, until) in late.items():
+        values = {"seconds": (command.at_us - until) / 1e6, "ttl": _ttl_words(setter)}
+        yield about_key("read_after_expiry", command.entry, key, [setter.entry.number], **values)
 
 
-def _ttl_of(call: Call, key: str) -> str:
-    """Return the words that set a key's TTL, such as ``EX 10``, in one of a call's commands."""
-    for line in call.facts["words"]:
-        if line[1:2] == [key] and deadline_of(call, [line[0].upper(), *line[1:]]) is not None:
-            at = next((n for n, word in enumerate(line) if n and word.upper() in EXPIRING), 0)
-            return " ".join([line[at].upper(), line[at + 1 if at else 2]])
-    return str(call.facts["command"][0])
+def _ttl_words(setter: Command) -> str:
+    """Return the words that set a key's TTL, such as ``EX 10`` or ``EXPIRE 10``."""
+    option = setter.expiry_option()
+    if option == setter.name:
+        return f"{option} {setter.words[2]}"
+    at = [word.upper() for word in setter.words].index(option, 2)
+    return f"{option} {setter.words[at + 1]}"

@@ -9,50 +9,62 @@ from typing import TYPE_CHECKING, Any
 
 from ...model import Finding
 from ..look import Look, about_key
-from .commands import EXPIRING, MAKING, ZADD_OPTIONS, commands, sets_nx
+from .commands import (
+    COUNTING,
+    EXPIRING,
+    UNKNOWN,
+    ZADD_OPTIONS,
+    Command,
+    commands,
+    history,
+    with_expiries,
+)
 
 if TYPE_CHECKING:
-    from ....core.calls import Call, Event
+    from ....core.calls import Event
 
-HELD = re.compile(
+_LOCK_NAME = re.compile(
     r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
 )
 
 
-def _deleted_after(look: Look, handle: Any, taken: Call, key: str) -> bool:
-    return any(
-        call.number > taken.number and line[0] in ("DEL", "UNLINK") and key in line[1:]
-        for call, line, _ in commands(look, handle)
-    )
-
-
-def never_expires(look: Look, handle: Any) -> Iterator[Finding]:
+def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
     """Find locks and idempotency keys that were set with NX and have no TTL."""
-    for call, line, result in commands(look, handle):
-        options = {word.upper() for word in line[3:]}
-        if not sets_nx(line) or options & EXPIRING or len(line) < 3 or result in (None, 0):
+    deleted = {
+        key: one.entry.number
+        for one in commands(look, handle)
+        if one.name in ("DEL", "UNLINK")
+        for key in one.arguments
+    }
+    for command in commands(look, handle):
+        key = command.key
+        sets = command.sets_nx and command.succeeded and not command.options & EXPIRING
+        stays = deleted.get(key, 0) <= command.entry.number
+        if sets and stays and _LOCK_NAME.search(key) and handle.ttl(key) == -1:
+            yield about_key("lock_without_ttl", command.entry, key)
+
+
+def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find locks that were deleted while they held a value that another client had set.
+
+    Example: one client sets a lock with a TTL, which ends; a second client sets the lock; then the
+    first client, or the second, deletes it.
+    """
+    holders: dict[str, list[str]] = {}
+    for command, expiries in with_expiries(look, handle):
+        key = command.key
+        for known in [one for one in holders if expiries.deadline_us(one) is None]:
+            del holders[known]
+        if command.name == "SET" and command.sets_nx and command.succeeded:
+            earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
+            holders[key] = [*earlier, command.words[2]]
             continue
-        if (
-            HELD.search(line[1])
-            and handle.ttl(line[1]) == -1
-            and not _deleted_after(look, handle, call, line[1])
-        ):
-            yield about_key("lock_without_ttl", call, line[1])
-
-
-def held_by_other(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find locks that were deleted while they held a value that another client had set."""
-    taken: dict[str, list[str]] = {}
-    for call, line, result in commands(look, handle):
-        if line[0] == "SET" and sets_nx(line):
-            if result is not None:
-                taken.setdefault(line[1], []).append(line[2])
-        elif line[0] == "DEL":
-            for key in line[1:]:
-                holders = taken.get(key, [])
-                if len(set(holders)) > 1 and result:
-                    held = {"holder": holders[-1], "earlier": holders[0]}
-                    yield about_key("lock_of_another", call, key, **held)
+        values = holders.get(key, [])
+        deletes = command.name == "DEL" and command.result == 1 and len(command.words) == 2
+        if deletes and len(set(values)) > 1 and not expiries.expired(key, command.at_us):
+            held = {"holder": values[-1], "earlier": values[0]}
+            yield about_key("lock_of_another", command.entry, key, **held)
+        command.drop_replaced(holders)
 
 
 def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
@@ -61,53 +73,54 @@ def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
     Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
     same message set it, and a counter that NX initializes.
     """
-    marked: dict[str, Event | None] = {}
-    found: list[tuple[Call, str, dict[str, Any]]] = []
+    setters: dict[str, Event | None] = {}
+    found: list[tuple[Command, dict[str, Any]]] = []
     counted: set[str] = set()
-    for call, line, result in commands(look, handle):
-        if len(line) > 1 and line[0] in MAKING:
-            counted.add(line[1])
-        if len(line) < 3:
+    for command in history(look, handle):
+        if command.name in COUNTING:
+            counted.add(command.key)
+        command.drop_replaced(setters)
+        during = look.attempt_around(command.entry)
+        if command.sets_nx and command.succeeded:
+            setters[command.key] = during
+        if command.result is UNKNOWN or len(command.words) < 3:
             continue
-        option, members = _prevented(line, result)
+        option, members = _prevented(command)
         values: dict[str, Any] = {"message": "", "attempt": 0}
-        if sets_nx(line):
-            during = look.attempt_around(call)
-            if result not in (None, 0):
-                marked[line[1]] = during
-            elif left := _left_by(marked.get(line[1]), during):
-                option, values = option or "NX", left
-        if option and not (HELD.search(line[1]) and not values["message"]):
-            values |= {"command": line[0], "option": option, "members": members}
-            found.append((call, line[1], values))
-    for call, key, values in found:
-        if key not in counted:
-            yield about_key("changed_nothing", call, key, **values)
+        left = _left_by(setters.get(command.key), during) if command.sets_nx else {}
+        if left and not command.succeeded:
+            option, values = option or "NX", left
+        if option and not (_LOCK_NAME.search(command.key) and not values["message"]):
+            values |= {"command": command.name, "option": option, "members": members}
+            found.append((command, values))
+    for command, values in found:
+        if command.key not in counted:
+            yield about_key("changed_nothing", command.entry, command.key, **values)
 
 
-def _prevented(line: list[str], result: Any) -> tuple[str, list[str]]:
+def _prevented(command: Command) -> tuple[str, list[str]]:
     """Return the option that prevented a write, and the affected members or fields; an empty string
     and an empty list if none did.
     """
-    words = [word.upper() for word in line]
-    if words[0] == "SET" and result is None and "GET" not in words[3:]:
-        return next((one for one in ("NX", "XX") if one in words[3:]), ""), []
-    if words[0] == "HSETNX" and result == 0:
-        return "HSETNX", [line[2]]
-    if words[0] == "ZADD" and result == 0:
-        options = list(takewhile(ZADD_OPTIONS.__contains__, words[2:]))
+    if command.name == "SET" and command.result is None and "GET" not in command.options:
+        return next((one for one in ("NX", "XX") if one in command.options), ""), []
+    if command.name == "HSETNX" and command.result == 0:
+        return "HSETNX", [command.words[2]]
+    if command.name == "ZADD" and command.result == 0:
+        words = map(str.upper, command.words[2:])
+        options = list(takewhile(ZADD_OPTIONS.__contains__, words))
         if "NX" in options:
-            return "ZADD", line[3 + len(options) :: 2]
+            return "ZADD", command.words[3 + len(options) :: 2]
     return "", []
 
 
-def _left_by(first: Event | None, during: Event | None) -> dict[str, Any]:
+def _left_by(setter: Event | None, during: Event | None) -> dict[str, Any]:
     """Return details of the failed attempt to deliver the same message during which the key was
     set; an empty mapping if there is none.
     """
-    if first is None or during is None or first is during:
+    if setter is None or during is None or setter is during:
         return {}
-    about, status = first.data.get("message_id"), first.data.get("status")
-    if about != during.data.get("message_id") or (isinstance(status, int) and status < 300):
+    message, status = setter.data.get("message_id"), setter.data.get("status")
+    if message != during.data.get("message_id") or (isinstance(status, int) and status < 300):
         return {}
-    return {"message": str(about), "attempt": first.data.get("number")}
+    return {"message": str(message), "attempt": setter.data.get("number")}

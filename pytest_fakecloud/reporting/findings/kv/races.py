@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...model import Finding
 from ..look import Look, about_key
-from .commands import by_execution
+from .commands import UNKNOWN, Command, by_execution
 
-if TYPE_CHECKING:
-    from ....core.calls import Call
+_RACE_US = 1_000_000
+"""Maximum time in microseconds from the first check to the second write of a race."""
+_CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
+"""Commands that check for a value, with the number of words up to the key or field."""
+_UNCHECKED = {"SET": 2, "HSET": 3}
+"""Unconditional writes, with the number of words up to the key or field."""
 
 
 def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
@@ -20,48 +24,70 @@ def lost_update(look: Look, handle: Any) -> Iterator[Finding]:
     read: dict[tuple[object, str], tuple[int, Any]] = {}
     watched: dict[tuple[object, str], int] = {}
     written: dict[str, tuple[int, object, str]] = {}
-    for at, (call, line, result) in enumerate(by_execution(look, handle)):
-        if call.client is None or len(line) < 2:
-            continue
-        mine = call.client, line[1]
-        if line[0] == "WATCH":
-            watched.update(((call.client, key), at) for key in line[1:])
-        elif line[0] == "GET":
-            read[mine] = at, result
-        elif line[0] == "SET" and len(line) == 3:
+    for at, command in enumerate(by_execution(look, handle)):
+        key, mine = command.key, (command.client, command.key)
+        if command.name == "WATCH":
+            watched.update(((command.client, one), at) for one in command.arguments)
+        elif command.name == "GET":
+            read[mine] = at, command.result
+        elif command.name == "SET" and len(command.words) == 3 and command.succeeded:
             since, was = read.pop(mine, (at, None))
-            after, whose, value = written.get(line[1], (-1, None, ""))
+            after, whose, value = written.get(key, (-1, None, ""))
             # `check_then_set` reports keys that did not exist.
-            raced = after > since and whose != call.client and was not in (None, value)
-            if raced:
+            if after > since and whose != command.client and was not in (None, value):
                 late = watched.get(mine, -1) > after
-                values = {"written": line[2], "overwritten": value, "read": was}
-                yield about_key("lost_update", call, line[1], watch_late=late, **values)
-            written[line[1]] = at, call.client, line[2]
-
-
-_CHECKS = {"GET": 2, "EXISTS": 2, "HGET": 3, "HEXISTS": 3}
-"""Commands that check for a value, with the number of words up to the key or field."""
-_UNCHECKED = {"SET": 2, "HSET": 3}
-"""Unconditional writes, with the number of words up to the key or field."""
+                values = {"written": command.words[2], "overwritten": value, "read": was}
+                yield about_key("lost_update", command.entry, key, watch_late=late, **values)
+            if command.client is not None:
+                written[key] = at, command.client, command.words[2]
+        elif command.changes_any:
+            written.clear()
+        elif command.changes:
+            for one in command.arguments:
+                written.pop(one, None)
 
 
 def check_then_set(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find clients that both found a value missing, within a second, and then both wrote it."""
-    seen: dict[tuple[str, ...], list[tuple[Call, str]]] = {}
-    for call, line, result in by_execution(look, handle):
-        name, options = line[0], set(map(str.upper, line[3:]))
-        words = _CHECKS.get(name) or _UNCHECKED.get(name, 0)
-        steps = seen.setdefault(tuple(line[1:words]), []) if words else []
-        if name in _CHECKS and len(line) == words and not result and len(steps) < 2:
-            steps.append((call, name))
-        elif name in _UNCHECKED and len(steps) > 1 and not options & {"NX", "XX"}:
-            steps.append((call, name))
-            if len(steps) == 4 and call.at_us - steps[0][0].at_us <= 1_000_000:
+    """Find clients that both found a value missing, within a second, and then both wrote it.
+
+    Example: client A sends ``GET k``, client B sends ``GET k``, A sends ``SET k 1``, B sends
+    ``SET k 2``.
+    """
+    checks: dict[tuple[str, ...], list[Command]] = {}
+    writes: dict[tuple[str, ...], Command] = {}
+    for command in by_execution(look, handle):
+        count = _CHECKS.get(command.name) or _UNCHECKED.get(command.name, 0)
+        item = tuple(command.words[1:count])
+        before = checks.setdefault(item, []) if count else []
+        is_check = command.name in _CHECKS and len(command.words) == count
+        if is_check and not command.result and len(before) < 2:
+            before.append(command)
+        elif command.name in _UNCHECKED and len(before) == 2 and _overwrites(command):
+            first = writes.setdefault(item, command)
+            if first is command:
+                continue
+            if _is_race(before[0], first, command):
+                evidence = [one.entry.number for one in (*before, first)]
                 yield about_key(
-                    "check_then_set", call, line[1], [one.number for one, _ in steps],
-                    times=2, read=steps[0][1], write=name, item=" ".join(line[1:words]),
+                    "check_then_set", command.entry, command.key, evidence,
+                    read=before[1].name, write=command.name, item=" ".join(item),
                 )  # fmt: skip
+            del checks[item]
+            del writes[item]
+        elif command.changes_any:
+            checks.clear()
+            writes.clear()
         else:
-            for item in [one for one in seen if one and one[0] in line[1:]]:
-                del seen[item]
+            for one in [one for one in checks if one and one[0] in command.arguments]:
+                del checks[one]
+                writes.pop(one, None)
+
+
+def _overwrites(command: Command) -> bool:
+    return command.result is not UNKNOWN and not command.options & {"NX", "XX"}
+
+
+def _is_race(check: Command, first: Command, second: Command) -> bool:
+    until = first.deadline_us()
+    existed = until is None or second.at_us < until
+    return existed and second.at_us - check.at_us <= _RACE_US
