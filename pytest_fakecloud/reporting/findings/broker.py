@@ -30,12 +30,30 @@ def _instance(call: Call) -> str:
 
 def _received(call: Call) -> list[dict[str, Any]]:
     """Return the records that a consume call returned."""
-    return parsed(call.answer) if call.route == "consume" and executed(call) else []
+    answer = parsed(call.answer) if call.route == "consume" and executed(call) else []
+    return answer if isinstance(answer, list) else []
+
+
+def _calls(look: Look, handle: Any) -> list[Call]:
+    """Return the calls of a broker except those of groups of which a call is not known in full.
+
+    What such a group has received and committed is unknown.
+    """
+    calls = look.calls_of(handle)
+    unknown = {_group(call) for call in calls if call.reached and not _is_known(call)}
+    return [
+        call for call in calls if call.facts.get("group") is None or _group(call) not in unknown
+    ]
+
+
+def _is_known(call: Call) -> bool:
+    consumed = call.route == "consume" and executed(call)
+    return not call.cut and (not consumed or isinstance(parsed(call.answer), list))
 
 
 def _consumed(look: Look, handle: Any) -> Iterator[tuple[Call, str, list[Place]]]:
     """Yield each successful consume call with its group and the records that it returned."""
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.route == "consume" and executed(call):
             yield (
                 call,
@@ -52,7 +70,7 @@ def _committed(call: Call) -> list[dict[str, Any]]:
 def commits(look: Look, handle: Any) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received."""
     got: dict[tuple[Any, ...], int] = {}
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         group = _group(call)
         for record in _received(call):
             place = group, record["topic"], record["partition"]
@@ -75,7 +93,7 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
     """Find headers that the broker ignored and whose name is similar to one that it reads."""
     told: set[str] = set()
     commits = [one for one in look.events("auto commit") if one.handle == handle.name]
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         for name in call.headers:
             prefix, _, setting = name.lower().partition("-")
             if prefix != "kafka" or setting in CONSUMER_HEADERS or name in told:
@@ -100,8 +118,8 @@ def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
 def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
     """Find produce requests that failed after appending records, and were then repeated."""
     failed: list[Call] = []
-    for call in look.calls_of(handle):
-        if call.route != "produce":
+    for call in _calls(look, handle):
+        if call.route != "produce" or call.cut:
             continue
         if call.status is None or call.status >= 500:
             failed.append(call)
@@ -127,8 +145,11 @@ def before_failure(look: Look, handle: Any) -> Iterator[Finding]:
     """
     committed: dict[str, tuple[Call, int]] = {}
     received: dict[str, int] = {}
+    known = {call.number for call in _calls(look, handle)}
     for call in look.calls:
         group = _group(call)
+        if call.handle == handle.name and call.number not in known:
+            continue
         if call.handle == handle.name and call.route == "consume":
             committed.pop(group, None)
             received[group] = len(_received(call))
@@ -170,7 +191,7 @@ def _committed_last(
 ) -> list[str]:
     """Return the commits of a redelivered record's own offset; the next offset would be correct."""
     found = []
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.number > again.number or _group(call) != group:
             continue
         for item in _committed(call):
@@ -182,7 +203,7 @@ def skipped(look: Look, handle: Any) -> Iterator[Finding]:
     """Find records between a committed offset and the next record that the group received."""
     committed: dict[tuple[Any, ...], int] = {}
     seen: dict[tuple[Any, ...], set[int]] = {}
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if not executed(call):
             continue
         group = _group(call)
@@ -331,7 +352,7 @@ def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
 
 def without_order(look: Look, handle: Any) -> Iterator[Finding]:
     """Find records without keys that one call received from several partitions."""
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         records = _received(call)
         unkeyed: dict[str, set[int]] = {}
         for record in records:

@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..bodies import parsed
 from ..model import Finding
 from ..scene import worked
-from .look import Look, about_message
+from .look import Look, about_message, items_of
 
 if TYPE_CHECKING:
-    from ...core.calls import Event
+    from ...core.calls import Call, Event
 
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
 def deduplicated(look: Look) -> Iterator[Finding]:
     """Find publish requests that were answered with the ID of an earlier message."""
-    bodies: dict[str, bytes] = {}
+    bodies: dict[str, str | None] = {}
     for call in look.calls_to("queue"):
         if call.route not in ("publish", "enqueue", "batch") or not worked(call):
             continue
         found = parsed(call.answer)
         answers = found if isinstance(found, list) else [found]
-        by_content = call.headers.get("Upstash-Content-Based-Deduplication") is not None
         several = len(answers) > 1
+        by_content, body = _deduplicated_by(call, several)
         for one in answers:
             if not isinstance(one, dict) or "messageId" not in one:
                 continue
             message = one["messageId"]
             if one.get("deduplicated"):
+                first = bodies.get(message)
                 yield about_message(
                     "deduplicated", call, message,
                     several=several, by="content" if by_content else "id",
-                    body_differs=bodies.get(message, call.body) != call.body,
+                    body_differs=None not in (first, body) and first != body,
                 )  # fmt: skip
-            elif not several:
-                bodies[message] = call.body
+            else:
+                bodies[message] = body
+
+
+def _deduplicated_by(call: Call, several: bool) -> tuple[bool, str | None]:
+    """Return whether a request deduplicates by content, and the body of its only message; None if
+    the body is unknown.
+    """
+    headers: Mapping[str, Any] = call.headers
+    body: str | None = call.body.decode("utf-8", "backslashreplace")
+    if call.route == "batch":
+        items = items_of(call.body)
+        item = items[0] if len(items) == 1 else {}
+        headers, body = item.get("headers") or {}, str(item.get("body") or "")
+    by_content = "upstash-content-based-deduplication" in map(str.lower, headers)
+    return by_content, None if several or call.cut else body
 
 
 def redirected(look: Look) -> Iterator[Finding]:
@@ -113,7 +128,7 @@ def published_again(look: Look) -> Iterator[Finding]:
     lost: dict[tuple[str, str, bytes], str] = {}
     for call in look.calls_to("queue"):
         names = {name.lower() for name in call.headers}
-        if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING:
+        if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
             continue
         alike, first = (call.handle, call.target, call.body), look.scene.made.get(call.number)
         if first is not None:
@@ -129,7 +144,9 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
         cron = call.headers.get("Upstash-Cron")
         answer = parsed(call.answer) if worked(call) else None
         named = call.headers.get("Upstash-Schedule-Id") is not None
-        if cron is None or named or not isinstance(answer, dict) or "scheduleId" not in answer:
+        if cron is None or named or call.cut:
+            continue
+        if not isinstance(answer, dict) or "scheduleId" not in answer:
             continue
         alike = call.handle, call.target, cron, call.body.decode("utf-8", "replace")
         earlier, number = first.setdefault(alike, (answer["scheduleId"], call.number))
@@ -163,6 +180,8 @@ def handled_twice(look: Look) -> Iterator[Finding]:
         inside = [one for one in look.calls if event.data["began"] < one.number < event.number]
         words = [(one.handle, one.method, one.target, one.body) for one in inside]
         half = len(words) // 2
+        if any(one.cut for one in inside):
+            continue
         if half and words[:half] == words[half:]:
             yield about_message("handled_twice", event, event.data.get("message_id"), calls=half)
 

@@ -18,24 +18,36 @@ if TYPE_CHECKING:
     from ...core.calls import Call
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
+_READS = (*_QUERIES, "fetch", "range", "info", "list-namespaces")
 
 
 def _namespace(call: Call) -> str:
     return str(call.facts.get("namespace") or "")
 
 
+def _calls(look: Look, handle: Any) -> list[Call]:
+    """Return the calls of an index; none if a write is not known in full, because the records that
+    it wrote are then unknown.
+    """
+    calls = look.calls_of(handle)
+    unknown = any(one.cut and one.reached and one.route not in _READS for one in calls)
+    return [] if unknown else calls
+
+
 def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
     """Yield each executed query with its call, its hits and its namespace."""
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.route not in _QUERIES or not executed(call):
             continue
-        body, answer = parsed(call.body), parsed(call.answer)
-        items = body if isinstance(body, list) else [body]
-        found = answer["result"]
+        items, answer = items_of(call.body), parsed(call.answer)
+        if not items or not isinstance(answer, dict):
+            continue
+        found = answer.get("result")
         found = found.get("scores", []) if isinstance(found, dict) else found
         lists = found if len(items) > 1 else [found]
-        for item, hits in zip(items, lists, strict=False):
-            yield call, item, hits, _namespace(call)
+        for item, hits in zip(items, lists or (), strict=False):
+            if isinstance(hits, list):
+                yield call, item, hits, _namespace(call)
 
 
 _FORGETS = ("delete", "reset", "delete-namespace", "rename-namespace")
@@ -50,7 +62,7 @@ def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[
     is then unknown.
     """
     touched: set[str] = set()
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.number > query.number and call.route in _FORGETS:
             return None
         written = call.route in _WRITES and _namespace(call) == namespace
@@ -79,7 +91,7 @@ def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
 def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
     """Find records that a filter rejects but would have accepted before an update."""
     written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.route in _WRITES and call.status == 200:
             for item in items_of(call.body):
                 about = _namespace(call), str(item.get("id"))
@@ -113,7 +125,7 @@ def _mode(write: Call, id: str) -> str:
 def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts that were repeated under other IDs because the answer to the first was lost."""
     lost: list[tuple[Any, list[str], int]] = []
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         items = items_of(call.body) if call.route in _UPSERTS else []
         content = [{name: one[name] for name in one if name != "id"} for one in items]
         ids = [str(one.get("id")) for one in items]
@@ -135,7 +147,7 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
     ``doc-1:a`` for the prefix ``doc-1``.
     """
     known: dict[str, set[str]] = {}
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         body, namespace = parsed(call.body), _namespace(call)
         if call.status != 200:
             continue
@@ -168,7 +180,7 @@ def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
         content = ("includeMetadata", "includeData", "includeVectors")
         later = [call for call in look.calls if call.number > query.number]
         ids = [str(hit["id"]) for hit in hits]
-        if not ids or any(item.get(name) for name in content):
+        if not ids or any(item.get(name) for name in content) or any(one.cut for one in later):
             continue
         if any(id in call.target or id.encode() in call.body for call in later for id in ids):
             continue
@@ -222,7 +234,7 @@ def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
 def replaced(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts that replaced records of an earlier upsert with other metadata."""
     known: dict[tuple[str, str], Any] = {}
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.route not in _UPSERTS or call.status != 200:
             if call.route in (*_FORGETS, "update"):
                 known.clear()
@@ -240,7 +252,7 @@ def replaced(look: Look, handle: Any) -> Iterator[Finding]:
 
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts of records whose ID contains the word ``None``."""
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.route not in _UPSERTS or call.status != 200:
             continue
         for item in items_of(call.body):
@@ -250,14 +262,15 @@ def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
 
 def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
     """Find deletions without effect in one namespace, while another namespace contains the IDs."""
-    for call in look.calls_of(handle):
+    for call in _calls(look, handle):
         if call.route != "delete" or not executed(call):
             continue
-        body, namespace = parsed(call.body), _namespace(call)
-        given = body if isinstance(body, list) else body.get("ids") or []
-        ids = {str(one) for one in given}
-        if not ids or parsed(call.answer)["result"]["deleted"]:
+        body, namespace, answer = parsed(call.body), _namespace(call), parsed(call.answer)
+        given = (body.get("ids") or []) if isinstance(body, dict) else body
+        result = answer.get("result") if isinstance(answer, dict) else None
+        if not isinstance(given, list) or not isinstance(result, dict) or result.get("deleted"):
             continue
+        ids = set(map(str, given))
         for name in handle.namespaces():
             there = [str(one["id"]) for one in handle.vectors(namespace=name)]
             found = [one for one in there if one in ids]

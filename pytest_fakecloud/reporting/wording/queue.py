@@ -290,7 +290,7 @@ def _signature(of: Mapping[str, Any]) -> Iterator[str]:
 def _deduplicated(of: Finding, scene: Scene) -> str:
     short, how = scene.short(of.values["message"]), of.values["by"]
     if of.values["several"]:
-        return f"one message of this batch was deduplicated as {short}"
+        return f"one message of this request was deduplicated as {short}"
     made = "this publish created no message: "
     if how == "content":
         return f"{made}its content is that of {short}"

@@ -40,8 +40,8 @@ def to(path: str, body: Any = "x", **headers: str) -> Request:
     )
 
 
-def batch(*ids: str) -> Request:
-    one = {"destination": HOOK, "body": "x"}
+def batch(*ids: str, body: str = "x") -> Request:
+    one = {"destination": HOOK, "body": body}
     return "batch", [{**one, "headers": {"Upstash-Deduplication-Id": id}} for id in ids], {}
 
 
@@ -106,6 +106,22 @@ CASES: dict[str, Scene] = {
     ),
     "the same content": publishes(*[to("publish", content_based_deduplication="true")] * 2),
     "one of a batch": publishes(to("publish", Deduplication_Id="a"), batch("a", "b")),
+    "the only message of a batch": publishes(
+        to("publish", Deduplication_Id="a"), batch("a", body='"x"')
+    ),
+    "another body of the only message of a batch": publishes(
+        to("publish", "one", Deduplication_Id="a"), batch("a")
+    ),
+    "the same content in a batch": publishes(
+        *[
+            (
+                "batch",
+                [{"destination": HOOK, "headers": {"Upstash-Content-Based-Deduplication": "true"}}],
+                {},
+            )
+        ]
+        * 2
+    ),
     "a publish after other calls": publishes(
         ("batch", "no list", {}), *[to("publish", Deduplication_Id="a")] * 2
     ),
