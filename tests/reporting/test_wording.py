@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.bodies import scalar, shortened
 from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.wording import kv as wording
 
 from .shown import lines, shown
 
@@ -62,6 +63,38 @@ def test_commands(cloud: Cloud) -> None:
         kv = cloud.kv_server()
         httpx.post(kv.url, json=command, headers=kv.headers)
     judge("kv", lines(cloud))
+
+
+@pytest.mark.parametrize(
+    ("command", "date"),
+    [
+        ("SET k v PXAT 1782896400000", "(2026-07-01 09:00:00Z)"),
+        ("SET exat v px 5 exat 1782896400", "(2026-07-01 09:00:00Z)"),
+        ("GETEX k EXAT 1782896400", "(2026-07-01 09:00:00Z)"),
+        ("EXPIREAT spx:1 1782896400", "(2026-07-01 09:00:00Z)"),
+        ("PEXPIREAT k 1782896400000", "(2026-07-01 09:00:00Z)"),
+        ("HGETEX h EXAT 1782896400 FIELDS 1 f", "(2026-07-01 09:00:00Z)"),
+        ("HGETEX h PERSIST FIELDS 2 EXAT 1782896400", ""),
+        ("RPUSH q x EXAT 1782896400", ""),
+        ("EXPIREAT k", ""),
+    ],
+)
+def test_an_absolute_expiry_is_shown_as_a_date(command: str, date: str) -> None:
+    shown, _ = wording.command(command.split())
+    assert shown == f"{command} {date}".rstrip()
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [("120d", "120 d"), ("36h", "1.5 d"), ("10h", "10 h"), ("100us", "less than 1 ms")],
+)
+def test_the_time_since_an_expiry(cloud: Cloud, after: str, expected: str) -> None:
+    kv_server = cloud.kv_server()
+    for line in (["SET", "k", "1", "EX", "1"], ["GET", "k"]):
+        httpx.post(kv_server.url, json=line, headers=kv_server.headers)
+        cloud.clock.advance("1s")
+        cloud.clock.advance(after)
+    assert f"k was read {expected} after it had expired" in " ".join(section(cloud).split())
 
 
 def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> None:

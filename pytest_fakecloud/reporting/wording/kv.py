@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted, listed
@@ -26,6 +27,10 @@ _END_OF_TIME_US = 253_402_300_800_000_000
 _SEVERAL = ("pipeline", "multi-exec")
 _SUBSCRIBING = ("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE")
 _SCRIPTS = ("EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO")
+_DATES_US = {"EXPIREAT": 1_000_000, "PEXPIREAT": 1_000, "EXAT": 1_000_000, "PXAT": 1_000}
+"""Commands and options that set an absolute expiry, with the length of its unit in microseconds."""
+_FIRST_OPTION = {"SET": 3, "GETEX": 2, "HGETEX": 2, "HSETEX": 2}
+"""Commands with such options, and the index of their first option."""
 _LIMITERS = {
     "c12c2b62": "fixed-window", "f8c78d62": "sliding-window", "7b6940a4": "token-bucket",
     "b2efc027": "fixed-window", "74740bb3": "sliding-window", "d60be5bd": "token-bucket",
@@ -149,15 +154,17 @@ def _parameters(source: str, kind: str) -> dict[int, str]:
 
 def _deadline(name: str, line: Sequence[str]) -> Iterator[str]:
     """Yield the absolute expiry that a command sets, as a date."""
-    places = [2] if name in ("EXPIREAT", "PEXPIREAT") else []
-    places += [
-        at + 1 for at, word in enumerate(line) if at > 2 and word.upper() in ("EXAT", "PXAT")
-    ]
-    for at in places[:1]:
-        number = line[at] if at < len(line) and line[at].isascii() and line[at].isdigit() else ""
-        factor = 1_000 if "PX" in line[at - 1].upper() or name == "PEXPIREAT" else 1_000_000
-        if number and int(number) * factor < _END_OF_TIME_US:
-            yield f"({clock_time(int(number) * factor)})"
+    words = [word.upper() for word in line]
+    options = words[_FIRST_OPTION.get(name, len(words)) :]
+    options = options[: options.index("FIELDS")] if "FIELDS" in options else options
+    if name in _DATES_US:
+        options = [name, *line[2:3]]
+    for option, number in pairwise(options):
+        if option in _DATES_US and number.isascii() and number.isdigit():
+            at_us = int(number) * _DATES_US[option]
+            if at_us < _END_OF_TIME_US:
+                yield f"({clock_time(at_us)})"
+            return
 
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
@@ -252,10 +259,18 @@ def _key_mismatch(of: Finding, scene: Scene) -> str:
 
 def _read_after_expiry(of: Finding, scene: Scene) -> str:
     seconds = of.values["seconds"]
+    late = f"{_duration(seconds)} after it had expired" if seconds else "as it expired"
+    return f"{shortened(of.values['key'])} was read {late} (its TTL was set by {of.values['ttl']})"
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration with two significant digits, or more if it is many days."""
+    if seconds < 0.001:
+        return "less than 1 ms"
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     size, unit = next((one for one in units if seconds >= one[0]), (1, "s"))
-    late = f"{seconds / size:.2g} {unit} after it had expired" if seconds else "as it expired"
-    return f"{shortened(of.values['key'])} was read {late} (its TTL was set by {of.values['ttl']})"
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
 
 
 def _check_then_set(of: Finding, scene: Scene) -> str:
