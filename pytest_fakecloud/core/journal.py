@@ -346,6 +346,7 @@ class Recorder:
         if self._parent is not None:
             return ()
         last = dropped[-1].number
+        self._forget_sites(lambda number: number <= last)
         gone = [call for call in self._heavy if call.number <= last and call.outcome != "open"]
         self._take_off(gone)
         for child in self._open_children():
@@ -365,20 +366,31 @@ class Recorder:
         for call in calls:
             self._heavy_bytes -= self._heavy.pop(call, 0)
 
+    def _forget_sites(self, is_gone: Callable[[int], bool]) -> None:
+        sites = self._root.sites
+        # Iterate over a copy, because calls in other threads add their sites without the lock.
+        for number in list(sites):
+            if is_gone(number):
+                sites.pop(number, None)
+
     def clear(self) -> None:
-        """Forget all entries, including those in the parent."""
+        """Forget all entries: of a fake, also in the cloud's recorder; of a cloud, also in the
+        recorders of its fakes.
+        """
         with self._lock:
-            gone = set(map(id, self.entries))
-            mine = [
+            others = [
                 one for one in self._root.actions if self._parent and one.handle != self._handle
             ]
-            self._root.actions = deque(mine, _ACTIONS)
-            for entry in self.entries:
-                self._root.sites.pop(entry.number, None)
+            self._root.actions = deque(others, _ACTIONS)
             entries, self.entries = self.entries, []
+            self._forget_sites({entry.number for entry in entries}.__contains__)
             if self._parent is not None:
+                gone = set(map(id, entries))
                 kept = [entry for entry in self._parent.entries if id(entry) not in gone]
                 self._parent.entries = kept
+            else:
+                for child in self._open_children():
+                    child.entries = []
             if self._root._heavy:
                 self._root._take_off(e for e in entries if isinstance(e, Call))
 
@@ -388,6 +400,7 @@ class Recorder:
         Used by the cloud's recorder to undo a trial run.
         """
         with self._lock:
+            self._forget_sites(lambda each: each > number)
             for journal in (self, *self._open_children()):
                 at = bisect_right(journal.entries, number, key=_number_of)
                 gone, journal.entries = journal.entries[at:], journal.entries[:at]
@@ -430,7 +443,9 @@ class Journal:
         self._recorder.keep_bytes = size
 
     def clear(self) -> None:
-        """Forget all entries. Clearing a fake's journal also removes them from the cloud's."""
+        """Forget all entries. Clearing a fake's journal also removes them from the cloud's, and
+        clearing the cloud's journal clears those of all fakes.
+        """
         self._recorder.clear()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -469,8 +484,7 @@ class Journal:
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        # If there are no events yet, accept the data of every kind of event.
-        names = {name for event in events for name in event.data} if events else EVENT_FIELD_TYPES
+        names = EVENT_FIELD_TYPES.keys() | {name for event in events for name in event.data}
         asked = {name: Field(EVENT_FIELD_TYPES.get(name, ANYTHING), _datum(name)) for name in names}
         kinds = self._recorder.event_kinds()
         if kinds:

@@ -141,6 +141,14 @@ def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
     assert call_on(one).number == 3
 
 
+def test_clearing_the_clouds_journal_clears_those_of_its_fakes() -> None:
+    cloud = Both(lambda: 0)
+    one = Both(lambda: 0, handle="one", parent=cloud)
+    call_on(one)
+    cloud.clear()
+    assert one.entries == []
+
+
 def test_watchers_see_each_entry_once(now: Any) -> None:
     cloud = Both(now.__next__)
     one = Both(now.__next__, parent=cloud)
@@ -274,6 +282,27 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
     )
     assert journal.assert_called("SET", times=0) == []
     journal.assert_not_called()
+
+
+def test_a_dropped_call_takes_its_source_line_along() -> None:
+    cloud = Both(lambda: 0)
+    cloud.find_site = lambda: {"line": 1}
+    one, two = Both(lambda: 0, handle="one", parent=cloud), Both(lambda: 0, parent=cloud)
+    cloud.keep = 4
+    for _ in range(9):
+        call_on(one)
+    assert [*cloud.sites] == [entry.number for entry in cloud.entries]
+    mark = cloud.reserve()
+    call_on(two)
+    cloud.forget_since(mark)
+    assert [*cloud.sites] == [entry.number for entry in cloud.entries]
+    call_on(two)
+    one.clear()
+    assert [*cloud.sites] == [entry.number for entry in two.entries]
+    cloud.keep = 0
+    call_on(two)
+    call_on(two)
+    assert len(cloud.sites) == 1
 
 
 def test_a_bounded_journal_forgets_the_oldest() -> None:
@@ -585,12 +614,13 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     journal.add_event("attempt", "first", url="https://a.test")
     journal.add_event("rebalance", "second", group="g")
     assert [event.text for event in journal.events(group="g")] == ["second"]
+    assert journal.events(sent_type="text/plain") == []
     assert [event.text for event in journal.events().where(url="https://a.test")] == ["first"]
     assert [event.text for event in journal.events(url=lambda url: True)] == ["first"]
     for ask in (journal.events, journal.events().where):
         with pytest.raises(
             ContractError,
-            match=r"^'nope' is not a field of an event. Known fields: group, kind, url$",
+            match=r"^'nope' is not a field of an event; .* Known fields: about, alone, answer, ",
         ):
             ask(nope=1)
     with pytest.raises(ContractError, match=r"^kind=5 can never match: pass a kind of event"):
