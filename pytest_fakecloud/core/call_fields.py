@@ -290,10 +290,10 @@ class NamesOf(list[str]):
     def __init__(self, call: Call) -> None:
         self.call = call
         commands = call.facts.get("command")
-        self.shown = commands or call.route or call.path
-        for each in commands if isinstance(commands, list) else [commands]:
-            if each:
-                # Add the name without its subcommand too, so that either name matches.
-                self += dict.fromkeys((each, each.partition(" ")[0]))
+        listed = commands if isinstance(commands, list) else [commands] if commands else []
+        self.shown = ", ".join(listed) or call.route or call.path
+        for each in listed:
+            # Add the name without its subcommand too, so that either name matches.
+            self += dict.fromkeys((each, each.partition(" ")[0]))
         self += [call.route, call.path, call.target]
         self += [f"{call.method} {call.path}", f"{call.method} {call.target}"]

@@ -46,25 +46,27 @@ Outcome: TypeAlias = Literal[
 class CutBytes(bytes):
     """The beginning of a body that the journal has cut, followed by a note about the cut.
 
-    ``size`` is the size of the whole body. Operations that need the whole body raise
-    ``ContractError``: comparing it, and searching for bytes that are not in the beginning. Created
-    by ``CutBytes.of()``.
+    ``size`` is the size of the whole body. Two operations raise ``ContractError`` if they need the
+    whole body: comparing it, and ``in`` for bytes that are not in the beginning. All others use the
+    beginning and the note. Created by ``CutBytes.of()``.
     """
 
     size: int
+    _kept: int
 
     @classmethod
     def of(cls, whole: bytes, size: int | None = None) -> CutBytes:
         """Cut ``whole``, which may itself be only the first part of a body of ``size`` bytes."""
         size = len(whole) if size is None else size
-        made = cls(b"%b... (cut by the journal: %d bytes in all)" % (whole[:KEPT_OF_CUT], size))
-        made.size = size
+        kept = whole[:KEPT_OF_CUT]
+        made = cls(b"%b... (cut by the journal: %d bytes in all)" % (kept, size))
+        made.size, made._kept = size, len(kept)
         return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, bytes | bytearray) or self is other:
             return self is other
-        if len(other) != self.size or other[:KEPT_OF_CUT] != self[:KEPT_OF_CUT]:
+        if len(other) != self.size or other[: self._kept] != self[: self._kept]:
             return False
         raise cannot_tell(f"whether a body of {self.size:,} bytes is the same")
 
@@ -74,7 +76,7 @@ class CutBytes(bytes):
     __hash__ = None  # type: ignore[assignment]
 
     def __contains__(self, part: object) -> bool:
-        if isinstance(part, bytes | bytearray) and part in bytes(self[:KEPT_OF_CUT]):
+        if isinstance(part, bytes | bytearray) and part in bytes(self[: self._kept]):
             return True
         raise cannot_tell(f"what is in a body of {self.size:,} bytes")
 

@@ -72,7 +72,7 @@ class Clock:
         self._anchored = False
         self._signals: weakref.WeakSet[Signal] | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
-        self._ties: tuple[str, ...] = ()
+        self._ties: tuple[tuple[str], ...] = ()
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
 
@@ -306,7 +306,7 @@ class Clock:
 
     def _check_free(self) -> None:
         if self._ties:
-            raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0]}")
+            raise ContractError(f"this clock cannot be stopped or moved: {self._ties[0][0]}")
 
     def _check_can_run(self) -> None:
         if self._anchored:

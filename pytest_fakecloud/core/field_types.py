@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from .errors import ContractError, only_begins
 from .timeparse import instant_us, to_datetime
-from .wording import brief, differences, unknown_name
+from .wording import brief, differences, same_json, unknown_name
 
 
 class Absent:
@@ -367,7 +367,9 @@ class _Json(FieldType):
         return _is_text_pattern(wanted) or _is_json(wanted)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        return super().equals(found, _as_json(wanted))
+        if isinstance(wanted, str):
+            return super().equals(found, wanted)
+        return same_json(found, _as_json(wanted))
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         lines = list(differences(found, _as_json(wanted), name))
@@ -409,7 +411,7 @@ class _Mapping(FieldType):
         return isinstance(wanted, Mapping) and _is_json(wanted)
 
     def equals(self, found: Any, wanted: Any) -> bool:
-        return bool(_as_json(found) == _as_json(wanted))
+        return same_json(_as_json(found), _as_json(wanted))
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         return JSON.differs(name, found, wanted)
@@ -421,12 +423,19 @@ class _Instant(FieldType):
     samples: tuple[object, ...] = (datetime(2000, 1, 1, tzinfo=UTC),)
 
     def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if self.accepts(wanted):
+        if isinstance(wanted, str | datetime):
             instant_us(wanted)  # raises the most helpful error for a string that cannot be parsed
+        else:
+            super().check(name, wanted)
 
     def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str | datetime)
+        if not isinstance(wanted, str | datetime):
+            return False
+        try:
+            instant_us(wanted)
+        except ContractError:
+            return False
+        return True
 
     def equals(self, found: Any, wanted: Any) -> bool:
         return bool(found == to_datetime(instant_us(wanted)))

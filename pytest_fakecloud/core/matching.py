@@ -6,7 +6,8 @@ rules:
 ==========================  ======================================================================
 given                       matches
 ==========================  ======================================================================
-a value                     values that its ``__eq__`` considers equal (``mock.ANY`` works)
+a value                     values that its ``__eq__`` considers equal (``mock.ANY`` works); in JSON,
+                            True and False differ from 1 and 0
 a string with ``*``         strings with anything in place of the star; ``\\*`` is a literal star
 a compiled pattern          strings in which ``search`` finds it
 a function                  values for which it returns something true
@@ -31,7 +32,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from .errors import CannotTell, ContractError
+from .errors import CannotTell, ContractError, shown
 from .field_types import (
     ABSENT,
     ANYTHING,
@@ -324,9 +325,12 @@ class Query:
 
         ratios = []
         for question in self.questions:
-            value = self._value(item, question.name)
+            try:
+                value = self._value(item, question.name)
+            except CannotTell:
+                continue
             if not question.is_predicate and not isinstance(value, Absent):
-                one, other = f"{value!r:.80}", f"{question.wanted!r:.80}"
+                one, other = shown(value)[:80], shown(question.wanted)[:80]
                 ratios.append(difflib.SequenceMatcher(None, one, other, autojunk=False).ratio())
         return 1 - sum(ratios) / len(ratios) if ratios else 1.0
 

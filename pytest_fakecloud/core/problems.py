@@ -44,12 +44,16 @@ class Problems(list[Problem]):
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
     ) -> Problem:
         """Record a violation."""
-        if exception is not None and len(self) >= self.keep_exceptions:
+        if exception is not None and self._with_frames() >= self.keep_exceptions:
             exception.__traceback__ = exception.__context__ = exception.__cause__ = None
         del self[: max(0, len(self) - self.keep + 1)]
         problem = Problem(kind, shortened(text, _LONGEST_PROBLEM), facts, exception)
         self.append(problem)
         return problem
+
+    def _with_frames(self) -> int:
+        exceptions = (each.exception for each in self)
+        return sum(1 for each in exceptions if each is not None and each.__traceback__ is not None)
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> Problem:
         """Record an exception of the test itself that a callback raised (see ``raised_by_test``).

@@ -55,15 +55,13 @@ class Timekeeper(Clock):
 
         For fakes that depend on real time, because their engines are real servers.
         """
+        tie = (reason,)
         with self._lock:
-            self._ties = (*self._ties, reason)
+            self._ties = (*self._ties, tie)
 
         def untie() -> None:
             with self._lock:
-                ties = list(self._ties)
-                if reason in ties:
-                    ties.remove(reason)
-                self._ties = tuple(ties)
+                self._ties = tuple(each for each in self._ties if each is not tie)
 
         return untie
 

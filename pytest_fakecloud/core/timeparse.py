@@ -31,9 +31,9 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
+_PART = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|m|h|d|w)")
 # Possessive quantifiers prevent backtracking, which would restart at each digit of a long number.
-_PARTS = re.compile(r"(?:\d++(?:\.\d++)?(?:us|ms|s|m|h|d|w))++")
+_PARTS = re.compile(r"(?:\d++(?:\.\d++)? *+(?:us|ms|s|m|h|d|w) *+)++")
 # A hundred years is longer than any realistic schedule, and that long from today is a valid
 # datetime.
 _LONGEST_US = 36_525 * 86_400_000_000
@@ -57,9 +57,9 @@ def duration_us(value: Duration) -> int:
         # infinity.
         microseconds = round(min(max(value, -1e15), 1e15) * 1_000_000)
     elif isinstance(value, str):
-        text = value.replace(" ", "")
+        text = value.strip(" ")
         sign = -1 if text[:1] == "-" else 1
-        text = text.removeprefix("-")
+        text = text.removeprefix("-").lstrip(" ")
         if _PARTS.fullmatch(text) is None:
             raise _bad_duration(value)
         spans = (float(count) * _UNITS[unit] for count, unit in _PART.findall(text))

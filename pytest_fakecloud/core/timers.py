@@ -176,7 +176,7 @@ class Signal:
     def sleep(self, seen: int, seconds: float) -> None:
         """Sleep until ``version`` exceeds ``seen``, but at most ``seconds`` real seconds."""
         with self._lock:
-            if self._version == seen:
+            if self._version == seen and not self.closed:
                 self._sleeping += 1
                 try:
                     self._condition.wait(seconds)

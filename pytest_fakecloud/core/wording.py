@@ -84,6 +84,20 @@ def never_awaited(result: object) -> bool:
     return inspect.isawaitable(result)
 
 
+def same_json(found: Any, wanted: Any) -> bool:
+    """Return whether two JSON values are equal. Unlike ``==``, tell True from 1, and False from 0."""
+    return bool(found == wanted) and not _mixes_booleans(found, wanted)
+
+
+def _mixes_booleans(found: Any, wanted: Any) -> bool:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return any(_mixes_booleans(value, wanted.get(name)) for name, value in found.items())
+    if isinstance(found, list) and isinstance(wanted, list):
+        return any(map(_mixes_booleans, found, wanted))
+    numbers = isinstance(found, int | float) and isinstance(wanted, int | float)
+    return numbers and isinstance(found, bool) is not isinstance(wanted, bool)
+
+
 def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
     """Describe each difference between two JSON values."""
     if isinstance(found, dict) and isinstance(wanted, dict):
@@ -97,7 +111,7 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
         yield f"{place} is absent, not {brief(wanted)}"
     elif wanted is _ABSENT:
         yield f"{place} is {brief(found)}, not expected"
-    elif bool(found == wanted):
+    elif same_json(found, wanted):
         return
     elif isinstance(found, str) and isinstance(wanted, str) and len(found) + len(wanted) > SHOWN:
         pairs = enumerate(zip(found, wanted, strict=False))

@@ -267,10 +267,9 @@ def test_a_failure_names_the_nearest_and_what_differs(used: Both) -> None:
     assert str(failure.value).splitlines() == [
         "expected a call produce topic='payments' at least once, found 0",
         "  not <Call 3 demo_2 POST /produce/orders?x -> 404>: topic is 'orders', not 'payments'",
-        "  not <Call 2 demo_2 POST /pipeline -> 200>: is ['GET', 'SET'], not produce; "
+        "  not <Call 2 demo_2 POST /pipeline -> 200>: is GET, SET, not produce; "
         "topic is absent, not 'payments'",
-        "  not <Call 1 demo_2 POST / -> 200>: is ['SET'], not produce; "
-        "topic is absent, not 'payments'",
+        "  not <Call 1 demo_2 POST / -> 200>: is SET, not produce; topic is absent, not 'payments'",
     ]
 
 

@@ -35,6 +35,7 @@ from pytest_fakecloud.core.field_types import (
     NUMBER,
     TEXT,
     FieldType,
+    either,
     one_of,
 )
 from pytest_fakecloud.core.matching import (
@@ -257,6 +258,9 @@ DIFFER: list[tuple[FieldType, Any, Any, str]] = [
     (BYTES, b"a", re.compile(b"b"), "x is b'a', in which b'b' is not found"),
     (JSON, {"a": 1, "b": 2}, {"a": 2, "c": 3}, "x.a is 1, not 2; x.c is absent, not 3; x.b is 2"),
     (JSON, [1], {"a": 1}, "x is [1], not {'a': 1}"),
+    (JSON, {"a": True}, {"a": 1}, "x.a is True, not 1"),
+    (DOCUMENT, "[0]", [False], "x[0] is 0, not False"),
+    (MAPPING, {"a": 1}, {"a": True}, "x.a is 1, not True"),
     (JSON, None, "a", "x is None, not 'a'"),
     (DOCUMENT, "nope", {"a": 1}, "x 'nope' is not JSON, expected {'a': 1}"),
     (DOCUMENT, '{"a": 1}', {"a": 2}, "x.a is 1, not 2"),
@@ -558,6 +562,20 @@ def test_what_is_cut_decides_nothing_unless_something_else_does() -> None:
     for ask in (query, query.why_not):
         with pytest.raises(CannotTell):
             ask({"text": "cut", "number": 1})
+
+
+def test_a_field_that_was_cut_has_no_likeness() -> None:
+    def read(item: object) -> Any:
+        raise CannotTell("too little is left")
+
+    query = Query({"text": "a", "number": 1}, {"text": Field(read=read), "number": Field(NUMBER)})
+    assert query.unlikeness({"number": 1}) == 0
+
+
+def test_a_string_that_is_no_time_can_still_be_a_text() -> None:
+    question = Question("x", "abc", either([TEXT, INSTANT]))
+    assert question.agrees("abc")
+    assert not question.agrees("abd")
 
 
 def test_the_nearest_has_the_smallest_unlikeness() -> None:

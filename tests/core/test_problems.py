@@ -39,10 +39,12 @@ def test_the_newest_problems_are_kept() -> None:
 def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
     problems = Problems()
     problems.keep_exceptions = 2
+    problems.report("unrouted", "no exception")
+    problems.report("unrouted", "no exception")
     errors = [raised() for _ in range(4)]
     for error in errors:
         problems.report("bug", "it broke", exception=error)
-    assert [each.exception for each in problems] == errors
+    assert [each.exception for each in problems] == [None, None, *errors]
     assert [error.__traceback__ is not None for error in errors] == [True, True, False, False]
     assert [error.__cause__ is not None for error in errors] == [True, True, False, False]
     assert [error.__context__ is not None for error in errors] == [True, True, False, False]

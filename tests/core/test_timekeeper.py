@@ -647,6 +647,14 @@ def test_a_notification_between_look_and_sleep_is_not_lost(clock: Timekeeper) ->
     assert time.perf_counter() - started < 5
 
 
+def test_a_closed_signal_ends_a_sleep_that_begins_later(clock: Timekeeper) -> None:
+    signal = clock.signal()
+    signal.close()
+    started = time.monotonic()
+    signal.sleep(signal.version, 10)
+    assert time.monotonic() - started < 5
+
+
 def test_signals_come_and_go_while_the_clock_moves(background: ThreadPoolExecutor) -> None:
     clock = Timekeeper(NOON)
     stop = threading.Event()
@@ -737,8 +745,10 @@ def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
     clock.call_at(clock.now_us(), fired.append)
     first = clock.tie_to_real_time("because of a server")
     second = clock.tie_to_real_time("because of another")
+    third = clock.tie_to_real_time("because of another")
     first()
-    first()
+    third()
+    third()
     for move in (
         lambda: clock.advance(1),
         lambda: clock.move_to("2100-01-01T00:00:00Z"),

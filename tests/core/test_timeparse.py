@@ -42,6 +42,7 @@ def test_durations() -> None:
             ("24h", 86_400_000_000),
             ("1d2h", 93_600_000_000),
             ("1d 2h", 93_600_000_000),
+            (" 1 d2 h ", 93_600_000_000),
             ("200ms", 200_000),
             ("1.5s", 1_500_000),
             ("2w", 1_209_600_000_000),
@@ -77,6 +78,9 @@ def test_what_is_no_duration() -> None:
                 "h",
                 "1x",
                 "1h2",
+                "1 5s",
+                "1. 5s",
+                "5m s",
                 "1 hour",
                 None,
                 True,
@@ -92,7 +96,7 @@ def test_what_is_no_duration() -> None:
 
 def test_a_text_of_many_digits_takes_no_longer() -> None:
     """An implementation that restarts the search at each digit took minutes."""
-    for text in ("9" * 200_000, "9." * 100_000, "1h" * 100_000 + "x"):
+    for text in ("9" * 200_000, "9." * 100_000, "1h" * 100_000 + "x", "1" + " " * 200_000):
         with pytest.raises(ContractError, match="duration"):
             duration_us(text)
 

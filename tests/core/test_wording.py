@@ -81,6 +81,11 @@ def test_counts(times: int | None) -> None:
         ({"a": 1}, {"b": 1}, ["json.b is absent, not 1", "json.a is 1, not expected"]),
         ([1], [1, 2], ["json is [1], not [1, 2]"]),
         ({}, None, ["json is {}, not None"]),
+        (
+            {"a": True, "b": [0]},
+            {"a": 1, "b": [False]},
+            ["json.a is True, not 1", "json.b[0] is 0, not False"],
+        ),
         (5, {"a": 1}, ["json is 5, not {'a': 1}"]),
         ("t" * 100, "u" * 100, [f"json is '{'t' * 100}', not '{'u' * 100}'"]),
         (

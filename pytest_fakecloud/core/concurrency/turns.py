@@ -111,16 +111,18 @@ class Turns:
     def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
         """Return a function that calls ``function`` in any thread. Advances wait until it returns."""
         with self._lock:
-            self._handed |= {function}
+            # An object of its own: the same function can be handed over twice.
+            handed = object()
+            self._handed |= {handed}
 
         def run() -> None:
-            token = _handed_over.set(function)
+            token = _handed_over.set(handed)
             try:
                 function()
             finally:
                 _handed_over.reset(token)
                 with self._lock:
-                    self._handed -= {function}
+                    self._handed -= {handed}
                     self._wake()
 
         return run

@@ -11,6 +11,7 @@ import pytest
 import time_machine
 
 from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
+from pytest_fakecloud.core.concurrency.turns import Turns
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 
@@ -320,6 +321,15 @@ def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
     go_on.set()
     driving.join(10)
     assert order == ["delivered", "advanced"]
+
+
+def test_a_function_that_was_handed_over_twice_counts_twice() -> None:
+    turns = Turns()
+    first, second = turns.hand_over(list), turns.hand_over(list)
+    first()
+    assert len(turns._handed) == 1
+    second()
+    assert not turns._handed
 
 
 def test_what_was_handed_over_cannot_move_the_clock(
