@@ -64,7 +64,7 @@ class DemoApp(App):
             Route("POST", "/add/{word}", "add", self.add),
             Route("GET", "/wait/{count}", "wait", self.wait),
             Route("GET HEAD", "/status/{status}", "status", self.status),
-            Route("GET", "/stream", "stream", self.stream),
+            Route("GET HEAD", "/stream", "stream", self.stream),
             Route("GET", "/endless", "endless", self.endless),
             Route("GET", "/break", "break", self.break_off),
             Route("GET", "/bug", "bug", self.bug_here),

@@ -150,8 +150,10 @@ class App:
                 request.route = call.route = route.name
             request.principal = self.authenticate(request)
             if self.faults.active:
-                response = self.faults.run(request, partial(self._serve, request, found))
-                end_faults(call, self.recorder.reserve())
+                try:
+                    response = self.faults.run(request, partial(self._serve, request, found))
+                finally:
+                    end_faults(call, self.recorder.reserve())
             else:
                 response = self._serve(request, found)
         except ServiceError as error:

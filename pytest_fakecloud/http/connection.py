@@ -97,8 +97,9 @@ class Connection:
     def leave(self) -> None:
         """Mark the end of a call into the engine."""
         self.inside = False
-        if self.ended and self.mount.left is not None:
-            self.mount.left.set()
+        if self.ended:
+            with self.mount.handler_returned:
+                self.mount.handler_returned.notify_all()
 
     @contextlib.contextmanager
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:

@@ -19,6 +19,12 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def encode(message: Message, answer: Answer) -> bytes:
+    head, body = encode_parts(message, answer)
+    return head + body
+
+
+def encode_parts(message: Message, answer: Answer) -> tuple[bytes, bytes]:
+    """Return the head of a response, and its body, which is empty if none may be sent."""
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
@@ -33,7 +39,7 @@ def encode(message: Message, answer: Answer) -> bytes:
         body = b""
     if not message.keep_alive or message.version != "1.1":
         head += connection_header(message)
-    return head_bytes(head + "\r\n") + body
+    return head_bytes(head + "\r\n"), body
 
 
 def _own_headers(message: Message, headers: Iterable[tuple[str, str]]) -> str:

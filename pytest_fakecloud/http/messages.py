@@ -111,8 +111,8 @@ class Answer:
 class Stream:
     """A response whose chunks are sent as they are produced (server-sent events).
 
-    When the client or the server closes the connection, ``chunks`` is closed; then ``on_close`` is
-    called once.
+    ``on_close`` makes a waiting ``chunks`` end. It is called in another thread when the client
+    disconnects, and in any case after ``chunks`` was closed, so it can be called twice.
     """
 
     chunks: Iterator[bytes]

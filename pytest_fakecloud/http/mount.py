@@ -71,7 +71,7 @@ class Mount:
         self.protocol = protocol
         self.host = host
         self.lock = threading.Lock()
-        self.left: threading.Event | None = None
+        self.handler_returned = threading.Condition()
         self.closed = False
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
@@ -222,33 +222,31 @@ class Mount:
 
     def _shut_down(self) -> list[Connection]:
         live = list(self._live)
-        if live and self.left is None:
-            # Create the event before ending the connections, so that handlers that return
-            # afterwards can set it.
-            self.left = threading.Event()
         for connection in live:
             connection.end()
         return live
 
     def _let_go(self, live: list[Connection], callbacks: list[Callable[[], None]]) -> None:
+        errors: list[Exception] = []
         for callback in tuple(callbacks):
-            callback()
-        if not live:
-            return
-        assert self.left is not None
-        self.left.clear()
+            # The other callbacks wake handlers, which would otherwise wait in vain.
+            try:
+                callback()
+            except Exception as error:
+                errors.append(error)
         me = threading.current_thread()
         busy = [c for c in live if c.inside and c.worker is not me]
         deadline = monotonic() + LEAVE_SECONDS
-        while busy:
-            left = deadline - monotonic()
-            if left <= 0:
-                for connection in busy:
-                    warnings.warn(_still_here(connection), RuntimeWarning, stacklevel=4)
-                return
-            self.left.wait(left)
-            self.left.clear()
-            busy = [c for c in busy if c.inside]
+        with self.handler_returned:
+            while busy := [c for c in busy if c.inside]:
+                remaining = deadline - monotonic()
+                if remaining <= 0:
+                    break
+                self.handler_returned.wait(remaining)
+        for connection in busy:
+            warnings.warn(_still_here(connection), RuntimeWarning, stacklevel=4)
+        if errors:
+            raise errors[0]
 
     def after_fork(self) -> None:
         """Close the file descriptors of this child process without a shutdown, because the parent

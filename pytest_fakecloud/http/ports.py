@@ -31,7 +31,7 @@ def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socke
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if isinstance(port, int):
             sock.bind((host, port))
-            bound = port
+            bound = sock.getsockname()[1]
         else:
             bound = port(sock)
         sock.listen(BACKLOG)

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from ..core.timeparse import monotonic
 from .app import App
 from .connection import tls_error
-from .encoding import LAST_CHUNK, chunk, encode, head_bytes, header, http_date, phrase, status_line
+from .encoding import (
+    LAST_CHUNK,
+    chunk,
+    encode,
+    encode_parts,
+    head_bytes,
+    header,
+    http_date,
+    phrase,
+    status_line,
+)
 from .messages import Answer, Effect, Stream
 from .parsing import BODY_LIMIT, Message, Refusal, RequestReader
 
@@ -106,10 +116,8 @@ class HTTPHandler:
     def perform(self, message: Message, effect: Effect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
-            whole = encode(message, effect.answer)
-            body = effect.answer.body
-            size = len(body) if isinstance(body, bytes) else 0
-            self.connection.sendall(whole[: len(whole) - max(0, size - effect.keep)])
+            head, body = encode_parts(message, effect.answer)
+            self.connection.sendall(head + body[: effect.keep])
         elif effect.kind == "hang":
             self.wait_for_goodbye(HANG_SECONDS)
         if effect.reset:
@@ -137,7 +145,7 @@ class HTTPHandler:
             with self.held.watched(on_close, reads=True):
                 sock.sendall(head_bytes("".join(head)))
                 if message.method == "HEAD":
-                    return True
+                    return chunked
                 for part in chunks:
                     if self.held.ended:
                         return False

@@ -77,6 +77,12 @@ class _Origin:
         """Log nothing, because the journal records the requests."""
 
 
+class _ClientGone(ConnectionError):
+    """Raised if a part of the response cannot be sent, unlike an error of the application's own
+    connections.
+    """
+
+
 class _WSGICall:
     """One call of a WSGI application: collects the application's output and writes it."""
 
@@ -99,7 +105,7 @@ class _WSGICall:
                 close = getattr(result, "close", None)
                 if close is not None:
                     close()
-        except (ConnectionError, ssl.SSLError):
+        except _ClientGone:
             raise
         except BaseException as error:  # pytest.fail() raises a BaseException.
             held.mount.report(error)
@@ -137,7 +143,7 @@ class _WSGICall:
         if not self.head_sent:
             self.send_whole(b"")
         elif self.chunked:
-            self.held.sock.sendall(LAST_CHUNK)
+            self._write(LAST_CHUNK)
 
     def _announced(self) -> str | None:
         return next((v for n, v in self.headers if n.lower() == "content-length"), None)
@@ -163,7 +169,7 @@ class _WSGICall:
                     self.message.keep_alive = False
             self._send_head(self._framed(part))
         elif framed := self._framed(part):
-            self.held.sock.sendall(framed)
+            self._write(framed)
 
     def _framed(self, part: bytes) -> bytes:
         if self._no_body():
@@ -176,7 +182,6 @@ class _WSGICall:
     def _send_head(self, after: bytes) -> None:
         if not self.status:
             raise AssertionError("the application did not call start_response")
-        self.head_sent = True
         given = {name.lower() for name, _ in self.headers}
         lines = [f"HTTP/1.1 {self.status}\r\n"]
         if "date" not in given:
@@ -191,4 +196,12 @@ class _WSGICall:
             lines.append(header(name, value))
         lines.append(connection_header(self.message))
         lines.append("\r\n")
-        self.held.sock.sendall(head_bytes("".join(lines)) + after)
+        head = head_bytes("".join(lines))
+        self.head_sent = True
+        self._write(head + after)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self.held.sock.sendall(data)
+        except (ConnectionError, ssl.SSLError) as error:
+            raise _ClientGone from error

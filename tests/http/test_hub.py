@@ -16,6 +16,7 @@ import time
 import warnings
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -281,6 +282,21 @@ def test_connections_are_shut_before_handlers_are_woken(hub: Hub) -> None:
         mount.on_close.append(wake)
         mount.close()
     assert order == [True]
+
+
+def test_a_failing_callback_of_a_closing_mount_leaves_the_others_alone(
+    demo: Demo, unhindered: Unhindered
+) -> None:
+    error = ValueError("a callback")
+    last = mock.Mock()
+    demo.mount.on_close[:] = [mock.Mock(side_effect=error), *demo.mount.on_close, last]
+    with Raw(demo.mount.address) as raw:
+        raw.send("GET /wait/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert demo._engine.parked.acquire(timeout=10)
+        with unhindered(), pytest.raises(ValueError, match="a callback"):
+            demo.mount.close()
+        assert raw.is_closed()
+    last.assert_called_once_with()
 
 
 def test_a_handler_that_does_not_leave_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -595,6 +595,12 @@ def test_a_stream_to_http_1_0_ends_with_the_connection(raw: Raw) -> None:
     assert reply.body == b"data: 1\n\ndata: 2\n\n"
 
 
+def test_the_head_of_a_stream_to_http_1_0_ends_the_connection(raw: Raw) -> None:
+    raw.send("HEAD /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert raw.reply(head_only=True).header("Connection") == "close"
+    assert raw.is_closed()
+
+
 def test_a_failure_in_a_stream_ends_it_without_a_last_chunk(demo: Demo, raw: Raw) -> None:
     reply = raw.get("/break")
     assert reply.status == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -151,6 +152,25 @@ def test_an_application_that_forgets_to_start(ask: Ask) -> None:
         reply, failed, ended = ask(forgetful)
         assert (reply.status, reply.body, ended) == (500, b"the application failed\n", False)
         assert [str(one) for one in failed] == ["the application did not call start_response"]
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("a database"), ssl.SSLError("a peer")])
+def test_an_application_whose_own_connection_fails(ask: Ask, error: Exception) -> None:
+    def app(environ: dict[str, Any], start: Any) -> list[bytes]:
+        raise error
+
+    reply, failed, ended = ask(app)
+    assert (reply.status, failed, ended) == (500, [error], False)
+
+
+def test_an_application_with_a_header_that_is_not_a_string(ask: Ask) -> None:
+    def app(environ: dict[str, Any], start: Any) -> Iterator[bytes]:
+        start("200 OK", [("X-Count", 5)])
+        yield b"x"
+
+    reply, failed, ended = ask(app)
+    assert (reply.status, reply.body, ended) == (500, b"the application failed\n", False)
+    assert [type(one) for one in failed] == [AttributeError]
 
 
 def test_an_application_that_starts_twice(ask: Ask) -> None:
