@@ -9,6 +9,7 @@ from ..core.errors import ContractError, shown
 from ..http.messages import Answer, HeaderPairs
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
 def checked_status(status: object) -> int:
@@ -37,6 +38,11 @@ def checked_headers(headers: object) -> HeaderPairs:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(value, str):
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: pass a name without spaces and a string"
+            )
+        if not _VALUE.fullmatch(value):
+            raise ContractError(
+                f"{shown(name)}: {shown(value)} is not a header: its value contains a line break or "
+                "another control character"
             )
         listed.append((name, _sendable(value)))
     return tuple(listed)
@@ -77,7 +83,7 @@ def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
         return dump(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise ContractError(
-            f"the body {body!r:.80} cannot be sent as JSON ({error}): pass bytes, a string "
+            f"the body {shown(body):.80} cannot be sent as JSON ({error}): pass bytes, a string "
             "or a JSON value"
         ) from error
 
@@ -86,11 +92,11 @@ def _sendable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ContractError(f"{text!r:.80} cannot be sent: {error.reason}") from error
+        raise ContractError(f"{shown(text):.80} cannot be sent: {error.reason}") from error
     return text
 
 
 def _no_headers(headers: object) -> ContractError:
     return ContractError(
-        f"headers={headers!r:.80} is not valid: pass a mapping, or pairs of name and value"
+        f"headers={shown(headers):.80} is not valid: pass a mapping, or pairs of name and value"
     )

@@ -6,6 +6,7 @@ Tests use a ``Fault``; ``FaultTable`` applies the ``Rule`` behind it to requests
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # Levels of rules, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
 _COMMON = frozenset({"times", "skip", "route", "when"})
-_PACKAGE = str(Path(__file__).resolve().parents[1])
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class Matchers(TypedDict, total=False):

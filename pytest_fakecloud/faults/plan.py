@@ -103,7 +103,7 @@ class FaultPlan:
         """Remove all faults that ``down()`` injected."""
         for fault in self:
             if fault.kind == "down":
-                fault.remove()
+                fault._remove(sys._getframe(1))
 
     def rate_limit(
         self,

@@ -56,6 +56,7 @@ class FaultTable:
         self._app: App | None = None
         self._new_stream = stream
         self._lock = threading.Lock()
+        self._gate_lock = threading.Lock()
         self.active: tuple[Rule, ...] = ()
         """The rules that can still fire, in the order in which a request passes through them."""
         self._all: list[Rule] = []
@@ -268,7 +269,14 @@ class FaultTable:
         self.active = tuple(each for each in self.active if each is not rule)
 
     def _look_at_gate(self) -> None:
-        down = any(isinstance(rule, DownRule) and rule.whole for rule in self.active)
-        if self.gate is not None and down is not self.shut:
-            self.shut = down
-            self.gate(down)
+        if self._is_down() is self.shut:
+            return
+        # Call the gate with a lock and check again afterwards, so that its last call is right even
+        # if two threads change the rules.
+        with self._gate_lock:
+            while self.gate is not None and (down := self._is_down()) is not self.shut:
+                self.shut = down
+                self.gate(down)
+
+    def _is_down(self) -> bool:
+        return any(isinstance(rule, DownRule) and rule.whole for rule in self.active)

@@ -65,6 +65,11 @@ def test_headers_are_pairs_of_text_in_the_order_given(headers: Any, listed: Any)
         ({5: "1"}, "5: '1' is not a header: pass a name without spaces and a string"),
         ({"X": True}, "'X': True is not a header: pass a name without spaces and a string"),
         ({"X": b"1"}, "'X': b'1' is not a header: pass a name without spaces and a string"),
+        (
+            {"X": "a\r\nY: b"},
+            "'X': 'a\\r\\nY: b' is not a header: its value contains a line break or another control "
+            "character",
+        ),
         ({"X": "\ud800"}, "'\\ud800' cannot be sent: surrogates not allowed"),
     ],
 )

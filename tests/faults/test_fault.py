@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import pytest_fakecloud
 from pytest_fakecloud.core.calls import Call
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.fault import Fault, rule_of, setting_over
@@ -52,6 +55,13 @@ def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) 
         assert repr(plan.drop()) == "<drop, 0 hits, set over the control API>"
     finally:
         setting_over.reset(token)
+
+
+def test_a_folder_beside_the_package_is_not_the_package(plan: FaultPlan) -> None:
+    beside = f"{Path(pytest_fakecloud.__file__).parent}_demo{os.sep}test_x.py"
+    found: dict[str, Any] = {"plan": plan}
+    exec(compile("fault = plan.drop()", beside, "exec"), found)
+    assert repr(found["fault"]) == "<drop, 0 hits, set at test_x.py:1>"
 
 
 def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:

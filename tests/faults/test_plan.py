@@ -16,10 +16,11 @@ import httpx
 import pytest
 import requests
 
-from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.fault import Fault, Rule
@@ -204,6 +205,13 @@ def test_truncate_sends_half_the_body(demo: Demo) -> None:
     assert {call.outcome for call in demo.journal.calls()} == {"truncated"}
 
 
+def test_truncate_leaves_a_response_without_a_body_alone(demo: Demo, raw: Raw) -> None:
+    demo.faults.truncate(0)
+    reply = raw.get("/status/200", method="HEAD")
+    assert (reply.status, reply.header("Content-Length")) == (200, "8")
+    assert raw.is_closed()
+
+
 def test_truncate_is_seen_by_clients(demo: Demo, client: httpx.Client) -> None:
     demo.faults.truncate()
     with pytest.raises(httpx.RemoteProtocolError):
@@ -268,6 +276,13 @@ def test_down_refuses_connections_until_up(demo: Demo, client: httpx.Client) -> 
         assert statuses(client, 1) == ["ConnectError"]
     assert client.get("/echo/x").status_code == 200
     assert demo.faults.unused() == []
+
+
+def test_up_is_recorded_like_remove(demo: Demo) -> None:
+    demo.faults.down()
+    demo.faults.up()
+    actions = recorder_of(demo.context.journal).actions
+    assert [action.kind for action in actions] == ["add_fault", "remove_fault"]
 
 
 def test_down_twice_is_up_when_both_are_gone(demo: Demo, client: httpx.Client) -> None:
@@ -430,6 +445,7 @@ def test_a_failing_call_is_the_tests_own_problem(demo: Demo, client: httpx.Clien
     assert "the function of <call broken before" in problem.text
     assert "KeyError('typo')" in problem.text
     assert "bug of pytest-fakecloud" not in problem.text
+    assert faults_ended(demo.journal.calls().only())
 
 
 @pytest.mark.parametrize("matcher", ["when", "command"])
