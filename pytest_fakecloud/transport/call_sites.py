@@ -9,6 +9,7 @@ only library code, such as ``gather(client.get(url))``.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _NO_CLIENTS = sys.stdlib_module_names | {
     "_pytest",
     "anyio",
@@ -119,7 +120,8 @@ def _is_application(filename: str) -> bool:
     import sysconfig
 
     paths = sysconfig.get_paths()
-    libraries = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"])
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    libraries = [paths[name].rstrip(os.sep) + os.sep for name in names]
     return not filename.startswith((*libraries, _PACKAGE, "<"))
 
 

@@ -77,7 +77,7 @@ class Detour:
         with closing(HTTPAdapter()) as adapter:
             answer = send(adapter, moved, **options)
             if not options.get("stream"):
-                assert answer.content is not None
+                _ = answer.content  # read the body before the adapter is closed
         answer.url, answer.request = request.url, request
         return answer
 

@@ -353,7 +353,8 @@ def _urllib3_headers(
         return None
     headers = [(_text(n), _text(v)) for n, v in given.items()]
     names = {name.lower() for name, _ in headers}
-    usual = {"Host": f"{pool.host}:{pool.port}", "Accept-Encoding": "identity"}
+    host = pool.host if pool.port == PORTS[pool.scheme] else f"{pool.host}:{pool.port}"
+    usual = {"Host": host, "Accept-Encoding": "identity"}
     if body is not None or method.upper() not in _EXPECT_NO_BODY:
         usual["Content-Length"] = str(len(body or b""))
     usual["User-Agent"] = _urllib3_name()

@@ -116,7 +116,8 @@ def _body_length(headers: list[tuple[str, str]]) -> int | None:
         says = _known.get(header)
         if says is None:
             says = _read(header)
-            long += len(header[1])
+            if len(header[0]) + len(header[1]) > _LONGEST_HEADER:
+                long += len(header[1])  # a header that is never cached
         if says == _NOTHING:
             continue
         if says >= 0:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +57,12 @@ def test_a_report_has_the_source_lines_around_a_call(cloud: Cloud) -> None:
     [called] = [one for one in row["where"]["source"] if one["line"] == row["where"]["line"]]
     assert called["text"] == '    httpx.post(cloud.kv_server().url, json=["GET", "a"])'
     assert [one["text"].strip()[:5] for one in row["where"]["source"]][1:3] == ["httpx", "[row]"]
+
+
+def test_a_folder_beside_the_package_or_a_library_is_the_applications() -> None:
+    for folder in (Path(call_sites.__file__).parents[1], Path(sysconfig.get_path("stdlib"))):
+        assert call_sites._is_application(f"{folder}_demo{os.sep}app.py")
+        assert not call_sites._is_application(f"{folder}{os.sep}app.py")
 
 
 def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:

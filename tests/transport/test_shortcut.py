@@ -6,6 +6,7 @@ import asyncio
 import io
 import re
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import httpx
@@ -17,7 +18,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.transport.inprocess import _is_plain
+from pytest_fakecloud.transport.inprocess import _is_plain, _urllib3_headers
+from pytest_fakecloud.transport.shortcut import Shortcut
 
 Case = Callable[[KVServer], object]
 Transport = Literal["socket", "inprocess"]
@@ -144,6 +146,19 @@ def send(request: pytest.FixtureRequest) -> Send:
 )
 def test_requests(send: Send, method: str, path: str, body: Any, skips: bool | None) -> None:
     assert agree(lambda kv: send(method, kv.url + path, kv.headers, body)) is skips
+
+
+def test_the_same_headers_take_the_same_way_each_time() -> None:
+    headers = [("Host", "h"), *((f"X-{n}", "v" * 400) for n in range(60))]
+    with Cloud() as cloud:
+        shortcut = Shortcut(cloud.kv_server()._mount)
+        assert shortcut.takes("GET", "/", headers) == shortcut.takes("GET", "/", headers)
+
+
+@pytest.mark.parametrize(("port", "host"), [(80, "h"), (8080, "h:8080")])
+def test_the_usual_port_is_not_part_of_the_host_header(port: int, host: str) -> None:
+    pool = SimpleNamespace(scheme="http", host="h", port=port)
+    assert ("Host", host) in (_urllib3_headers(pool, "GET", {}, None) or [])
 
 
 @pytest.mark.parametrize(
