@@ -52,7 +52,7 @@ def long_of(
         raise illegal_argument(f"{where}{name} must be an integer, got {value.text[:40]}")
     if isinstance(value, bool) or not isinstance(value, int):
         raise illegal_argument(f"{where}{name} must be an integer, got {shown(value)}")
-    if not -INT64_MAX <= value <= INT64_MAX:
+    if not -INT64_MAX - 1 <= value <= INT64_MAX:
         raise illegal_argument(f"{where}{name} does not fit into 64 bits: {shown(value)}")
     if minimum is not None and value < minimum:
         raise illegal_argument(f"{where}{name} must be at least {minimum}, got {value}")

@@ -86,11 +86,15 @@ class Broker(BrokerAssertions, Handle):
         config = self._configure(context, BrokerConfig, settings)
         self.username = config.username
         self._engine = make_engine(context.clock, context.ids, config)
-        for topic, options in (config.topics or {}).items():
-            self._add_topic(topic, **_topic_options(topic, options))
-        super().__init__(
-            context, BrokerApp(self._engine, lambda: (self.username, self.token)), config
-        )
+        try:
+            for topic, options in (config.topics or {}).items():
+                self._add_topic(topic, **_topic_options(topic, options))
+            super().__init__(
+                context, BrokerApp(self._engine, lambda: (self.username, self.token)), config
+            )
+        except BaseException:
+            self._engine.close()
+            raise
         if config.password is not None:
             self.token = config.password
         self._engine.tell_to(self._recorder.add_event)

@@ -130,7 +130,7 @@ def _text_of(path: Path) -> str:
     from ..files import DATA_BYTES, read_file  # Imported here, because few tests load a file.
 
     try:
-        return read_file(path, DATA_BYTES).decode("utf-8")
+        return read_file(path, DATA_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ContractError(f"{str(path)!r:.200} is not UTF-8: {error.reason}") from None
 

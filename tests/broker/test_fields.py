@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_fakecloud.broker.fields import Source, shown
+from pytest_fakecloud.broker.fields import Source, long_of, shown
 from pytest_fakecloud.broker.handle import Broker
 
 from .conftest import Rest
@@ -23,6 +23,11 @@ def test_a_value_is_quoted_as_json(text: str) -> None:
 def test_a_number_is_quoted_as_it_was_written() -> None:
     body = '[1.50, {"a": 1e400}, 12345678901234567890]'
     assert shown(json.loads(body, parse_int=Source, parse_float=Source)) == body
+
+
+def test_every_number_of_64_bits_is_one() -> None:
+    for number in (-(2**63), 2**63 - 1):
+        assert long_of({"n": number}, "n", "", minimum=None) == number
 
 
 def test_what_is_long_is_cut() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
     line = json.dumps({"topic": "orders", "value": "line", "timestamp": 5, "headers": {"h": "v"}})
     file = tmp_path / "records.jsonl"
     file.write_text(line + "\n\n" + line)
+    broker.load(file)
+    file.write_text("\ufeff", encoding="utf-8")
     broker.load(file)
     broker.load(line)
     found = broker.records("orders", value="line")
@@ -198,6 +201,14 @@ def test_retention_of_a_topic_applies_to_clients(broker: Broker, rest: Rest) -> 
     rest.produce("short", "new")
     assert rest.values("g", "i", "short", **MANUAL) == ["new"]
     rest("POST", "/fetch", {"topic": "short", "partition": 0, "offset": 0}, status=400)
+
+
+def test_expired_records_are_no_lag(broker: Broker, rest: Rest) -> None:
+    broker.create_topic("short", retention="10s")
+    broker.commit("g", "short", 0, 0)
+    rest.produce("short", "old")
+    broker.clock.advance("11s")
+    assert broker.group("g").total_lag == 0
 
 
 def test_topics_can_be_given_with_their_options(make_broker: Make) -> None:
@@ -370,6 +381,18 @@ def test_partial_produce_half_writes_a_batch(broker: Broker, rest: Rest) -> None
     rest("POST", "/produce/orders", body)
     with pytest.raises(ContractError):
         broker.partial_produce(keep=-1)
+
+
+def test_each_planned_failure_waits_for_a_batch_that_is_large_enough(
+    broker: Broker, rest: Rest
+) -> None:
+    broker.partial_produce(keep=5)
+    broker.partial_produce(keep=1)
+    rest("POST", "/produce/orders", [{"value": "a", "partition": 9}] * 3, status=400)
+    rest("POST", "/produce/orders", [{"value": "a"}] * 3, status=503)
+    rest("POST", "/produce/orders", [{"value": "b"}] * 6, status=503)
+    rest("POST", "/produce/orders", [{"value": "c"}] * 6)
+    assert Counter(r.value for r in broker.records("orders")) == {"a": 1, "b": 5, "c": 6}
 
 
 # -- looking -------------------------------------------------------------------------------------

@@ -578,7 +578,7 @@ def test_refusals_say_why_and_change_nothing(
     assert error["status"] == status
     assert text in error["error"]
     assert rest.broker.records("orders") == []
-    assert rest.broker.groups() == []
+    assert rest.broker._engine.groups.names() == []
     assert rest("GET", "/consumers") == []
 
 
@@ -628,6 +628,8 @@ def test_statuses_and_texts_are_settings(make_broker: Make) -> None:
 def test_unknown_names_can_be_let_through(make_broker: Make) -> None:
     rest = Rest(make_broker(commit_by_unknown="store", unknown_group="uncommitted"))
     assert rest.committed("g", "orders", 0) == [-1]
+    rest("POST", "/commit/g/stranger")
+    assert rest.broker._engine.groups.names() == []
     rest.commit("g", "stranger", ("orders", 0, 3))
     assert rest.committed("g", "orders", 0) == [3]
 

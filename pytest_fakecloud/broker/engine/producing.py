@@ -89,8 +89,8 @@ class MemoryProducing:
         """
         with self._guard as now_us:
             error: errors.BrokerError | None = None
-            if by_client and self.partial and self.partial[0] < len(messages):
-                failing = self.partial.pop(0)
+            failing = self._failing(len(messages)) if by_client and self.partial else None
+            if failing is not None:
                 messages = messages[:failing]
                 error = errors.BrokerError(
                     "not_enough_replicas",
@@ -98,10 +98,16 @@ class MemoryProducing:
                     f"{counted(failing, 'message')} of the batch",
                 )
             places, problem = self.append(messages, now_us, by_client=by_client)
+            if failing is not None:
+                self.partial.remove(failing)
             error = problem or error
         if error is not None:
             raise error
         return places
+
+    def _failing(self, size: int) -> int | None:
+        """Return how many messages to keep of a batch of this size that fails; None if it succeeds."""
+        return next((keep for keep in self.partial if keep < size), None)
 
     def append(
         self, messages: Sequence[ProducerRecord], now_us: int, *, by_client: bool

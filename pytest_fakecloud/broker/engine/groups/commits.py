@@ -40,7 +40,8 @@ class Commits:
         except errors.BrokerError:
             if self._settings.commit_by_unknown == "error":
                 raise
-            self.store(group_name, offsets, f"{name} (unknown)", now)
+            if offsets:
+                self.store(group_name, offsets, f"{name} (unknown)", now)
             return
         if instance.state == "expired":
             raise errors.unknown_member(group.name, name)

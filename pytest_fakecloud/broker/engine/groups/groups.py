@@ -208,7 +208,9 @@ class MemoryGroups:
 
     def view(self, name: str) -> GroupView:
         """Return the current state of a group, which is ``Dead`` if the group does not exist."""
-        with self._guard:
+        with self._guard as now:
+            for topic in self._table.topics:
+                self._table.topic(topic, now)  # deletes the records that exceed its retention
             return _view(name, self._table.groups.get(name), self._table.topics)
 
     def names(self) -> list[str]:
