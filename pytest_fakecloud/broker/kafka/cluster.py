@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
+from ...core.timeparse import monotonic
 from ..errors import STATUSES, BrokerError
 
 # The type stubs bundled with the library cover only half of this module.
@@ -300,9 +301,10 @@ class Cluster:
             asked += self._admin.delete_consumer_groups(
                 groups, request_timeout=self._timeout
             ).values()
+        until = monotonic() + self._timeout
         for future in asked:
             try:
-                future.result(self._timeout)
+                future.result(max(0.0, until - monotonic()))
             except (KafkaException, TimeoutError):
                 continue
 

@@ -77,6 +77,8 @@ class KafkaFetching:
     @public_names
     def fetch(self, positions: Sequence[TopicPartitionOffset], timeout_ms: int) -> list[Record]:
         wanted = distinct_positions(positions)
+        if not wanted:
+            return []
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
         signal = self._clock.signal()
@@ -84,8 +86,9 @@ class KafkaFetching:
         try:
             until = monotonic() + timeout_ms / 1000
             reachable = self._reachable(wanted, until)
-            left_ms = max(0, int((until - monotonic()) * 1000))
-            return self._fetch(reachable, left_ms if timeout_ms else 0) if reachable else []
+            # A timeout of 0 would allow a round trip.
+            left_ms = max(1, int((until - monotonic()) * 1000)) if timeout_ms else 0
+            return self._fetch(reachable, left_ms) if reachable else []
         finally:
             self._waits.waiting.remove(signal)
 

@@ -79,17 +79,24 @@ class KafkaGroups:
             self._topics.check(topic)
         until = self._clock.now_us() + timeout_ms * 1000
         member = self._enter(group, instance, headers)
-        if not member.turn.acquire(blocking=False):
-            if self._settings.concurrent_consume == "error":
-                raise errors.concurrent_consume(group, instance)
-            if not member.turn.acquire(timeout=timeout_ms / 1000):
-                return []
+        if not self._take_turn(member, group, instance, timeout_ms):
+            return []
         try:
-            if not member.topics or self._settings.resubscribe == "rebalance":
-                member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
+            self._subscribe(member, topics)
             return [self._fetching.record(one) for one in self._await(member, until)]
         finally:
             member.turn.release()
+
+    def _take_turn(self, member: KafkaInstance, group: str, instance: str, timeout_ms: int) -> bool:
+        if member.turn.acquire(blocking=False):
+            return True
+        if self._settings.concurrent_consume == "error":
+            raise errors.concurrent_consume(group, instance)
+        return member.turn.acquire(timeout=timeout_ms / 1000)
+
+    def _subscribe(self, member: KafkaInstance, topics: Sequence[str]) -> None:
+        if not member.topics or self._settings.resubscribe == "rebalance":
+            member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
 
     def _enter(self, group: str, instance: str, headers: Mapping[str, str]) -> KafkaInstance:
         with self._lock:
@@ -158,7 +165,7 @@ class KafkaGroups:
                 gone=gone,
                 held=lambda tp: self._cluster.group_offsets(self._topics.real(group), [tp]).get(tp),
                 unasked=lambda offsets: self._told(
-                    group, instance, offsets, automatic=config.auto_commit
+                    group, instance, offsets, "auto commit" if config.auto_commit else "commit"
                 ),
             )
         except KafkaException as error:
@@ -208,18 +215,20 @@ class KafkaGroups:
         wanted = distinct_positions(offsets)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
+        real = {(self._topics.real(t), p): o for t, p, o in wanted}
         with self._lock:
             member = self._instances.get((group, instance))
         if member is None:
             if self._settings.commit_by_unknown == "error":
                 raise errors.unknown_instance(group, instance)
-            self.store(group, wanted)
+            self._store(group, real)
+            self._told(group, f"{instance} (unknown)", real)
             return
         if member.state == "expired":
             raise errors.unknown_member(group, instance)
         if member.state == "rebalancing":
             raise errors.rebalance_in_progress(group)
-        real = {(self._topics.real(t), p): o for t, p, o in wanted} or member.delivered()
+        real = real or member.delivered()
         if not real:
             return
         if member.state == "joining":
@@ -238,16 +247,18 @@ class KafkaGroups:
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset. The cluster rejects this while the group has members."""
         self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
-        self.store(group, [offset])
+        real = {(self._topics.real(offset.topic), offset.partition): offset.offset}
+        self._store(group, real)
+        self._told(group, "the test", real, "offsets set")
 
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit offsets for a group without being a member."""
         self._store(group, {(self._topics.real(t), p): o for t, p, o in offsets})
 
     def _store(self, group: str, real: Mapping[tuple[str, int], int]) -> None:
-        with self._lock:
-            self._groups.add(group)
         if real:
+            with self._lock:
+                self._groups.add(group)
             self._cluster.commit(self._topics.real(group), real)
 
     def _told(
@@ -255,16 +266,16 @@ class KafkaGroups:
         group: str,
         instance: str,
         real: Mapping[tuple[str, int], int],
-        *,
-        automatic: bool = False,
+        kind: EventKind = "commit",
     ) -> None:
-        if self.tell is None:
+        if self.tell is None or not real:
             return
         offsets = [(self._topics.shown(topic), number, at) for (topic, number), at in real.items()]
         shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in offsets)
         self.tell(
-            "auto commit" if automatic else "commit",
-            f"group {group!r}: {instance!r} committed {shown}" + " automatically" * automatic,
+            kind,
+            f"group {group!r}: {instance!r} committed {shown}"
+            + (" automatically" if kind == "auto commit" else ""),
             group=group,
             instance=instance,
             offsets=offsets,
@@ -315,7 +326,7 @@ class KafkaGroups:
             _member(self._topics, each, members[each]) for each in sorted(members)
         )
         state = "Stable" if members else "Empty" if committed else "Dead"
-        if any(not view.assignment for view in views):
+        if any(member.state in ("joining", "rebalancing") for member in members.values()):
             state = "PreparingRebalance"
         return GroupView(
             name,
@@ -338,10 +349,18 @@ class KafkaGroups:
 
     # -- actions of tests ------------------------------------------------------------------------
 
+    @public_names
     def join(
         self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
     ) -> None:
-        self.consume(group, instance, topics, 0, {"auto-offset-reset": auto_offset_reset})
+        for topic in topics:
+            self._topics.check(topic)
+        member = self._enter(group, instance, {"auto-offset-reset": auto_offset_reset})
+        if self._take_turn(member, group, instance, 0):
+            try:
+                self._subscribe(member, topics)
+            finally:
+                member.turn.release()
 
     def crash(self, group: str, instance: str) -> NoReturn:
         raise real_only("crash() of an instance")

@@ -183,15 +183,16 @@ class KafkaInstance:
             raise self._problem(problem)
         with self._lock:
             sizes: dict[tuple[str, int], int] = {}
+            full: set[tuple[str, int]] = set()
             rest: deque[Any] = deque()
             while self._waiting and len(found) < most:
                 message = self._waiting.popleft()
                 tp = (message.topic(), message.partition())
                 size = len(message)
                 have = sizes.get(tp)
-                if have is not None and have + size > most_bytes:
+                if tp in full or (have is not None and have + size > most_bytes):
                     # Let all later records of this partition wait, too, to keep the order.
-                    sizes[tp] = most_bytes
+                    full.add(tp)
                     rest.append(message)
                     continue
                 sizes[tp] = size + (have or 0)
@@ -223,8 +224,15 @@ class KafkaInstance:
         with self._lock:
             healed = self._problems & set(offsets)
             self._problems -= healed
-        if healed:
+        if not healed:
+            return
+        try:
             self.ask(lambda consumer: self._go_on(consumer, {tp: offsets[tp] for tp in healed}))
+        except (KafkaException, BrokerError):
+            # Report these partitions again, because they are still not read.
+            with self._lock:
+                self._problems |= healed
+            raise
 
     def _go_on(self, consumer: Any, offsets: dict[tuple[str, int], int]) -> None:
         # Assign the partitions again, because a partition without a position is fetched only after

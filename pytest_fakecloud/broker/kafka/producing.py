@@ -48,7 +48,7 @@ class KafkaProducing:
         self.public = topics.public
         self._settings = settings
         self._clock = clock
-        self._placement = Placement(topics.known, settings, stream)
+        self._stream = stream
         self._lock = threading.Lock()
         self._closed = False
         self._patience = address.timeout + _MORE
@@ -73,7 +73,8 @@ class KafkaProducing:
         self._look_up(messages)
         whole = not by_client or self._settings.batches == "atomic"
         with self._lock:
-            places, _, problem = self._placement.plan(messages, self._clock.now_ms(), whole=whole)
+            placement = Placement(self._topics.known, self._settings, self._stream)
+            places, _, problem = placement.plan(messages, self._clock.now_ms(), whole=whole)
         if problem is not None and (whole or not places):
             raise problem
         sent = _Batch(len(places))
@@ -114,7 +115,8 @@ class KafkaProducing:
                 place.partition,
                 on_delivery=sent.delivered(index),
                 timestamp=place.timestamp,
-                headers=[(h.key, _bytes(h.value)) for h in message.headers] or None,
+                headers=[(_bytes(h.key).decode(), _bytes(h.value)) for h in message.headers]
+                or None,
             )
         except (KafkaException, BufferError) as error:
             sent.failed(index, error)

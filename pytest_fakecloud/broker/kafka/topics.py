@@ -9,6 +9,7 @@ create it. The list is considered current for a second.
 from __future__ import annotations
 
 import functools
+import itertools
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -56,7 +57,8 @@ class KafkaTopics:
 
     All names are those that its clients use, except names called real. ``known`` contains the
     topics as last listed by the cluster, with empty logs, which is enough to choose positions for
-    messages. ``kept`` is whether topics stay when the fake is closed, because others share them.
+    messages; it is replaced and never modified. ``kept`` is whether topics stay when the fake is
+    closed, because others share them.
     """
 
     def __init__(
@@ -75,6 +77,9 @@ class KafkaTopics:
         self._generation = 0
         self._known_at = float("-inf")
         self._lock = threading.Lock()
+        self._requests = itertools.count(1)
+        self._answered = 0
+        """The number of the latest request whose list of topics is in ``known``."""
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -98,8 +103,9 @@ class KafkaTopics:
 
     def rename(self) -> None:
         """Use a new prefix from now on, so that all topics and groups get new real names."""
-        self._generation += 1
-        self._known_at = float("-inf")
+        with self._lock:
+            self._generation += 1
+            self._known_at = float("-inf")
 
     # -- lookups ---------------------------------------------------------------------------------
 
@@ -112,20 +118,26 @@ class KafkaTopics:
         ``fresh``.
         """
         if fresh or monotonic() - self._known_at > _FRESH:
-            prefix, found = self.prefix, self._cluster.topics()
-            largest = self._settings.limits.max_message_bytes
+            prefix, number = self.prefix, next(self._requests)
+            found = self._cluster.topics()
+            counts = {n.removeprefix(prefix): c for n, c in found.items() if n.startswith(prefix)}
             with self._lock:
-                counts = {self.shown(n): c for n, c in found.items() if n.startswith(prefix)}
-                for name in set(self.known) - set(counts):
-                    del self.known[name]
-                for name, count in counts.items():
-                    known = self.known.get(name)
-                    if known is None or len(known.logs) != count:
-                        topic = Topic(name, count, max_message_bytes=largest)
-                        topic.turn = known.turn if known is not None else 0
-                        self.known[name] = topic
-                self._known_at = monotonic()
+                # Ignore the response if that of a later request was faster, or if the prefix has
+                # changed.
+                if number > self._answered and prefix == self.prefix:
+                    self._answered = number
+                    self.known = {name: self._topic(name, count) for name, count in counts.items()}
+                    self._known_at = monotonic()
         return self.known
+
+    def _topic(self, name: str, partitions: int) -> Topic:
+        known = self.known.get(name)
+        if known is not None and len(known.logs) == partitions:
+            return known
+        largest = self._settings.limits.max_message_bytes
+        topic = Topic(name, partitions, max_message_bytes=largest)
+        topic.turn = known.turn if known is not None else 0
+        return topic
 
     def check(self, name: str) -> int:
         """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""
@@ -138,7 +150,9 @@ class KafkaTopics:
         """Raise ``BrokerError`` if the topic or its partition does not exist."""
         if 0 <= partition < self.check(name):
             return
-        count = self.counts()[name]
+        count = self.counts().get(name)
+        if count is None:
+            raise errors.missing_topic(name, sorted(self.known))
         if not 0 <= partition < count:
             raise errors.unknown_partition(name, partition, count)
 
@@ -207,7 +221,8 @@ class KafkaTopics:
         with as_misuse():
             self._cluster.add_partitions(self.real(name), total)
         self._until(
-            lambda: self.counts()[name] == total, f"topic {name!r} did not get its new partitions"
+            lambda: self.counts().get(name) == total,
+            f"topic {name!r} did not get its new partitions",
         )
         return total
 

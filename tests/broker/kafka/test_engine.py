@@ -31,9 +31,14 @@ from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.kafka import engine as kafka_engine
 from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable, translated
+from pytest_fakecloud.broker.kafka.instance import KafkaInstance
 from pytest_fakecloud.broker.kafka.producing import _Batch
+from pytest_fakecloud.broker.kafka.topics import KafkaTopics
+from pytest_fakecloud.broker.model import ConsumerConfig
+from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.transport import client_cost
@@ -238,6 +243,25 @@ def test_a_late_commit_after_the_session_expired_is_refused(
     assert rest.committed("g", "orders", 0) == [1]
 
 
+class Message:
+    """A record as librdkafka returns it."""
+
+    def __init__(self, offset: int, size: int) -> None:
+        self._offset, self._size = offset, size
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def __len__(self) -> int:
+        return self._size
+
+
 class TestGroups:
     EARLIEST: ClassVar[dict[str, str]] = {"Auto_Offset_Reset": "earliest"}
 
@@ -292,6 +316,45 @@ class TestGroups:
         rest.produce("orders", "x", partition=0)
         assert rest.values("g", "a", "orders") == ["x"]
 
+    def test_a_record_of_no_bytes_overtakes_none(self) -> None:
+        settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+        config = ConsumerConfig(auto_commit=False)
+        member = KafkaInstance(
+            Timekeeper(), config, settings, keep=9, idle_ms=None, tell=print, gone=print,
+            held=lambda tp: None, unasked=print,
+        )  # fmt: skip
+        member._waiting.extend(Message(offset, size) for offset, size in enumerate((5, 5, 0)))
+        assert [message.offset() for message in member.take(9, 6)] == [0]
+        assert [message.offset() for message in member.take(9, 6)] == [1, 2]
+        member.join(1)
+
+    def test_joining_again_delivers_nothing(self, broker: Broker, rest: Rest) -> None:
+        rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
+        rest.produce("orders", "a")
+        [member] = broker._engine.groups.members("g").values()  # type: ignore[union-attr]
+        eventually(lambda: bool(member._waiting))
+        broker.join("g", "i", ["orders"])
+        assert rest.values("g", "i", "orders") == ["a"]
+
+    def test_a_member_without_partitions_is_a_member(
+        self, make_broker: Callable[..., Broker]
+    ) -> None:
+        broker = make_broker(topics={"orders": 1}, instance_limit=None)
+        rest = PatientRest(broker)
+        for name in ("a", "b"):
+            broker.join("g", name, ["orders"])
+        eventually(lambda: broker.group("g").state == "Stable")
+        assert sorted(map(len, rest.assignments("g").values())) == [0, 1]
+
+    def test_commits_without_an_instance_are_events(
+        self, make_broker: Callable[..., Broker]
+    ) -> None:
+        broker = make_broker(commit_by_unknown="store")
+        broker.commit("g", "orders", 0, 0)
+        PatientRest(broker).commit("g", "stranger", ("orders", 1, 0))
+        told = [(event.kind, event.data["instance"]) for event in broker.journal.events(group="g")]
+        assert told == [("offsets set", "the test"), ("commit", "stranger (unknown)")]
+
     def test_reset_none(self, broker: Broker, rest: Rest) -> None:
         rest.produce("orders", "x", partition=0)
         body = {"topic": "orders", "timeout": 3000}
@@ -341,6 +404,19 @@ class TestHandle:
         assert broker.wait_for_record("orders", lambda record: record.key == "city").value == "x"
         with pytest.raises(AssertionError, match="<lambda> at least once, found 0"):
             broker.wait_for_record("orders", lambda record: False, timeout=0.1)
+
+    def test_what_cannot_be_set_up_leaves_the_clock_alone(self, engine: str) -> None:
+        context = Context.alone()
+        with pytest.raises(ContractError, match="bad name"):
+            Broker(context, engine=engine, topics={"bad name": 1})
+        context.clock.advance(1)
+
+    def test_a_header_that_is_no_text_is_replaced(self, broker: Broker) -> None:
+        broker.produce("orders", "a", headers={"\ud800": "\ud800"})
+        assert broker.records("orders").only().headers == (("?", "?"),)
+
+    def test_nothing_to_fetch_needs_no_time(self, broker: Broker) -> None:
+        assert broker._engine.fetching.fetch([], 3_600_000) == []
 
     def test_loading_creates_topics(self, broker: Broker) -> None:
         broker.load({"new": ["a", {"value": "b", "partition": 1, "timestamp": 5}]})
@@ -437,6 +513,21 @@ class TestHandle:
 
 
 class TestTopics:
+    def test_a_late_list_of_topics_replaces_no_newer_one(self) -> None:
+        lists = iter([{"a": 1}, {"a": 1, "b": 1}])
+
+        class Slow:
+            def topics(self) -> dict[str, int]:
+                found = next(lists)
+                if "b" not in found:
+                    # A second request is sent and answered before the first one is answered.
+                    assert topics.look(fresh=True).keys() == {"a", "b"}
+                return found
+
+        address = Address("kafka://127.0.0.1:1")
+        topics = KafkaTopics(Slow(), address, BrokerConfig(), "none")
+        assert topics.look(fresh=True).keys() == {"a", "b"}
+
     @pytest.mark.parametrize(
         ("name", "text"),
         [
