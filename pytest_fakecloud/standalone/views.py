@@ -119,9 +119,13 @@ def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
             continue
         with contextlib.suppress(ValueError, KeyError, TypeError):
             body, result = json.loads(call.body), json.loads(call.answer)["result"]
-            embedder = handle._app.embedder
+            embedder, size = handle._app.embedder, handle._app.engine.dimension
             text = call.route == "query-data" and embedder is not None
-            vector = embedder.embed(body["data"], query=True)[0] if text else body.get("vector")
+            vector = (
+                embedder.embed(body["data"], dimension=size, query=True)[0]
+                if text
+                else body.get("vector")
+            )
             return [float(one) for one in vector], [str(hit["id"]) for hit in result]
     return [], []
 

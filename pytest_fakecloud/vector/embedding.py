@@ -189,10 +189,13 @@ class Embedder:
         keeps_name = self._source is not None or model in SPARSE_MODELS
         self.sparse_model = (model if keeps_name else "bm25") if kind.has_sparse else ""
 
-    def embed(self, text: str, *, query: bool = False) -> tuple[Floats | None, SparseVector | None]:
+    def embed(
+        self, text: str, *, dimension: int | None = None, query: bool = False
+    ) -> tuple[Floats | None, SparseVector | None]:
         """Return the vectors that this kind of index needs. In a ``query``, all words of a sparse
         vector have equal weight.
 
+        ``dimension`` is the index's current dimension, or None if it has no vectors yet.
         Raises ``VectorError`` 422 if the function or mapping returns no valid vector for the text.
         """
         dense: Floats | None = None
@@ -200,8 +203,7 @@ class Embedder:
         if self._source is not None:
             dense, sparse = self._from_source(text, self._source)
         if dense is None and self.kind.has_dense:
-            size = self.dimension or DEFAULT_DIMENSION
-            dense = hash_dense(text, size)
+            dense = hash_dense(text, self.dimension or dimension or DEFAULT_DIMENSION)
         if sparse is None and self.kind.has_sparse:
             sparse = hash_sparse(text, query=query)
         return dense, sparse

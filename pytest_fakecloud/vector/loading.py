@@ -41,6 +41,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_MEMBERS = 1_000_000
 COLUMNS = ("ids", "metadata", "data")
 """The arrays that an ``.npz`` file may contain besides ``vectors``."""
+_RECORD_NAMES = {
+    *("id", "vector", "sparseVector", "sparse_vector", "metadata", "data", "namespace"),
+}
 SHAPES = (
     "a list of records, a mapping from id to vector, text or record, "
     "or the path of a .jsonl, .json or .npz file"
@@ -62,7 +65,7 @@ def read_records(
     records = []
     for where, value in _values(source):
         try:
-            namespace, record = _read(_one(value), reader, embedder)
+            namespace, record = _read(_one(value), reader, embedder, dimension)
         except ContractError as error:
             raise ContractError(f"{where}: {error}") from None
         except VectorError as error:
@@ -78,7 +81,7 @@ def read_records(
 
 
 def _read(
-    raw: Raw, reader: FieldReader, embedder: Embedder | None
+    raw: Raw, reader: FieldReader, embedder: Embedder | None, dimension: int | None
 ) -> tuple[str | None, VectorRecord]:
     vector = raw.get("vector")
     floats = None
@@ -95,7 +98,7 @@ def _read(
                 f"the text {record.data!r:.80} has no vector, and the index has no embedding: pass "
                 "vectors, or make the index with embedding=True, a function or a mapping"
             )
-        vector, sparse = embedder.embed(record.data)
+        vector, sparse = embedder.embed(record.data, dimension=dimension)
         record = record._replace(vector=vector, sparse=sparse)
     return reader.text(plain, "namespace"), record
 
@@ -119,13 +122,19 @@ def _plain(raw: Raw) -> Raw:
 
 def as_json(value: object, what: str) -> Any:
     """Return a value with only JSON types; raise ``ContractError`` if it cannot be written as JSON."""
+    converted: dict[int, object] = {}
+
+    def convert(part: object) -> object:
+        converted[id(part)] = _listed(part)
+        return converted[id(part)]
+
     try:
-        text = orjson.dumps(value, _listed, orjson.OPT_SERIALIZE_NUMPY)
+        text = orjson.dumps(value, convert, orjson.OPT_SERIALIZE_NUMPY)
     except (TypeError, ValueError) as error:
         reason = error.__cause__ or error
         raise ContractError(f"{what} cannot be written as JSON: {reason}") from None
     plain = orjson.loads(text)
-    if b"null" in text and (place := _not_finite(value, plain)) is not None:
+    if b"null" in text and (place := _not_finite(value, plain, converted)) is not None:
         raise ContractError(f"{what} cannot be written as JSON: {place} is not a finite number")
     return plain
 
@@ -141,19 +150,28 @@ def _listed(value: object) -> object:
     raise TypeError(f"{value!r:.80} is a {type(value).__name__}, which JSON cannot represent")
 
 
-def _not_finite(value: Any, plain: Any, place: str = "") -> str | None:
-    """Return the path of a NaN or an infinity in a value, or None. orjson writes both as null."""
+def _not_finite(
+    value: Any, plain: Any, converted: Mapping[int, object], place: str = ""
+) -> str | None:
+    """Return the path of a NaN or an infinity in a value, or None. orjson writes both as null.
+
+    ``converted`` has the JSON forms by the ``id()`` of the converted objects, because an iterator
+    can be read only once.
+    """
+    value = converted.get(id(value), value)
     if plain is None:
         number = isinstance(value, float | np.floating) and not math.isfinite(value)
         return (place.lstrip(".") or "it") if number else None
     steps: Iterable[tuple[str, Any, Any]] = ()
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping) and isinstance(plain, dict):
         steps = ((f".{name}", value.get(name), item) for name, item in plain.items())
     elif isinstance(value, list | tuple | np.ndarray) and isinstance(plain, list):
         # Most lists are vectors, so do not call this function for each of their numbers.
         numbers = [n for n, item in enumerate(plain) if type(item) is not float]
         steps = ((f"[{number}]", value[number], plain[number]) for number in numbers)
-    found = (_not_finite(part, item, place + step) for step, part, item in steps)
+    found = (_not_finite(part, item, converted, place + step) for step, part, item in steps)
     return next(filter(None, found), None)
 
 
@@ -164,6 +182,10 @@ def _values(source: object, name: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(source, str | PathLike):
         yield from _from_file(Path(source))
     elif isinstance(source, Mapping):
+        if "id" in source and source.keys() <= _RECORD_NAMES:
+            raise ContractError(
+                f"cannot load {name}{source!r:.80}: it is a single record; pass a list of records"
+            )
         for number, item in enumerate(source.items()):
             yield f"{name}record {number}", item
     elif is_sequence(source) and not isinstance(source, np.ndarray):

@@ -63,6 +63,10 @@ def _is_whole(wanted: object) -> bool:
     return isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
 
 
+_NO_VECTOR = (VectorError, ValueError, TypeError, OverflowError)
+"""Errors for a value that a client sent and the index rejected."""
+
+
 class _Vector(FieldType):
     expected = "a list of numbers"
 
@@ -84,13 +88,13 @@ class _Vector(FieldType):
             if found and np.float32(found[0]) != np.float32(wanted[0]):
                 return False
             return bool(np.array_equal(_floats(found), _floats(wanted)))
-        except (VectorError, ValueError, TypeError, OverflowError):
-            return False  # ``found`` is a value that a client sent and the index rejected.
+        except _NO_VECTOR:
+            return False
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         try:
             given, expected = _floats(found), _floats(wanted)
-        except VectorError:
+        except _NO_VECTOR:
             return super().differs(name, found, wanted)
         if len(given) != len(expected):
             return f"{name} is {_short(found)}, not {len(expected)} numbers"

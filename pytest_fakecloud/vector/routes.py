@@ -176,13 +176,16 @@ class VectorApp(App):
     def upsert_data(self, request: Request) -> object:
         """Upsert a text record or an array of them; each text is embedded and stored as ``data``."""
         embedder = self._embedder()
+        dimension = self.engine.dimension
         records = []
         for item in self._items(request):
             fields = self.reader.fields(item, "A vector")
             id = self.reader.id(fields.get("id"))
             metadata = self.reader.metadata(fields)
             text = self.reader.required_data(fields)
-            records.append(VectorRecord(id, *embedder.embed(text), metadata, text))
+            records.append(
+                VectorRecord(id, *embedder.embed(text, dimension=dimension), metadata, text)
+            )
         self.engine.upsert(_namespace(request), records)
         return SUCCESS
 
@@ -190,7 +193,7 @@ class VectorApp(App):
         """Update parts of a record; new text is embedded again if the index has a model."""
         change = self.reader.change(self.reader.json(request.body))
         if self.embedder and change.data is not None and not _has_vectors(change):
-            vector, sparse = self.embedder.embed(change.data)
+            vector, sparse = self.embedder.embed(change.data, dimension=self.engine.dimension)
             change = replace(change, vector=vector, sparse=sparse)
         return {"updated": int(self.engine.update(_namespace(request), change))}
 
@@ -327,7 +330,9 @@ class VectorApp(App):
                 "A query with a vector must be sent to query, not to query-data"
             )
         mode = self.reader.query_mode(fields)
-        vector, sparse = self._embedder().embed(self.reader.required_data(fields), query=True)
+        text = self.reader.required_data(fields)
+        dimension = self.engine.dimension
+        vector, sparse = self._embedder().embed(text, dimension=dimension, query=True)
         if mode is not QueryMode.HYBRID:
             if self.engine.kind is not Kind.HYBRID:
                 raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")

@@ -215,6 +215,14 @@ def test_a_function_for_a_hybrid_index_may_give_one_or_both() -> None:
     assert embed(SimpleNamespace(indices=[5], values=[1.0])) == (hashed, ([5], [1.0]))
 
 
+def test_the_hashes_take_the_dimension_that_the_index_has() -> None:
+    embedder = Embedder(lambda text: {5: 1.0}, Kind.HYBRID, None)
+    for known, size in ((3, 3), (None, 384)):
+        dense, _ = embedder.embed("fox", dimension=known)
+        assert dense is not None
+        assert len(dense) == size
+
+
 def test_a_mapping_names_the_nearest_text_it_has() -> None:
     embedder = Embedder({"hello": [1, 2], "goodbye": [3, 4]}, Kind.DENSE, 2)
     assert embedder.dense_model == "mapping"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,11 @@ def test_npz_columns_must_fit(tmp_path: Path) -> None:
         read(path)
 
 
+@dataclass
+class Timed:
+    at: float
+
+
 def test_what_cannot_be_loaded() -> None:
     def check(source: object, reason: str) -> None:
         with pytest.raises(ContractError, match=reason):
@@ -187,6 +193,15 @@ def test_what_cannot_be_loaded() -> None:
                 [{"id": "a", "vector": [float("nan")]}],
                 r"cannot be written as JSON: vector\[0\] is not a finite",
             ),
+            (
+                [{"id": "a", "vector": [1], "metadata": {"x": iter([0, float("nan")])}}],
+                r"metadata\.x\[1\] is not a finite",
+            ),
+            (
+                [{"id": "a", "vector": [1], "metadata": {"x": Timed(float("inf"))}}],
+                r"x\.at is not a fin",
+            ),
+            ({"id": "a", "data": "text"}, "cannot load .* it is a single record; pass a list"),
             ([{"id": "a", "metadata": {"x": {1, 2}}}], "record 'a' cannot be written as JSON"),
             ([{"id": "\ud800", "vector": [1]}], "cannot be written as JSON"),
             ([("a", np.zeros((2, 3)))], "expected an array of numbers, got 'array of 2x3 float64'"),

@@ -193,6 +193,11 @@ def test_long_values_are_cut_to_what_differs() -> None:
     assert max(len(str(caught.value)), len(str(other.value))) < 1500
 
 
+def test_what_a_client_sent_as_a_vector_may_be_anything() -> None:
+    with pytest.raises(AssertionError, match=r"vector is 5, not \[1.0\]"):
+        expected(None, [{"vector": 5}], vector=[1.0])
+
+
 def test_a_predicate_that_raises_is_a_mistake_of_the_test() -> None:
     assert expected(id="7", metadata=lambda m: 1 / (m["x"] - 1)) == [SEEN[1]]
     assert expected(0, id="z", metadata=lambda m: m["y"]) == []

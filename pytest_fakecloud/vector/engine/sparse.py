@@ -31,7 +31,7 @@ def merged(vector: SparseVector) -> dict[int, float]:
         for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
             if value:
                 entries[dimension] = float(np.float32(entries.get(dimension, 0.0)) + value)
-    return entries
+    return {dimension: value for dimension, value in entries.items() if value}
 
 
 class Posting:

@@ -60,6 +60,8 @@ def test_idf_weighs_rare_dimensions_more() -> None:
 def test_duplicates_add_up_and_zeros_are_no_entries() -> None:
     vector = SparseVector(np.array([5, 5, 7], np.int32), np.array([1, 2, 0], np.float32))
     assert merged(vector) == {5: 3.0}
+    none = SparseVector(np.array([5, 5], np.int32), np.array([1, -1], np.float32))
+    assert merged(none) == {}
     index = SparseIndex()
     index.add(0, vector)
     assert index.scores(sparse({7: 1.0}), 1, None)[0].tolist() == []
