@@ -222,6 +222,8 @@ def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
 def check(made: Any, of: str) -> None:
     """Validate a dataclass of settings that a test created directly; ``of`` names its owner in
     errors.
+
+    Its settings must keep the values that they are given, unlike durations.
     """
     declared: Any = type(made)
     for name, each in settings_of(declared).items():

@@ -317,7 +317,7 @@ class TestGroups:
         assert rest.values("g", "a", "orders") == ["x"]
 
     def test_a_record_of_no_bytes_overtakes_none(self) -> None:
-        settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+        settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
         config = ConsumerConfig(auto_commit=False)
         member = KafkaInstance(
             Timekeeper(), config, settings, keep=9, idle_ms=None, tell=print, gone=print,
