@@ -8,7 +8,7 @@ import copy
 import functools
 import inspect
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from ..core.errors import ContractError, shown
@@ -142,8 +142,13 @@ class _AtMostOne(_OverTime):
     def at_step(self, history: History) -> None:
         __tracebackhide__ = True
         found = self._value(history)
-        many = found if isinstance(found, int) else len(cast("Sequence[object]", found))
-        if many > 1:
+        count = _count_of(found)
+        if count is None:
+            raise ContractError(
+                f"at_most_one(): {self.name} returned {shown(found)}, which is not a count: return a "
+                "number, a collection, or None for no item"
+            )
+        if count > 1:
             raise AssertionError(f"at most one: {self.name} returned {shown(found)}")
 
 
@@ -196,7 +201,10 @@ def never(predicate: Callable[..., object]) -> Check:
 
 
 def at_most_one(found: Callable[..., object]) -> Check:
-    """Check after every step that a function returns at most one item, or a number of at most one."""
+    """Check after every step that a function returns at most one item, or a number of at most one.
+
+    None counts as no item, as for a key that does not exist.
+    """
     return _AtMostOne(found, "at_most_one")
 
 
@@ -393,7 +401,7 @@ def once(key: str) -> Check:
         servers = [h for h in history.cloud.handles if h.fixture == "kv_server"]
         if not servers:
             raise ContractError("once() checks a key, but no key-value server is open")
-        times = sum(_count(key, cast("Any", server).value(key)) for server in servers)
+        times = sum(_effects(key, cast("Any", server).value(key)) for server in servers)
         if times > 1:
             raise AssertionError(f"{key} counts {times} effects instead of one")
         if times == 0 and not _gave_up(history):
@@ -402,18 +410,28 @@ def once(key: str) -> Check:
     return check
 
 
-def _count(key: str, value: object) -> int:
+def _effects(key: str, value: object) -> float:
+    count = _count_of(value)
+    if count is None:
+        raise ContractError(
+            f"once({key!r}): the key holds {shown(value)}, which is not a count: pass a key that "
+            "holds a number or a collection"
+        )
+    return count
+
+
+def _count_of(value: object) -> float | None:
+    """Return a number, or the size of a collection; None for any other value."""
     if value is None:
         return 0
-    if isinstance(value, str | bytes | int):
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str | bytes):
         try:
             return int(value)
-        except ValueError as error:
-            raise ContractError(
-                f"once({key!r}): the key holds {shown(value)}, which is not a count: pass a key that "
-                "holds a number or a collection"
-            ) from error
-    return len(cast("Sequence[object]", value))
+        except ValueError:
+            return None
+    return len(value) if isinstance(value, Sized) else None
 
 
 def _gave_up(history: History) -> bool:

@@ -71,6 +71,23 @@ def test_at_most_one_is_checked_in_the_middle(cloud: Cloud, kv: KVServer, redis:
     assert held.is_exhaustive
 
 
+@pytest.mark.parametrize("found", [None, 0, 1, "1", [], ["ann"], {"ann"}])
+def test_at_most_one_accepts_no_item_and_one(found: object) -> None:
+    at_most_one(lambda: found)(History(None, ""))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("found", [2, "2", ["ann", "bob"]])
+def test_at_most_one_rejects_several_items(found: object) -> None:
+    with pytest.raises(AssertionError, match="at most one"):
+        at_most_one(lambda: found)(History(None, ""))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("found", ["ann", object()])
+def test_at_most_one_expects_a_count(found: object) -> None:
+    with pytest.raises(ContractError, match="which is not a count"):
+        at_most_one(lambda: found)(History(None, ""))  # type: ignore[arg-type]
+
+
 def test_always_and_never(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def run() -> None:
         redis.set("n", "1")
