@@ -449,7 +449,8 @@ def nothing_lost(
     """Check that everything that was sent was handled at least once.
 
     ``sent`` is a topic of the broker, whose record values are then compared, or a function that
-    returns what was sent. ``handled`` is a function that returns what was handled.
+    returns what was sent. ``handled`` is a function that returns what was handled. Equal values
+    count as one, because a client may repeat a request: include an ID in each value.
     """
     if not isinstance(sent, str) and not callable(sent):
         raise ContractError(f"sent={shown(sent)} is neither the name of a topic nor a function")

@@ -238,6 +238,8 @@ def test_nothing_lost_compares_what_was_sent(cloud: Cloud) -> None:
     seen = History(cloud, "")
     nothing_lost("orders", lambda: ["a", "a"])(seen)
     nothing_lost(lambda: ["b"], lambda: {"b"})(seen)
+    # A repeated produce request is not a loss for a consumer that handles each value once.
+    nothing_lost(lambda: ["c", "c"], lambda: {"c"})(seen)
     with pytest.raises(AssertionError, match="lost: 'a'"):
         nothing_lost("orders", list)(seen)
     with pytest.raises(ContractError, match="no broker has the topic"):
