@@ -16,6 +16,7 @@ from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.runtime.loops import OwnLoop
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
+from pytest_fakecloud.explore.search.pct import Priorities, PriorityRuns
 from pytest_fakecloud.explore.search.shrink import shrink
 from pytest_fakecloud.explore.search.tally import Coverage
 
@@ -249,3 +250,30 @@ def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
     for outcomes in ([False] * 100, [True], [False]):
         coverage.add(Run(Schedule(), handled={"call": outcomes}))
     assert coverage.succeeded == {"call": True}
+
+
+def order_of(strategy: Priorities, steps: str) -> str:
+    """Let a strategy order the steps of strands whose names are single letters."""
+    order, left = "", steps
+    while left:
+        chosen = strategy.pick(Run(Schedule()), sorted(set(left)), "switch")
+        order, left = order + chosen, left.replace(chosen, "", 1)
+    return order
+
+
+def test_priorities_change_in_any_order() -> None:
+    """A strand whose priority fell first may end up below one whose priority fell later."""
+    orders = {
+        order_of(Priorities(random.Random(seed), 3, 5, late=False), "aabbc") for seed in range(1000)
+    }
+    assert {"abcab", "abcba"} <= orders
+
+
+def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
+    runs = PriorityRuns()
+    for chosen_from in (2, 5, 5):
+        strategy = Priorities(random.Random(0), 2, chosen_from, late=False)
+        order_of(strategy, "aabbc")
+        runs.add(strategy, is_counted=True)
+    assert runs.range == 5
+    assert runs.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}

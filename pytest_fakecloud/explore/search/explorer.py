@@ -174,6 +174,7 @@ class Explorer:
                 found = self._take_turns([search], budget.part(tally.tried, _FOR_ORDERS_ALONE))
                 if found is not None or tally.is_exhaustive:
                     return found
+        tally.priority_runs.range = sum(len(step.options) > 1 for step in undisturbed.steps)
         singles = Singles(undisturbed)
         tally.all_singles = len(singles.first) + len(singles.others)
         if tally.all_singles > budget.expected(tally.tried):
@@ -321,11 +322,9 @@ class Explorer:
             if orders and (not others or turn % 2):
                 depth = DEPTHS[turn // 2 % len(DEPTHS)]
                 late = "late" in self.choice.kinds and bool(turn // 2 % 2)
-                strategy = Priorities(chance, depth, tally.priority_runs.decisions, late=late)
+                strategy = Priorities(chance, depth, tally.priority_runs.range, late=late)
                 if others and (turn % 4 == 1 or tally.is_exhaustive):
-                    schedule = Schedule(chance.sample(others, min(len(others), 1)))
-                elif not tally.is_exhaustive:
-                    tally.priority_runs.count(depth)
+                    schedule = Schedule(chance.sample(others, 1))
             elif kept and chance.random() < 0.5:
                 schedule = _mutated(chance.choice(kept), pool, chance)
             else:
@@ -339,7 +338,8 @@ class Explorer:
             tally.drawn += 1
             run = self.play(schedule, strategy=strategy)
             if strategy is not None:
-                tally.priority_runs.learn(strategy)
+                chose_all = "late" in strategy.places or "late" not in self.choice.kinds
+                tally.priority_runs.add(strategy, is_counted=chose_all and not schedule)
             seen = _pairs_reached(run)
             if not seen <= reached:
                 reached |= seen

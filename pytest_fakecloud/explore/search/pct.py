@@ -1,13 +1,16 @@
 """Probabilistic concurrency testing: strands have random priorities, which change a few times
 during a run.
 
-With n strands and k decisions, one run finds a bug that needs d ordered switches with a probability
-of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS 2010).
+The changes happen at random decisions. Their new priorities are below all initial ones, and in
+random order as well. With n strands and k decisions, one run finds a bug that needs d ordered
+switches with a probability of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and
+Nagarakatte, ASPLOS 2010).
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -32,48 +35,61 @@ class Priorities:
 
     def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
         self.places = decided_places(late=late)
-        self._chance = chance
-        self._changes = {chance.randrange(max(1, decisions)) for _ in range(depth - 1)}
-        self._priorities: dict[str, float] = {}
-        self._at = 0
+        self.depth = depth
+        self.range = max(1, decisions)
+        """The number of decisions among which the changes of priority are drawn."""
         self.strands = 0
+        """The number of strands that ran, so far."""
         self.decisions = 0
+        """The number of decisions so far."""
+        self._chance = chance
+        changed = chance.sample(range(self.range), min(depth - 1, self.range))
+        self._changes = {decision: priority for priority, decision in enumerate(changed)}
+        self._priorities: dict[str, float] = {}
 
     def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next."""
         for name in options:
             if name not in self._priorities:
-                self._priorities[name] = 1 + self._chance.random()
-        chosen = max(options, key=lambda name: self._priorities[name])
-        if self._at in self._changes:
-            self._priorities[chosen] = -self._at
-            chosen = max(options, key=lambda name: self._priorities[name])
-        self._at += 1
-        self.decisions, self.strands = self._at, len(self._priorities)
+                # Every changed priority is lower than every initial one.
+                self._priorities[name] = self.depth + self._chance.random()
+        chosen = max(options, key=self._priorities.__getitem__)
+        if self.decisions in self._changes:
+            self._priorities[chosen] = self._changes[self.decisions]
+            chosen = max(options, key=self._priorities.__getitem__)
+        self.decisions += 1
+        self.strands = len(self._priorities)
         return chosen
 
 
 @dataclass
 class PriorityRuns:
-    """Number of runs with random priorities for each bug depth, and the size of the largest run."""
+    """The runs with random priorities, and the probability that they have found a bug."""
 
-    by_depth: dict[int, int] = field(default_factory=dict)
-    strands: int = 1
-    decisions: int = 1
+    range: int = 1
+    """The number of decisions among which the next run draws its changes of priority."""
+    _runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Numbers of the counted runs, by bug depth and range."""
+    _strands: int = 1
+    _decisions: int = 1
 
-    def count(self, depth: int) -> None:
-        """Count a run without other events."""
-        self.by_depth[depth] = self.by_depth.get(depth, 0) + 1
-
-    def learn(self, strategy: Priorities) -> None:
-        """Note the numbers of strands and decisions of a run."""
-        self.strands = max(self.strands, strategy.strands)
-        self.decisions = max(self.decisions, strategy.decisions)
+    def add(self, strategy: Priorities, *, is_counted: bool) -> None:
+        """Add a run, which counts for the probability if it chose at all places and had no events."""
+        self.range = max(self.range, strategy.decisions)
+        if is_counted:
+            self._runs[strategy.depth, strategy.range] += 1
+            self._strands = max(self._strands, strategy.strands)
+            self._decisions = max(self._decisions, strategy.decisions)
 
     @property
     def likely(self) -> dict[int, float]:
-        """The minimum probability that the runs have found a bug, for each bug depth."""
-        return {
-            depth: float(1 - (1 - 1 / (self.strands * self.decisions ** (depth - 1))) ** runs)
-            for depth, runs in self.by_depth.items()
-        }
+        """The minimum probability that the runs have found a bug, for each bug depth.
+
+        A run counts only if its changes of priority could occur at each decision.
+        """
+        missed: dict[int, float] = {}
+        for (depth, decisions), runs in self._runs.items():
+            if decisions >= self._decisions:
+                chance = 1 / (self._strands * decisions ** (depth - 1))
+                missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** runs
+        return {depth: 1 - probability for depth, probability in missed.items()}
