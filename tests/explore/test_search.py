@@ -7,17 +7,19 @@ import selectors
 import socket
 import threading
 import time
+import types
 
 import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.run import Run
+from pytest_fakecloud.explore.run import Choice, Program, Run
 from pytest_fakecloud.explore.runtime.loops import OwnLoop
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
 from pytest_fakecloud.explore.search.pct import Priorities, PriorityRuns
 from pytest_fakecloud.explore.search.shrink import shrink
+from pytest_fakecloud.explore.search.stored import key_of
 from pytest_fakecloud.explore.search.tally import Coverage
 
 
@@ -277,3 +279,17 @@ def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
         runs.add(strategy, is_counted=True)
     assert runs.range == 5
     assert runs.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
+
+
+def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:
+    """The order of a set's members depends on the process."""
+    keys = set()
+    for members in (frozenset([0, 8]), frozenset([8, 0])):
+        assert members == {0, 8}
+        function = types.FunctionType(is_zero.__code__.replace(co_consts=((members,),)), {})
+        keys.add(key_of([Program("a", function)], None, Choice(frozenset(), frozenset())))
+    assert len(keys) == 1
+
+
+def is_zero() -> bool:
+    return time.time() == 0

@@ -22,15 +22,6 @@ def hypothesis() -> Any:
     return hypothesis
 
 
-def _code_text(code: types.CodeType) -> str:
-    """Return a function's code as text, without line numbers."""
-    parts = [code.co_code.hex(), *code.co_names]
-    for constant in code.co_consts:
-        inner = isinstance(constant, types.CodeType)
-        parts.append(_code_text(constant) if inner else repr(constant))
-    return " ".join(parts)
-
-
 def database() -> Any:
     """Return the database of the current Hypothesis profile, or None."""
     return hypothesis().settings().database
@@ -65,3 +56,19 @@ def key_of(
             parts += [name, "" if code is None else _code_text(code)]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return f"pytest_fakecloud.explore.{digest}".encode()
+
+
+def _code_text(code: types.CodeType) -> str:
+    """Return a function's code as text, without line numbers."""
+    return " ".join([code.co_code.hex(), *code.co_names, *map(_constant_text, code.co_consts)])
+
+
+def _constant_text(constant: object) -> str:
+    """Return a constant as text that is the same in every process."""
+    if isinstance(constant, types.CodeType):
+        return _code_text(constant)
+    if isinstance(constant, frozenset):
+        return f"{{{' '.join(sorted(map(_constant_text, constant)))}}}"
+    if isinstance(constant, tuple):
+        return f"({' '.join(map(_constant_text, constant))})"
+    return repr(constant)
