@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dis
 import functools
 import inspect
 import re
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -17,6 +15,7 @@ from ..core.fatal_errors import broken_promise
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief, counted, unknown_name
 from ..every_failure import chosen_handles, names_of
+from .assertions import may_assert
 from .cause import cause_text
 from .cooperation import cooperation, share_locks
 from .promises import Promises
@@ -265,7 +264,7 @@ def _explored(
         return Exploration(tally, asked)
     undisturbed = explorer.play(Schedule(), notes=True, stacks=True)
     _check_undisturbed(explorer, undisturbed)
-    if not promises and not any(map(may_assert, explorer.programs)):
+    if not promises and not any(may_assert(each.function) for each in explorer.programs):
         raise ContractError(
             "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
             "function that asserts what must hold after a run, or a promise such as once('key')"
@@ -356,39 +355,6 @@ def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> No
                 "exception, also in the undisturbed run, so the promise was never tested with it. "
                 "Correct the handler; if it is meant to fail, return 500"
             )
-
-
-def may_assert(program: Program) -> bool:
-    """Return whether a program, or a function that it uses, contains an assertion."""
-    seen: set[int] = set()
-    todo: list[tuple[object, int]] = [(program.function, 0)]
-    while todo:
-        function, depth = todo.pop()
-        function = getattr(function, "func", function)
-        function = getattr(function, "__wrapped__", function)
-        code = getattr(function, "__code__", None)
-        if code is None or id(code) in seen or depth > 3:
-            continue
-        seen.add(id(code))
-        if _asserts(code):
-            return True
-        scope = getattr(function, "__globals__", {})
-        todo += [(scope[name], depth + 1) for name in code.co_names if name in scope]
-        for cell in getattr(function, "__closure__", None) or ():
-            try:
-                todo.append((cell.cell_contents, depth + 1))
-            except ValueError:
-                continue  # the variable has no value yet
-    return False
-
-
-def _asserts(code: types.CodeType) -> bool:
-    names = {instruction.opname for instruction in dis.get_instructions(code)}
-    if "LOAD_ASSERTION_ERROR" in names or {"fail", "raises", "AssertionError"} & set(code.co_names):
-        return True
-    if "LOAD_COMMON_CONSTANT" in names:
-        return True
-    return any(isinstance(one, types.CodeType) and _asserts(one) for one in code.co_consts)
 
 
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
