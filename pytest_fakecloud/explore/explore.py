@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from ..core.errors import ContractError, shown
@@ -201,11 +203,7 @@ def explore(
     _check_no_loop()
     hypothesis()
     programs = [*_programs("run", run, is_worker=False), *_programs("workers", workers, True)]
-    names = [program.name for program in programs]
-    programs = [
-        Program(_unique(names, index), one.function, one.is_worker)
-        for index, one in enumerate(programs)
-    ]
+    programs = _with_unique_names(programs)
     if not programs:
         raise ContractError("run= is empty, and so is workers=: pass the code to explore")
     if setup is not None and not callable(setup):
@@ -433,9 +431,17 @@ def _name(function: object) -> str:
     return name if name.isidentifier() else "client"
 
 
-def _unique(names: list[str], index: int) -> str:
-    same = names[: index + 1].count(names[index])
-    return names[index] if same == 1 else f"{names[index]}{same}"
+def _with_unique_names(programs: Sequence[Program]) -> list[Program]:
+    """Add a number to the second and each further program of one name."""
+    taken = {program.name for program in programs}
+    named: list[Program] = []
+    for program in programs:
+        name = program.name
+        if any(other.name == name for other in named):
+            name = next(f"{name}{n}" for n in itertools.count(2) if f"{name}{n}" not in taken)
+            taken.add(name)
+        named.append(replace(program, name=name))
+    return named
 
 
 def _check_no_loop() -> None:

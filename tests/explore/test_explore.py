@@ -548,6 +548,14 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
             wrong()  # type: ignore[no-untyped-call]
 
 
+def test_clients_of_one_name_are_numbered(cloud: Cloud, redis: Redis) -> None:
+    def ping() -> None:
+        redis.ping()
+
+    found = cloud.explore({"ping": ping, "ping2": ping}, holds, workers=[ping, ping], kinds="drop")
+    assert {name.partition("/")[0] for name in found.calls} == {"ping", "ping2", "ping3", "ping4"}
+
+
 def test_a_queue_that_delivers_by_itself_is_refused() -> None:
     with Cloud(seed=1) as cloud:
         cloud.queue()
