@@ -99,11 +99,48 @@ computes.
 """
 EDGE = "edge"
 """The detail of a ``nearly`` event that ends just before the next whole second."""
-_NEEDS_NAME = SWITCHES
-_NEEDS_SECONDS = frozenset({"delay", "slow", "partition"})
-_NEEDS_COUNT = frozenset({"fail", "unreachable"})
+JUMPS = 3
+"""Number of known times to which ``jump`` events move the clock, from each point."""
 
 _EVENT = re.compile(r"(?P<process>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """The details that a kind of event takes, as a regular expression, and an error's words."""
+
+    pattern: str
+    problem: str
+    example: str
+
+    def check(self, text: str, kind: Kind, detail: str) -> None:
+        if not re.fullmatch(self.pattern, detail):
+            example = self.example.format(kind)
+            raise ContractError(f"{shown(text)} {self.problem}: write e.g. '{example}'")
+
+
+_NO_DETAIL = _Detail("", "has a detail, which this kind of event does not take", "pay.2 {}")
+_DETAILS: dict[Kind, _Detail] = {
+    **dict.fromkeys(SWITCHES, _Detail(".+", "does not name what runs first", "pay.2 {} refund")),
+    **dict.fromkeys(
+        ("delay", "slow", "partition"),
+        _Detail(r"\d{1,9}", "has no number of seconds", f"pay.2 {{}} {DELAY}"),
+    ),
+    **dict.fromkeys(
+        ("fail", "unreachable"),
+        _Detail(r"[1-9]\d{0,3}", "has no number of attempts", "delivery1.0 {} 3"),
+    ),
+    **dict.fromkeys(
+        ("jump", "nearly", "past"),
+        _Detail(
+            f"[1-{JUMPS}]|{EDGE}|",
+            f"has neither a number of up to {JUMPS} nor {EDGE!r} as its time",
+            "pay.2 {} 2",
+        ),
+    ),
+    "tick": _Detail("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms"),
+}
+"""The details of kinds that need one, or may have one."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -219,20 +256,5 @@ def _read(text: str) -> Event:
     kind, detail = found["kind"], found["detail"] or ""
     if kind not in KINDS:
         raise ContractError(unknown_name("kind of event", kind, KINDS))
-    if kind in _NEEDS_NAME and not detail:
-        raise ContractError(
-            f"{shown(text)} does not name what runs first: write e.g. 'pay.2 {kind} refund'"
-        )
-    if kind in _NEEDS_SECONDS and not re.fullmatch(r"\d{1,9}", detail):
-        raise ContractError(
-            f"{shown(text)} has no number of seconds: write e.g. 'pay.2 {kind} {DELAY}'"
-        )
-    if kind in _NEEDS_COUNT and not re.fullmatch(r"[1-9]\d{0,3}", detail):
-        raise ContractError(
-            f"{shown(text)} has no number of attempts: write e.g. 'delivery1.0 {kind} 3'"
-        )
-    if kind == "tick" and detail not in TICKS:
-        raise ContractError(
-            f"{shown(text)} has none of the spans {', '.join(TICKS)}: write e.g. 'pay.2 tick 1ms'"
-        )
+    _DETAILS.get(kind, _NO_DETAIL).check(text, kind, detail)
     return Event(found["process"], int(found["point"]), kind, detail)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -541,6 +542,19 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
         (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "runs first"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 delay"), "number of seconds"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 delay soon"), "number of seconds"),
+        *(
+            (partial(cloud.explore, redis.ping, schedule=f"run.1 {event}"), text)
+            for event, text in (
+                ("fail", "number of attempts"),
+                ("unreachable 0", "number of attempts"),
+                ("tick", "none of the spans"),
+                ("tick 2ms", "none of the spans"),
+                ("jump 0", "neither a number"),
+                ("past 4", "neither a number"),
+                ("nearly soon", "neither a number"),
+                ("drop 1", "has a detail"),
+            )
+        ),
         (lambda: cloud.explore({"a b": redis.ping}), "a single word"),
         (lambda: replay_schedule("nonsense"), "strand.point kind"),
     ):

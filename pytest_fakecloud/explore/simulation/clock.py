@@ -9,7 +9,7 @@ from ..call_events import seconds
 from ..footprint import MOVES_CLOCK, Footprint, Touch
 from ..run import Moment, Option, Step
 from ..runtime.strands import Strand
-from ..schedule import CLOCK, DELAY, EDGE, PAUSES, TICKS, Event, Kind
+from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import RunState
 
 MOST_STEPS = 20_000
@@ -17,8 +17,6 @@ MOST_MOVES = 8
 """Maximum number of times that the clock moves in one run although a strand could run."""
 FIRINGS = 3
 """Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
-_JUMPS = 3
-"""Number of known times to which ``jump`` events move the clock, from each point."""
 
 _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
     ("delay", str(DELAY)),
@@ -184,7 +182,7 @@ class ClockMoves(RunState):
         if event.detail == EDGE:
             target = _edge(now)
         else:
-            instants = self._world.time.known_instants(_JUMPS)
+            instants = self._world.time.known_instants(JUMPS)
             index = int(event.detail) - 1 if event.detail.isdigit() else 0
             if index >= len(instants):
                 return None
@@ -219,7 +217,7 @@ class ClockMoves(RunState):
         world = self._world
         if not world.clock.driving:
             now = world.now_us()
-            for index, at in enumerate(world.time.known_instants(_JUMPS), 1):
+            for index, at in enumerate(world.time.known_instants(JUMPS), 1):
                 if self._may_pause(strand, at - now):
                     detail = "" if index == 1 else str(index)
                     choices += [("jump", detail), ("past", detail), ("nearly", detail)]
