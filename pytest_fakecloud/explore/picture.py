@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.timeparse import to_datetime
@@ -19,10 +19,36 @@ if TYPE_CHECKING:
     from .explore import BrokenSchedule
     from .run import Line, Run
 
-_SPREAD = 10
-"""Factor by which journal numbers are multiplied, to leave room for events between two calls."""
-_BESIDE = 10_000_000
-"""Offset for the undisturbed run's numbers, which keeps them unique on the page."""
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Assigns the numbers of a page's rows, with gaps between the journal's numbers for events."""
+
+    gap: int
+    offset: int = 0
+
+    @classmethod
+    def for_run(cls, run: Run, offset: int = 0) -> _Numbers:
+        """Return numbers with gaps for the events of a run."""
+        longest = between = 0
+        for line in run.lines:
+            between = 0 if line.call is not None else between + 1
+            longest = max(longest, between)
+        return cls(longest + 1, offset)
+
+    def of(self, number: int) -> int:
+        """Return the page's number for a number of the journal, in which 0 means none."""
+        return self.offset + number * self.gap if number else 0
+
+    def of_lines(self, lines: Sequence[Line]) -> list[int]:
+        """Return the numbers of a story's lines; events follow the call before them."""
+        first = min((line.call.number for line in lines if line.call is not None), default=1)
+        number = self.offset + (first - 1) * self.gap
+        numbers: list[int] = []
+        for line in lines:
+            number = self.of(line.call.number) if line.call is not None else number + 1
+            numbers.append(number)
+        return numbers
 
 
 def picture(
@@ -36,27 +62,33 @@ def picture(
     data = as_json(report)
     mask = Mask(cloud)
     run, undisturbed = found.runs
-    shown = _as_story(data, run, mask, undisturbed)
+    numbers = _Numbers.for_run(run)
+    shown = _as_story(data, run, mask, numbers, undisturbed)
     shown["failure"] = "\n".join(f"E   {line}" for line in mask.text(str(found)).splitlines())
     shown["states"] = {
         **states,
-        "steps": [{**step, "number": step["number"] * _SPREAD} for step in states.get("steps", ())],
+        "steps": [
+            {**step, "number": numbers.of(step["number"])} for step in states.get("steps", ())
+        ],
     }
     if undisturbed is not None:
         calls = [line.call for line in undisturbed.lines if line.call is not None]
         plain = replace(
             report, rows=rows(cloud, calls), findings=(), unfinished=(), problems=(), failure=""
         )
-        other = _as_story(as_json(plain), undisturbed, mask)
-        for row in other["rows"]:
-            row["number"] += _BESIDE
-            row["cause"] += _BESIDE * bool(row["cause"])
+        offset = max((row["number"] for row in shown["rows"]), default=0)
+        beside = _Numbers.for_run(undisturbed, offset)
+        other = _as_story(as_json(plain), undisturbed, mask, beside)
         shown["beside"] = {"title": "The undisturbed run", "report": other}
     return shown
 
 
 def _as_story(
-    data: dict[str, Any], run: Run, mask: Mask, undisturbed: Run | None = None
+    data: dict[str, Any],
+    run: Run,
+    mask: Mask,
+    numbers: _Numbers,
+    undisturbed: Run | None = None,
 ) -> dict[str, Any]:
     """Return a report in which the clients and other strands are actors, and events of the schedule
     are rows.
@@ -72,33 +104,20 @@ def _as_story(
             if made.words:
                 row["text"]["note"] = mask.text(made.words)
         for name in ("number", "began", "ended", "cause"):
-            row[name] *= _SPREAD
+            row[name] = numbers.of(row[name])
         own.append(row)
     places = {id(line): index for index, line in enumerate(run.lines)}
-    numbers = _numbers(run.lines)
+    of_lines = numbers.of_lines(run.lines)
     own += [
-        _event(line, numbers[places[id(line)]], mask) for line in run.lines if line.call is None
+        _event(line, of_lines[places[id(line)]], mask) for line in run.lines if line.call is None
     ]
     own.sort(key=lambda row: row["began"])
     shown = {**data, "rows": own}
     for one in (*data["findings"], *data["unfinished"], *data["problems"]):
-        one["rows"] = [number * _SPREAD for number in one["rows"]]
+        one["rows"] = [numbers.of(number) for number in one["rows"]]
     if run.broken is not None:
-        _mark(shown, run, undisturbed, numbers, mask)
+        _mark(shown, run, undisturbed, of_lines, mask)
     return shown
-
-
-def _numbers(lines: Sequence[Line]) -> list[int]:
-    """Return a number for each line; an event's number is between the numbers of the surrounding
-    calls.
-    """
-    found: list[int] = []
-    latest = min((line.call.number for line in lines if line.call is not None), default=1) - 1
-    number = latest * _SPREAD
-    for line in lines:
-        number = line.call.number * _SPREAD if line.call is not None else number + 1
-        found.append(number)
-    return found
 
 
 def _mark(

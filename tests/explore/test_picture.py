@@ -81,6 +81,26 @@ def test_the_first_step_at_which_a_promise_broke_is_marked(
     ]
 
 
+def test_rows_have_numbers_of_their_own_however_many_events_are_between_two_calls(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    names = [f"client{number}" for number in range(12)]
+
+    def check() -> None:
+        assert kv.value("n") == "0"
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(
+            {name: partial(redis.incr, "n") for name in names},
+            check,
+            schedule=", ".join(f"{name}.0 delay 30" for name in names),
+        )
+    data = shown(cloud, found.value)
+    numbers = [row["number"] for row in data["rows"] + data["beside"]["report"]["rows"]]
+    assert len(set(numbers)) == len(numbers)
+    assert [row["kind"] for row in data["rows"]] == ["event"] * 12 + ["call"] * 12
+
+
 @pytest.mark.slow
 def test_the_report_of_a_failing_test_is_that_page(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
