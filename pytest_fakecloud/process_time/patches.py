@@ -14,7 +14,6 @@ import asyncio
 import functools
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import inspect
 import math
 import sys
@@ -56,7 +55,7 @@ class Patches:
         self._sleepers = sleepers
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
         self._ours: dict[int, tuple[Any, Any]] = {}
-        self._finder = _Late(self._late)
+        self._finder = _OnTrioImport(self._late)
         self._trio_moving: Callable[[float], Any] = lambda seconds: None
 
     def start(self) -> None:
@@ -279,8 +278,8 @@ def _marked(function: Any) -> Any:
     return function
 
 
-class _Late(importlib.abc.MetaPathFinder):
-    """An import hook that calls a function when trio is imported later."""
+class _OnTrioImport(importlib.abc.MetaPathFinder):
+    """An import hook that calls a function whenever trio has been imported."""
 
     def __init__(self, on_import: Callable[[], None]) -> None:
         self._on_import = on_import
@@ -291,15 +290,21 @@ class _Late(importlib.abc.MetaPathFinder):
         """Return trio's spec, with a loader that also calls the function; None for other modules."""
         if name != "trio":
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        specs = (
+            finder.find_spec(name, path, target)
+            for finder in sys.meta_path
+            if finder is not self and hasattr(finder, "find_spec")
+        )
+        spec = next(filter(None, specs), None)
         if spec is None or spec.loader is None:
             return spec
-        load, on_import = spec.loader.exec_module, self._on_import
+        load = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            on_import()
+            # The code may have looked for trio only, and import it after the hook was removed.
+            if self in sys.meta_path:
+                self._on_import()
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

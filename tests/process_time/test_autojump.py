@@ -777,6 +777,7 @@ def test_what_is_imported_meanwhile_is_given_back_too() -> None:
 
 
 LATE_TRIO = """
+import importlib.util
 import sys
 from pytest_fakecloud import Cloud
 
@@ -784,6 +785,7 @@ finders = list(sys.meta_path)
 with Cloud(seed=1, now="2026-01-01T12:00:00Z", process_time="autojump") as cloud:
     assert "trio" not in sys.modules
     import json.tool  # another module passes by
+    assert importlib.util.find_spec("trio")  # only a search
     import trio
 
     began = cloud.clock.now()
