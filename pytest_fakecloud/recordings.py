@@ -129,9 +129,21 @@ def _text(body: bytes, mask: Mask) -> dict[str, str]:
 # -- replaying -------------------------------------------------------------------------------------
 
 
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+_ABSENT = _Absent()
+"""The value of a member that a JSON object does not have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between a response and the recording: the request, the field and both values."""
+    """One difference between a response and the recording: the request, the field and both values.
+
+    The value of a missing member of a JSON object prints as ``absent``.
+    """
 
     number: int
     request: str
@@ -444,7 +456,7 @@ def _compare(
 ) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(recorded, dict) and isinstance(answered, dict):
         for name in sorted(recorded.keys() | answered.keys()):
-            was, is_now = recorded.get(name, "absent"), answered.get(name, "absent")
+            was, is_now = recorded.get(name, _ABSENT), answered.get(name, _ABSENT)
             if name in volatile:
                 if isinstance(was, str) and isinstance(is_now, str) and len(was) >= 6:
                     translation[was] = is_now
@@ -455,8 +467,13 @@ def _compare(
             yield f"{where} (length)", len(recorded), len(answered)
         for index, (was, is_now) in enumerate(zip(recorded, answered, strict=False)):
             yield from _compare(was, is_now, f"{where}[{index}]", volatile, translation)
-    elif recorded != answered and not _may_be(recorded, answered):
+    elif not _are_equal(recorded, answered) and not _may_be(recorded, answered):
         yield where, recorded, answered
+
+
+def _are_equal(recorded: Any, answered: Any) -> bool:
+    # In JSON, true is not 1.
+    return recorded == answered and isinstance(recorded, bool) == isinstance(answered, bool)
 
 
 def _may_be(recorded: Any, answered: Any) -> bool:

@@ -186,6 +186,20 @@ def test_a_fake_that_gives_no_answer_differs(
     assert "no answer" in found.answered
 
 
+@pytest.mark.parametrize(
+    ("recorded", "value"), [({"result": "absent"}, "absent"), ({"result": 1}, 1), ({}, 1)]
+)
+def test_values_of_other_types_and_missing_members_differ(
+    cloud: Cloud, tmp_path: Path, recorded: Any, value: Any
+) -> None:
+    kv = cloud.kv_server()
+    other = {} if value == "absent" else {"result": True}
+    kv.faults.answer(200, body=json.dumps(other))
+    content = {"text": json.dumps(recorded)}
+    found = cloud.replay(har(tmp_path / "x.har", edited("response.content", content)), into=kv)
+    assert [difference.where for difference in found] == ["body.result"]
+
+
 def test_a_head_has_no_body_in_the_archive(cloud: Cloud, tmp_path: Path) -> None:
     kv = cloud.kv_server()
     httpx.head(f"{kv.url}/ping", headers=kv.headers)
