@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache, cached_property
+from threading import get_native_id
 from time import process_time
 
 try:
@@ -20,9 +21,12 @@ _pread = getattr(os, "pread", None)
 
 
 @cache
-def _schedule() -> int | None:
+def _schedstat_file(thread: int) -> int | None:
     """Open the file in which Linux counts how long this thread waited for the CPU; return None
     elsewhere.
+
+    The argument is the native ID of this thread. It keeps the files of threads and of forked
+    processes apart.
     """
     try:
         return os.open("/proc/thread-self/schedstat", os.O_RDONLY) if _pread else None
@@ -36,7 +40,7 @@ def _turns() -> tuple[int, float]:
 
     The system may lack one or both figures; a missing figure is 0.
     """
-    file = _schedule()
+    file = _schedstat_file(get_native_id())
     if file is not None and _pread is not None:
         try:
             _, queued_ns, times = _pread(file, 100, 0).split()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
@@ -404,6 +406,21 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
     result = apart(pytester, plugins=("django",))
     result.assert_outcomes(passed=1)
     assert "early_settings" not in sys.modules
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc of Linux")
+def test_each_thread_counts_its_own_waits() -> None:
+    from pytest_fakecloud.session import sleeping
+
+    def file_of_this_thread() -> str:
+        sleeping._turns()
+        file = sleeping._schedstat_file(threading.get_native_id())
+        return os.readlink(f"/proc/self/fd/{file}").split("/")[-2]
+
+    with ThreadPoolExecutor(1) as pool:
+        thread = str(pool.submit(threading.get_native_id).result())
+        assert pool.submit(file_of_this_thread).result() == thread
+    assert file_of_this_thread() == str(threading.get_native_id())
 
 
 @pytest.mark.parametrize(("times", "slept"), [(2, 3.0), (500, 0.0), (0, 0.0)])
