@@ -567,7 +567,8 @@ class Handle:
 
 def _close_client(client: Any) -> None:
     """Close the connections of an official client, if it has a method for that."""
-    for owner in (client, *vars(client).values()):
+    attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
+    for owner in (client, *attributes.values()):
         connections = getattr(owner, "_client", None)
         close = getattr(connections, "close", None)
         # Skip asynchronous clients: they have aclose() instead, which needs their event loop.

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from unittest import mock
 
 import pytest
 
@@ -36,3 +37,16 @@ def test_closing_ends_what_each_of_many_threads_left_to_it() -> None:
         with Demo() as demo:
             in_threads(*[partial(leave, demo, ended, together)] * 4)
         assert len(ended) == 4
+
+
+class Slotted:
+    __slots__ = ("_client",)
+
+    def __init__(self) -> None:
+        self._client = mock.Mock(spec=["close"])
+
+
+def test_closing_a_fake_closes_a_client_with_slots() -> None:
+    with Demo() as demo:
+        client = demo._official(Slotted, {})
+    client._client.close.assert_called_once_with()
