@@ -228,9 +228,13 @@ class Cloud(AnyCloud):
         with self._starting:
             handle: Handle = made_by(self._context, **settings)
         handle._given_settings = settings
-        self._open_transport(handle)
-        for listener in tuple(self._listeners):
-            listener(handle)
+        try:
+            self._open_transport(handle)
+            for listener in tuple(self._listeners):
+                listener(handle)
+        except BaseException:
+            handle.close()
+            raise
         return handle
 
     def fixture_handle(self, fixture: str) -> Any:

@@ -73,6 +73,17 @@ def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
         assert heard == ["kv_server"]
 
 
+def test_a_fake_whose_start_fails_is_closed() -> None:
+    def fails(handle: object) -> None:
+        raise LookupError("no listener")
+
+    with Cloud() as cloud:
+        cloud._on_start(fails)
+        with pytest.raises(LookupError):
+            cloud.kv_server()
+        assert not cloud.handles
+
+
 def test_each_open_handle_has_a_name_of_its_own() -> None:
     with Cloud() as cloud:
         store = cloud.kv_server(name="store")
