@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FailureName = Literal["answer", "drop", "lose_answer"]
 FAILURES: tuple[FailureName, ...] = ("answer", "drop", "lose_answer")
 MOST_CALLS = 1_000
+"""Maximum number of calls of the code; for each call and kind of fault, the code runs once."""
 
 
 class FailureOptions(TypedDict, total=False):
@@ -173,7 +174,13 @@ def _plan(
         error = yield step
         if error is not None:
             raise ends_the_test(error) or error
-    if _count(handles) == before:
+    calls = _count(handles) - before
+    if calls > MOST_CALLS:
+        raise ContractError(
+            f"the code made {calls:,} calls, and every_failure() fails at most {MOST_CALLS:,}: pass "
+            "less code, or services=..."
+        )
+    if not calls:
         raise ContractError(
             "the code made no call to "
             + (", ".join(handle.name for handle in handles) or "any fake")

@@ -13,7 +13,7 @@ import pytest
 import requests
 import trio
 
-from pytest_fakecloud import Broker, Cloud, ContractError
+from pytest_fakecloud import Broker, Cloud, ContractError, every_failure
 
 
 @pytest.fixture
@@ -331,3 +331,11 @@ def test_pytest_fail_in_the_undisturbed_run_is_raised(cloud: Cloud, orders: Brok
 
     with pytest.raises(pytest.fail.Exception, match="as it is"):
         cloud.every_failure(run)
+
+
+def test_code_with_too_many_calls_is_refused(
+    cloud: Cloud, orders: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(every_failure, "MOST_CALLS", 1)
+    with pytest.raises(ContractError, match="made 2 calls, and every_failure"):
+        cloud.every_failure(lambda: [send(orders, "a"), send(orders, "b")])
