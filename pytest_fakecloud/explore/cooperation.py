@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ class _Lock:
     def __init__(self, world: World, name: str, real: Any = None) -> None:
         self._world = world
         self.name = name
-        self._real = _allocate() if real is None else real
+        self._real: Any = _allocate() if real is None else real
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
@@ -63,7 +64,9 @@ class _Lock:
                 raise Crash
             return bool(self._real.acquire(blocking, timeout))
         until = None
-        if timeout > 0:
+        if timeout != -1:
+            if not blocking or timeout < 0:
+                return bool(self._real.acquire(blocking, timeout))  # raises ValueError
             until = self._world.now_us() + math.ceil(timeout * 1e6)
         while not self._real.acquire(False):
             if not blocking or (until is not None and self._world.now_us() >= until):
@@ -100,6 +103,20 @@ class _Lock:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+
+class _ReentrantLock(_Lock):
+    """Like ``_Lock``, for a lock that its owner can acquire again."""
+
+    def _is_free(self) -> bool:
+        # The strand that the owner's thread asks for is another one, for which the lock is not free.
+        return not self._real._is_owned() and super()._is_free()
+
+    def _acquire_restore(self, state: Any) -> None:
+        """Acquire the lock again after ``Condition.wait()``, as often as before."""
+        self.acquire()
+        self._real.release()
+        self._real._acquire_restore(state)
 
 
 @contextlib.contextmanager
@@ -143,7 +160,7 @@ def cooperation(world: World) -> Iterator[None]:
         stage: Any = world.stage
         strand = None if stage is None else stage.cooperating()
         child: Strand | None = vars(thread).get("_strand")
-        if strand is None or child is None:
+        if strand is None or child is None or thread is threading.current_thread():
             real_join(thread, timeout)
             return
         until = None
@@ -153,6 +170,12 @@ def cooperation(world: World) -> Iterator[None]:
             if until is not None and world.now_us() >= until:
                 return
             stage.wait_for(strand, lambda: _has_ended(child), until, "join")
+
+    def monotonic() -> float:
+        """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
+        if world.cooperating() is None:
+            return real_monotonic()
+        return world.elapsed_us() / 1e6
 
     def urandom(size: int, /) -> bytes:
         """Return bytes that are the same in every run, so that names made with ``uuid4()`` are,
@@ -210,7 +233,7 @@ def cooperation(world: World) -> Iterator[None]:
 
     real_shutdown = ThreadPoolExecutor.shutdown
     real_rlock, real_queue = threading.RLock, queue.SimpleQueue
-    real_urandom = os.urandom
+    real_urandom, real_monotonic = os.urandom, time.monotonic
     originals: dict[str, Any] = {"os._exit": os._exit, "subprocess": subprocess.Popen.__init__}
     workers = list(_workers_of_celery())
     originals.update({what: getattr(owner, name) for what, owner, name in workers})
@@ -225,6 +248,8 @@ def cooperation(world: World) -> Iterator[None]:
             (threading, "_allocate_lock", lock),
             (threading, "RLock", rlock),
             (queue, "SimpleQueue", simple_queue),
+            (threading, "_time", monotonic),
+            (queue, "time", monotonic),
             (threading.Thread, "start", start),
             (threading.Thread, "join", join),
             (ThreadPoolExecutor, "shutdown", shutdown),
@@ -316,7 +341,8 @@ def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
     undo: list[Callable[[], None]] = []
 
     def replaced(lock: Any) -> _Lock:
-        return made.setdefault(id(lock), _Lock(world, f"#{len(made)}", lock))
+        kind = _ReentrantLock if isinstance(lock, _LOCKS[1]) else _Lock
+        return made.setdefault(id(lock), kind(world, f"#{len(made)}", lock))
 
     def visit_namespace(names: dict[str, Any], depth: int) -> None:
         for name, value in list(names.items()):

@@ -174,6 +174,10 @@ class World:
         """Return the current fake time."""
         return self.clock.now_us()
 
+    def elapsed_us(self) -> int:
+        """Return the fake time since the start of the exploration."""
+        return self.clock.now_us() - self._start_us
+
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
         if self.stage is not None:

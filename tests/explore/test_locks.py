@@ -1,0 +1,141 @@
+"""Locks, queues and joins of explored code: they wait in fake time, and answer like the originals."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, ContractError, KVServer
+
+ARGUMENTS: list[tuple[Any, ...]] = [(), (True, 0), (True, 5), (False,), (True, -5), (False, 5)]
+"""Arguments of ``acquire()``: no time-out, several time-outs, and two that raise ValueError."""
+
+
+@pytest.fixture
+def redis(kv: KVServer) -> Redis:
+    return Redis(kv.url, kv.token)
+
+
+def outcome(function: Callable[..., object], *args: object) -> object:
+    """Return what a function returns, or the type of what it raises."""
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error)
+
+
+def explored(cloud: Cloud, redis: Redis, waits: Callable[[], object]) -> tuple[object, int]:
+    """Return the outcome of a function in explored code, and the fake seconds that it takes."""
+    seen: list[Any] = []
+
+    def run() -> None:
+        redis.ping()
+        before = cloud.clock.now()
+        seen.append(outcome(waits))
+        seen.append((cloud.clock.now() - before).total_seconds())
+
+    cloud.explore(run, schedule="", setup=seen.clear)
+    found, seconds = seen
+    return found, round(seconds, 3)
+
+
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+@pytest.mark.parametrize("args", ARGUMENTS)
+def test_a_lock_that_another_client_holds_answers_like_the_original(
+    cloud: Cloud, redis: Redis, make: Callable[[], Any], args: tuple[Any, ...]
+) -> None:
+    lock = make()
+    seen: list[Any] = []
+
+    def holder() -> None:
+        with lock:
+            redis.get("a")
+            time.sleep(30)
+
+    def other() -> None:
+        redis.get("b")
+        before = cloud.clock.now()
+        seen.append(outcome(lock.acquire, *args))
+        seen.append((cloud.clock.now() - before).total_seconds())
+
+    cloud.explore(
+        {"holder": holder, "other": other}, schedule="holder.1 switch other", setup=seen.clear
+    )
+    assert seen == {
+        (): [True, 30],
+        (True, 0): [False, 0],
+        (True, 5): [False, 5],
+        (False,): [False, 0],
+    }.get(args, [ValueError, 0])
+
+
+def test_a_reentrant_lock_is_not_free_while_its_owner_runs(cloud: Cloud, redis: Redis) -> None:
+    lock = threading.RLock()
+
+    def client() -> None:
+        redis.get("a")
+        with lock:
+            redis.get("b")
+            redis.get("c")
+
+    with pytest.raises(ContractError, match=r"not applied: ann.3 switch bob\."):
+        cloud.explore({"ann": client, "bob": client}, schedule="ann.2 switch bob, ann.3 switch bob")
+
+
+def test_a_condition_acquires_its_lock_again_in_a_turn(cloud: Cloud, redis: Redis) -> None:
+    lock = threading.RLock()
+    conditions: list[threading.Condition] = []
+    order: list[str] = []
+
+    def setup() -> None:
+        conditions[:] = [threading.Condition(lock)]
+        order.clear()
+
+    def waiter() -> None:
+        redis.get("a")
+        with lock, conditions[0]:
+            order.append(f"notified: {conditions[0].wait(60)}")
+
+    def notifier() -> None:
+        redis.get("b")
+        with lock, conditions[0]:
+            conditions[0].notify()
+            time.sleep(5)
+            order.append("releases")
+
+    clients = {"waiter": waiter, "notifier": notifier}
+    found = cloud.explore(clients, lambda: None, kinds="switch", setup=setup, budget=3)
+    assert order[0] == "releases"
+    assert "not all interleavings" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("waits", "found", "seconds"),
+    [
+        (lambda: threading.Semaphore(0).acquire(timeout=5), False, 5),
+        (lambda: threading.Event().wait(5), False, 5),
+        (lambda: queue.Queue[int]().get(timeout=5), queue.Empty, 5),
+        (lambda: queue.SimpleQueue().get(timeout=5), queue.Empty, 5),
+        (lambda: queue.SimpleQueue().get(timeout=0), queue.Empty, 0),
+        (lambda: threading.current_thread().join(), RuntimeError, 0),
+    ],
+)
+def test_waits_of_the_standard_library_end_at_their_time_out(
+    cloud: Cloud, redis: Redis, waits: Callable[[], object], found: object, seconds: int
+) -> None:
+    assert explored(cloud, redis, waits) == (found, seconds)
+
+    def in_a_thread() -> object:
+        seen: list[object] = []
+        thread = threading.Thread(target=lambda: seen.append(outcome(waits)))
+        thread.start()
+        thread.join()
+        return seen[0]
+
+    assert explored(cloud, redis, in_a_thread) == (found, seconds)
