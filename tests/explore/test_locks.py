@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import queue
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, ContractError, KVServer
+from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, KVServer
 
 ARGUMENTS: list[tuple[Any, ...]] = [(), (True, 0), (True, 5), (False,), (True, -5), (False, 5)]
 """Arguments of ``acquire()``: no time-out, several time-outs, and two that raise ValueError."""
@@ -75,6 +76,29 @@ def test_a_lock_that_another_client_holds_answers_like_the_original(
     }.get(args, [ValueError, 0])
 
 
+@pytest.mark.parametrize("name", ["Lock", "RLock", "Condition", "Semaphore"])
+def test_locks_that_the_code_creates_are_explored(cloud: Cloud, redis: Redis, name: str) -> None:
+    def client() -> None:
+        lock = getattr(threading, name)()
+
+        def add() -> None:
+            with lock:
+                redis.set("n", int(redis.get("n") or 0) + 1)
+
+        threads = [threading.Thread(target=add) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def check() -> None:
+        assert redis.get("n") == "2"
+
+    found = cloud.explore(client, check, kinds="switch", budget=20)
+    assert found.is_exhaustive
+    assert "not all interleavings" not in str(found)
+
+
 def test_a_reentrant_lock_is_not_free_while_its_owner_runs(cloud: Cloud, redis: Redis) -> None:
     lock = threading.RLock()
 
@@ -113,6 +137,37 @@ def test_a_condition_acquires_its_lock_again_in_a_turn(cloud: Cloud, redis: Redi
     found = cloud.explore(clients, lambda: None, kinds="switch", setup=setup, budget=3)
     assert order[0] == "releases"
     assert "not all interleavings" not in str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [1, 2])
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_lock_that_is_not_explored_is_released_in_its_time_or_reported(
+    cloud: Cloud, redis: Redis, is_released: bool, others: int
+) -> None:
+    locks = [_thread.allocate_lock()]
+
+    def setup() -> None:
+        locks[:] = [_thread.allocate_lock()]
+
+    def holder() -> None:
+        redis.get("a")
+        locks[0].acquire()
+        if is_released:
+            time.sleep(60)
+            locks[0].release()
+
+    def other() -> None:
+        redis.get("b")
+        with locks[0]:
+            pass
+
+    clients = {"holder": holder, **{f"other{n}": other for n in range(others)}}
+    if is_released:
+        assert cloud.explore(clients, setup=setup, schedule="").tried == 1
+        return
+    with pytest.raises(BrokenSchedule, match=r"other\d waits forever at .*with locks\[0\]"):
+        cloud.explore(clients, setup=setup, schedule="")
 
 
 @pytest.mark.parametrize(

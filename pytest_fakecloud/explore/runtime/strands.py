@@ -241,6 +241,7 @@ class Turns:
         self.by_thread: dict[int, Strand] = {}
         self.progress = 0
         self._live = 0
+        self._switching = False
 
     # -- the caller's thread -----------------------------------------------------------------------
 
@@ -274,6 +275,7 @@ class Turns:
                 if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
                     if stood > _STUCK:
                         self._simulation.stuck(current)
+                        current.carried = True
                         self.end(None)
                     seen = -1
         except BaseException as error:
@@ -305,17 +307,21 @@ class Turns:
             current.state, current.ready, current.wake_us = "waiting", None, None
             current.why = "blocked"
             self.current = None
-        self.progress += 1
+            self._switching = True
         chosen = self._simulation.choose_meanwhile()
-        if chosen is not None:
-            self._hand(chosen)
-            return True
         with self._lock:
-            if current.carried:
+            self.current, self._switching = chosen, False
+            if chosen is None and current.carried:
                 current.carried = False
                 current.state, current.ready, current.wake_us, current.why = kept
                 self.current = current
-        return False
+                return False
+        self.progress += 1
+        if chosen is None:
+            self._to_next()  # The strand has gone on, and waits for its turn or has ended.
+        else:
+            self._hand(chosen)
+        return True
 
     # -- a strand's thread -------------------------------------------------------------------------
 
@@ -338,10 +344,7 @@ class Turns:
 
     def _come_back(self, strand: Strand) -> None:
         """Wait for this strand's turn, after other strands ran while it was blocked."""
-        with self._lock:
-            strand.carried = False
-            waits = self.current is not None or self._switching
-        if waits:
+        if self._is_next_chosen(strand):
             strand.go.acquire()
         else:
             chosen = self._choose()
@@ -350,7 +353,11 @@ class Turns:
                 strand.go.acquire()
         self._go_on(strand)
 
-    _switching = False
+    def _is_next_chosen(self, strand: Strand) -> bool:
+        """Return whether another thread passes the turn on after this strand was blocked."""
+        with self._lock:
+            strand.carried = False
+            return self.current is not None or self._switching
 
     def _go_on(self, strand: Strand) -> None:
         if self.over:
@@ -401,7 +408,7 @@ class Turns:
         """End a strand that has a thread of its own, and let the next one run."""
         self.by_thread.pop(strand.thread, None)
         self._end_of(strand)
-        if not self.over and not strand.carried:
+        if not (self.over or (strand.carried and self._is_next_chosen(strand))):
             self._to_next()
         self._left()
 
@@ -409,17 +416,17 @@ class Turns:
 
     def _choose(self) -> Strand | None:
         self.progress += 1
-        self.current = None
-        self._switching = True
+        with self._lock:
+            self.current, self._switching = None, True
+        chosen = error = None
         try:
             chosen = None if self.over else self._simulation.choose()
-        except BaseException as error:
-            self.end(error)
-            return None
-        finally:
-            self._switching = False
+        except BaseException as raised:
+            error = raised
+        with self._lock:
+            self.current, self._switching = chosen, False
         if chosen is None:
-            self.end(None)
+            self.end(error)
         return chosen
 
     def _to_next(self) -> None:
@@ -454,7 +461,7 @@ class Turns:
         try:
             while True:
                 self._perform(strand)
-                if self.over or strand.carried:
+                if self.over or (strand.carried and self._is_next_chosen(strand)):
                     return
                 chosen = self._choose()
                 if chosen is None:

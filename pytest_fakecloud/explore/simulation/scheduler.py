@@ -25,6 +25,9 @@ from .workers import MOST_STARTS
 
 _GRACE = 500
 """Wall-clock milliseconds before a waiting strand counts as stuck."""
+_NOT_CONTROLLED = (
+    "not all interleavings: the code waited for a lock that explore() does not control"
+)
 
 
 class Simulation(Points):
@@ -87,7 +90,8 @@ class Simulation(Points):
                 if chosen is not None:
                     return chosen
             elif any(s.carried for s in self._strands):
-                if not self._wait_for_carried():
+                if not self._wait_for_carried() and not self._pass_time():
+                    self._report_stuck([s for s in self._strands if s.carried])
                     return None
             elif not self._pass_time() and self._is_the_end():
                 return None
@@ -319,14 +323,13 @@ class Simulation(Points):
             self.run.notes[f"a task raised {error!r}, which no code awaited"] = None
 
     def _wait_for_carried(self) -> bool:
-        """Wait, in wall-clock time, for a blocked strand; return False if the strand is stuck."""
+        """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(1_500):
             pause(0.001)
             if self._turns.over:
                 return False
             if not any(s.carried for s in self._strands) or self._options():
                 return True
-        self._report_stuck([s for s in self._strands if s.carried])
         return False
 
     def _is_the_end(self) -> bool:
@@ -366,12 +369,14 @@ class Simulation(Points):
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""
-        options = self._options()
-        if not options:
-            return None
-        note = "not all interleavings: the code waited for a lock that explore() does not control"
-        self.run.notes[note] = None
-        return self._start(options[0])
+        while True:
+            for option in self._options():
+                chosen = self._start(option)
+                if chosen is not None:
+                    self.run.notes[_NOT_CONTROLLED] = None
+                    return chosen
+            if not self._pass_time():
+                return None
 
 
 async def _awaited(value: Any) -> Any:
