@@ -39,6 +39,8 @@ _WAITS = (
     "it waits with epoll, which explore() does not control. Make a client that takes messages with "
     "`channel.basic_get('celery')` of `app.connection()`, calls `app.tasks[...]` and acknowledges them"
 )
+_MAKERS_OF_LOCKS = ("threading", "queue", __name__)
+"""Modules that create locks for their callers."""
 _ENDING = 0.5
 """Wall-clock seconds to wait, at the end of a run, for a lock that another strand holds."""
 
@@ -286,7 +288,7 @@ def _is_of_a_fake(frame: FrameType | None) -> bool:
     Otherwise, the first client that uses a port would record accesses to the locks of the port,
     but the same client in the next exploration would not.
     """
-    while frame is not None and frame.f_globals.get("__name__") in ("threading", "queue"):
+    while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
         frame = frame.f_back
     return frame is not None and is_own(frame)
 
