@@ -335,3 +335,21 @@ def test_a_record_that_is_never_committed_restarts_its_consumer_three_times(
         seen.values += [record["value"] for record in records]
 
     assert played(cloud, (), seen, "", workers=consume) == ["1"] * 4
+
+
+def test_each_worker_of_one_function_starts_again(cloud: Cloud, kv: KVServer) -> None:
+    queue, redis = cloud.queue(), Redis(kv.url, kv.token)
+
+    def handle(request: DeliveredRequest) -> None:
+        redis.incr("handled")
+
+    def work() -> None:
+        if redis.incr("starts") <= 2:
+            queue.publish("https://app.example.com", delay=60)
+
+    def check() -> None:
+        assert redis.get("starts") == "4"
+
+    queue.destinations.call("https://app.example.com", handle)
+
+    cloud.explore((), check, workers=[work, work], schedule="")

@@ -105,12 +105,13 @@ class Workers(ClockMoves):
         for strand in list(self._strands):
             if strand.role != "worker" or strand.starts >= MOST_STARTS or strand.state != "ended":
                 continue
-            own = [s for s in self._strands if s.role == "worker" and s.body is strand.body]
+            program = _program(strand)
+            own = [s for s in self._strands if s.role == "worker" and _program(s) == program]
             if strand is not own[-1]:
                 continue
             behind = self._backlog(strand)
             if behind:
-                starts = self._starts.setdefault((strand.body, behind), set())
+                starts = self._starts.setdefault((program, behind), set())
                 starts.add(strand.starts)
                 behind = behind if len(starts) <= MOST_ATTEMPTS else ()
             if behind:
@@ -136,7 +137,7 @@ class Workers(ClockMoves):
 
     def _start_again(self, strand: Strand, *, failed: bool = False) -> Strand:
         starts = strand.starts + 1
-        name = f"{strand.name.partition('/')[0]}/{starts}"
+        name = f"{_program(strand)}/{starts}"
         again = Strand(name, "worker", strand.body, starts=starts, is_restart=failed)
         if failed:
             # Double the pause before each restart, as process managers do.
@@ -153,3 +154,8 @@ class Workers(ClockMoves):
             except ContractError:
                 continue  # the consumer has already left
             self._say(strand.name, f"the session of {instance} in {group} ended")
+
+
+def _program(worker: Strand) -> str:
+    """Return the name of the program that a worker runs, which is the name of its first start."""
+    return worker.title.partition("/")[0]
