@@ -7,6 +7,7 @@ import builtins
 import gc
 import importlib
 import re
+import socket
 import sys
 import threading
 import time
@@ -196,6 +197,17 @@ def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> No
     assert abs(time.time() - real_time()) < 5
     assert [t.name for t in threading.enumerate() if t.name.startswith("explore")] == []
     assert kv.client().ping() == "PONG"
+
+
+def test_methods_that_others_put_into_sockets_are_restored(
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("connect", "send", "recv", "close"):
+        original = getattr(socket.socket, name)
+        monkeypatch.setattr(socket.socket, name, lambda *args, of=original: of(*args))
+    before = dict(vars(socket.socket))
+    cloud.explore(claim(redis), schedule="")
+    assert dict(vars(socket.socket)) == before
 
 
 def real_time(read: Callable[[], float] = time.time) -> float:

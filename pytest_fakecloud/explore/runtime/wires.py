@@ -20,6 +20,7 @@ _CHECK = 0.001
 """Wall-clock seconds after which a waiting thread checks its condition again, because a fake's
 thread may have changed it after its last use of a socket.
 """
+_PATCHED = ("connect", "send", "sendall", "sendmsg", "recv", "recv_into", "shutdown", "close")
 _LARGE = 64 * 1024
 """Size in bytes above which a fake may have to wait until the client reads."""
 
@@ -137,18 +138,20 @@ class Wires:
         # only use operations that other code cannot interrupt.
         self._by_port: dict[int, Wire] = {}
         self._progress = Gate()
-        self._real_close = socket.socket.close
+        self._own_methods: dict[str, Any] = {}
 
     def __enter__(self) -> Wires:
+        names = [name for name in _PATCHED if hasattr(socket.socket, name)]
+        self._own_methods = {name: vars(socket.socket).get(name) for name in names}
         self._patch()
         return self
 
     def __exit__(self, *error: object) -> None:
-        for name in ("connect", "send", "sendall", "sendmsg", "recv", "recv_into", "shutdown"):
-            vars_ = vars(socket.socket)
-            if name in vars_ and getattr(vars_[name], "_is_wire", False):
-                delattr(socket.socket, name)
-        socket.socket.close = self._real_close  # type: ignore[method-assign]
+        for name, method in self._own_methods.items():
+            if method is None:
+                delattr(socket.socket, name)  # The class inherits the method again.
+            else:
+                setattr(socket.socket, name, method)
 
     def forget(self) -> None:
         """Forget the connections of earlier runs."""
@@ -258,7 +261,6 @@ class Wires:
                 wire.sent += done
                 return done
 
-            sending._is_wire = True  # type: ignore[attr-defined]
             return sending
 
         def reads(name: str) -> Callable[..., Any]:
@@ -289,10 +291,9 @@ class Wires:
                 wire.is_over = wire.is_over or (not size and bool(args and args[0] != 0))
                 return found
 
-            reading._is_wire = True  # type: ignore[attr-defined]
             return reading
 
-        real_close, real_shutdown = self._real_close, socket.socket.shutdown
+        real_close, real_shutdown = socket.socket.close, socket.socket.shutdown
 
         def close(sock: socket.socket) -> None:
             wire = self._of.get(sock)
@@ -332,9 +333,7 @@ class Wires:
                     raise OSError(error, f"Connect call failed {address}") from None
             self._wire(sock)
 
-        connect._is_wire = True  # type: ignore[attr-defined]
         socket.socket.connect = connect  # type: ignore[method-assign, assignment]
-        shutdown._is_wire = True  # type: ignore[attr-defined]
         socket.socket.close = close  # type: ignore[method-assign, assignment]
         socket.socket.shutdown = shutdown  # type: ignore[method-assign, assignment]
         socket.socket.send = sends("send", lambda data, *_: len(data))  # type: ignore[method-assign]
