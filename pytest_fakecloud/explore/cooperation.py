@@ -81,7 +81,8 @@ class _Lock:
         """Release the lock."""
         self._real.release()
         stage: Any = self._world.stage
-        if stage is not None:
+        # A thread that just starts releases locks at any time, also in the steps of other strands.
+        if stage is not None and stage.cooperating() is not None:
             stage.touch_lock(self.name)
 
     def locked(self) -> bool:

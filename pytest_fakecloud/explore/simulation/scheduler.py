@@ -42,11 +42,11 @@ class Simulation(Points):
 
     def play(self) -> Run:
         """Run all strands to their end. Does not check the promise."""
-        token = simulation.set(self)
         turns = self._turns = Turns(self, self._threads)
+        token = simulation.set(self)
         self._world.stage = self
-        self._delay_starts()
         try:
+            self._delay_starts()
             turns.run()
         finally:
             self._world.stage = None
