@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import redis.asyncio
 
+import pytest_fakecloud
 from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
-from pytest_fakecloud.explore.runtime.frames import distinct_places
+from pytest_fakecloud.explore.runtime.frames import distinct_places, is_library
 
 
 def broken() -> None:
@@ -78,3 +80,9 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
     named = {call: int(line) for call, line in lines}
     ping = named["PING"]
     assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}
+
+
+def test_a_folder_beside_the_package_belongs_to_the_application() -> None:
+    package = Path(pytest_fakecloud.__file__).parent
+    assert is_library(str(package / "cloud.py"))
+    assert not is_library(str(package.with_name("pytest_fakecloud_example") / "app.py"))

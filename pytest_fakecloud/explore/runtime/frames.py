@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import threading
 from collections.abc import Sequence
@@ -10,9 +11,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
 
-_OWN = str(Path(__file__).parents[2])
+_OWN = f"{Path(__file__).parents[2]}{os.sep}"
 _LIBRARIES = tuple(
-    str(Path(found))
+    f"{Path(found)}{os.sep}"
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
     if (found := sysconfig.get_paths().get(name))
 )
