@@ -70,19 +70,20 @@ class _Lock:
             if not blocking or timeout < 0:
                 return bool(self._real.acquire(blocking, timeout))  # raises ValueError
             until = self._world.now_us() + math.ceil(timeout * 1e6)
-        while not self._real.acquire(False):
+        while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
-                return False
+                break
             stage.wait_for(strand, self._is_free, until, "lock")
         stage.touch_lock(self.name)
-        return True
+        return bool(acquired)
 
     def release(self) -> None:
         """Release the lock."""
         self._real.release()
         stage: Any = self._world.stage
-        # A thread that just starts releases locks at any time, also in the steps of other strands.
-        if stage is not None and stage.cooperating() is not None:
+        # Skip a thread that just starts, because it may do so in a step of another strand. Include
+        # the strands that the end of a run stops: a strand that waited depends on their order.
+        if stage is not None and stage.is_here():
             stage.touch_lock(self.name)
 
     def locked(self) -> bool:

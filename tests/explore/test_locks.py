@@ -99,6 +99,35 @@ def test_locks_that_the_code_creates_are_explored(cloud: Cloud, redis: Redis, na
     assert "not all interleavings" not in str(found)
 
 
+def test_both_orders_of_attempts_to_acquire_a_lock_are_explored(cloud: Cloud, redis: Redis) -> None:
+    lock = threading.Lock()
+    seen: set[tuple[str, ...]] = set()
+    order: list[str] = []
+
+    def waits() -> None:
+        redis.get("a")
+        with lock:
+            order.append("waits")
+            redis.get("b")
+
+    def tries() -> None:
+        redis.get("c")
+        order.append("tries" if lock.acquire(False) else "fails")
+        if order[-1] == "tries":
+            redis.get("d")
+            lock.release()
+
+    def check() -> None:
+        seen.add(tuple(order))
+
+    clients = {"waits": waits, "tries": tries}
+    found = cloud.explore(
+        clients, [check, lambda: None], setup=order.clear, kinds="switch", budget=20
+    )
+    assert found.is_exhaustive
+    assert seen == {("waits", "tries"), ("tries", "waits"), ("waits", "fails")}
+
+
 def test_a_reentrant_lock_is_not_free_while_its_owner_runs(cloud: Cloud, redis: Redis) -> None:
     lock = threading.RLock()
 
