@@ -120,7 +120,7 @@ def test_a_difference_says_where(tmp_path: Path) -> None:
         differences = cloud.replay(path)
     assert list(map(str, differences)) == [
         "request 1 (POST /): status was 201, is 200",
-        "request 1 (POST /): body.more was 1, is 'absent'",
+        "request 1 (POST /): body.more was 1, is absent",
         "request 1 (POST /): body.result was 'FINE', is 'OK'",
     ]
     with pytest.raises(AssertionError, match=r"3 differences from the recording:\n  request 1"):

@@ -42,8 +42,8 @@ class Simulation(Points):
 
     def play(self) -> Run:
         """Run all strands to their end. Does not check the promise."""
-        turns = self._turns = Turns(self, self._threads)
         token = simulation.set(self)
+        turns = self._turns = Turns(self, self._threads)
         self._world.stage = self
         try:
             self._delay_starts()
