@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..acl.users import AclUser, first_user, read_only_user
 from ..errors import CommandError
 from ..reply import Reply
-from .names import Names, Prepared
+from .prefixes import Prefixes
+from .rewriting import Answered, Prepared
 
 if TYPE_CHECKING:
     from ..table.registry import CommandSpec
@@ -37,9 +38,9 @@ class RedisUser:
 class RedisUsers:
     """The two default users, and the users on the server, which are looked up by REST token."""
 
-    def __init__(self, link: Link, names: Names) -> None:
+    def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
-        self.names = names
+        self._prefixes = prefixes
         self.read_only = read_only_user("vendor")
         """The user to whom the read-only token belongs."""
         self._own = {"default": first_user("vendor"), "default_ro": self.read_only}
@@ -53,7 +54,7 @@ class RedisUsers:
 
     def make_token(self, name: bytes, password: bytes) -> bytes:
         """Return a REST token for a user; raise ``CommandError`` for a wrong name or password."""
-        if name in _DEFAULTS or not self._link.admits((self.names.users + name, password)):
+        if name in _DEFAULTS or not self._link.admits((self._prefixes.users + name, password)):
             raise CommandError(b'ERR Wrong password or user "' + name + b'" does not exist')
         sealed = urlsafe_b64encode(b"%d:%b%b" % (len(name), name, password))
         return _TOKEN.encode() + sealed.rstrip(b"=")
@@ -64,7 +65,7 @@ class RedisUsers:
         if opened is None:
             return None
         name, password = opened
-        login = (self.names.users + name, password)
+        login = (self._prefixes.users + name, password)
         if not self._link.admits(login):
             return None
         return RedisUser(name.decode("utf-8", "replace"), login)
@@ -84,35 +85,36 @@ def _opened(token: str) -> Login | None:
 
 
 def prepare_acl(
-    names: Names, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
-) -> Prepared | None:
+    prefixes: Prefixes, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
+) -> Prepared | Answered | None:
     """Return the ACL command to send to the server, or None to send the client's command unchanged."""
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
         # On the server, the default tokens run as the user in the URL, whose name is different.
-        return Prepared(argv, local=True, answer=lambda _: user.name.encode())
+        return Answered(user.name.encode())
     if word == b"RESTTOKEN":
-        token = users.make_token(argv[2], argv[3])
-        return Prepared(argv, local=True, answer=lambda _: token)
+        return Answered(users.make_token(argv[2], argv[3]))
     if word == b"GENTOKEN":
         return Prepared([b"ACL", b"GENPASS"])
     if word == b"SETUSER":
         _own(argv[2])
-        rules = [rule for text in argv[3:] for rule in _rules(names, text)]
-        return Prepared([*argv[:2], names.users + argv[2], *rules], placed=True)
+        rules = [rule for text in argv[3:] for rule in _rules(prefixes, text)]
+        return Prepared([*argv[:2], prefixes.users + argv[2], *rules])
     if word == b"DELUSER":
         for name in argv[2:]:
             _own(name)
-        return Prepared([*argv[:2], *(names.users + name for name in argv[2:])])
-    if not names.users:
+        return Prepared([*argv[:2], *(prefixes.users + name for name in argv[2:])])
+    if not prefixes.users:
         return None
     if word in (b"GETUSER", b"DRYRUN"):
-        name = argv[2] if argv[2] in _DEFAULTS else names.users + argv[2]
-        return Prepared([*argv[:2], name, *argv[3:]], answer=lambda reply: _cleaned(names, reply))
+        name = argv[2] if argv[2] in _DEFAULTS else prefixes.users + argv[2]
+        return Prepared(
+            [*argv[:2], name, *argv[3:]], answer=lambda reply: _cleaned(prefixes, reply)
+        )
     if word == b"USERS":
-        return Prepared(argv, answer=lambda reply: _users(names, reply))
+        return Prepared(argv, answer=lambda reply: _users(prefixes, reply))
     if word == b"LIST":
-        return Prepared(argv, answer=lambda reply: _lines(names, reply))
+        return Prepared(argv, answer=lambda reply: _lines(prefixes, reply))
     return None
 
 
@@ -121,10 +123,10 @@ def _own(name: bytes) -> None:
         raise CommandError(b"ERR The '" + name + b"' user cannot be changed")
 
 
-def _rules(names: Names, rule: bytes) -> list[bytes]:
+def _rules(prefixes: Prefixes, rule: bytes) -> list[bytes]:
     """Return a rule, or the rules in parentheses, with the fake's prefixes in its patterns."""
     if rule.startswith(b"(") and rule.endswith(b")"):
-        inner = [part for word in rule[1:-1].split() for part in _rules(names, word)]
+        inner = [part for word in rule[1:-1].split() for part in _rules(prefixes, word)]
         return [b"(" + b" ".join(inner) + b")"]
     lower = rule.lower()
     if lower == b"allkeys":
@@ -133,25 +135,25 @@ def _rules(names: Names, rule: bytes) -> list[bytes]:
         rule = b"&*"
     sign, tilde, pattern = rule.partition(b"~")
     if tilde and (not sign or sign.startswith(b"%")):
-        return [sign + b"~" + names.keys + pattern]
+        return [sign + b"~" + prefixes.keys + pattern]
     if rule.startswith(b"&"):
-        return [b"&" + names.channels + rule[1:]]
+        return [b"&" + prefixes.channels + rule[1:]]
     return [rule]
 
 
-def _cleaned(names: Names, reply: Reply) -> Reply:
+def _cleaned(prefixes: Prefixes, reply: Reply) -> Reply:
     if isinstance(reply, list):
-        return [_cleaned(names, item) for item in reply]
-    return names.without(reply) if isinstance(reply, bytes) else reply
+        return [_cleaned(prefixes, item) for item in reply]
+    return prefixes.without(reply) if isinstance(reply, bytes) else reply
 
 
-def _users(names: Names, reply: Reply) -> Reply:
+def _users(prefixes: Prefixes, reply: Reply) -> Reply:
     found = reply if isinstance(reply, list) else []
-    own = [name for name in found if name.startswith(names.users)]
-    return [b"default", *(names.without(name) for name in own)]
+    own = [name for name in found if name.startswith(prefixes.users)]
+    return [b"default", *(prefixes.without(name) for name in own)]
 
 
-def _lines(names: Names, reply: Reply) -> Reply:
-    start = b"user " + names.users
+def _lines(prefixes: Prefixes, reply: Reply) -> Reply:
+    start = b"user " + prefixes.users
     found = reply if isinstance(reply, list) else []
-    return [names.without(line) for line in found if line.startswith((start, b"user default "))]
+    return [prefixes.without(line) for line in found if line.startswith((start, b"user default "))]

@@ -20,7 +20,7 @@ from ...core.timeparse import monotonic
 from ..errors import CommandError
 from ..reply import Reply
 from .connection import REPLY_TIMEOUT, Link, Login, Place, Unreachable
-from .names import find_spec
+from .rewriting import find_spec
 
 PAUSE = 0.01
 """Seconds between two attempts while a slot moves."""

@@ -11,24 +11,24 @@ from ..python_values import Converted, word
 from ..reply import Status
 
 if TYPE_CHECKING:
-    from .engine import RedisEngine
+    from .share import Share
 
 
 class RedisContents:
     """The keys of a fake on a real server, with the interface of a keyspace."""
 
-    def __init__(self, engine: RedisEngine) -> None:
-        self._engine = engine
+    def __init__(self, share: Share) -> None:
+        self._share = share
 
     def __iter__(self) -> Iterator[bytes]:
-        prefix = len(self._engine.names.keys)
-        return (key[prefix:] for key in self._engine.full_names())
+        prefix = len(self._share.prefixes.keys)
+        return (key[prefix:] for key in self._share.full_names())
 
     def peek(self, key: bytes) -> Converted | None:
         """Return the value of a key, or None; raise ``ContractError`` for an unsupported type."""
-        engine = self._engine
-        name = engine.names.keys + key
-        reply = engine.link.call([b"TYPE", name])
+        share = self._share
+        name = share.prefixes.keys + key
+        reply = share.link.call([b"TYPE", name])
         type_name = reply.text.decode() if isinstance(reply, Status) else "none"
         if type_name == "none":
             return None
@@ -38,10 +38,10 @@ class RedisContents:
                 "with execute()"
             )
         line, convert = _READERS[type_name]
-        reply = engine.link.call([line[0], name, *line[1:]])
+        reply = share.link.call([line[0], name, *line[1:]])
         if reply is None:
             return None  # The key expired after TYPE.
-        return Converted(type_name, convert(engine.names.strip(reply)))
+        return Converted(type_name, convert(share.prefixes.strip(reply)))
 
 
 def _pairs(flat: Any) -> list[tuple[Any, Any]]:

@@ -18,14 +18,10 @@ Decided here:
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
-from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from .. import errors
@@ -35,35 +31,15 @@ from ..settings import Isolation
 from ..table.availability import check_family_over_rest, check_over_rest
 from ..table.documented import DOCUMENTED
 from ..table.registry import EVERYTHING, CommandSpec, find_family
+from . import copies
 from .acl import RedisUser, RedisUsers, prepare_acl
-from .addresses import open_link
-from .claims import Claim, claim_database
-from .connection import Link, Unreachable
+from .connection import Login
 from .contents import RedisContents
-from .names import Names, Prepared, find_spec
+from .copies import RedisCopy
 from .pubsub import MonitorFeed, Subscriptions
+from .rewriting import Answered, Prepared, Rewriter, find_spec
 from .scripts import RedisScripts
-
-CLOSE_PATIENCE = 0.5
-"""Seconds for which a closing fake waits for the server's response before removing its data."""
-_MARK = b"fakecloud-"
-"""Prefix of the names that fakes create for themselves on a server."""
-_PAGE = b"1000"
-_BATCH = 500
-
-
-@dataclass(frozen=True, slots=True)
-class RedisCopy:
-    """A copy of a fake's data: its keys, the rules of its users, and function libraries.
-
-    ``keys`` maps each key to its DUMP payload and its expiry in Unix milliseconds (0: no expiry).
-    It is None if the keys were not copied because they existed before the fake. ``functions`` is a
-    FUNCTION DUMP payload, or None if the libraries do not belong to the fake.
-    """
-
-    keys: dict[bytes, tuple[bytes, int]] | None
-    users: dict[bytes, list[bytes]] = field(default_factory=dict)
-    functions: bytes | None = None
+from .share import Share
 
 
 class RedisSession:
@@ -115,7 +91,6 @@ class RedisEngine:
     ) -> None:
         clock.check_real_time()
         self.clock = clock
-        self.ids = ids
         self.dialect = dialect
         self.table = EVERYTHING
         self.isolation = isolation
@@ -124,78 +99,23 @@ class RedisEngine:
         # A lock that does nothing: the routes need no lock, because the server runs one command at
         # a time.
         self.lock = nullcontext()
-        url, prefix = _split_prefix(url)
-        self.link: Link = open_link(url)
-        if self.link.clustered and isolation != "prefix":
-            raise ContractError(
-                f"isolation={isolation!r} is not possible in a cluster, which has a single database: "
-                'pass isolation="prefix" (the default)'
-            )
-        self._kept = prefix is not None or isolation == "none"
-        self._claim: Claim | None = None
-        self.pubsub = Subscriptions(self.link, lambda: self.names)
-        self.names = self._share(prefix)
-        self.monitors = MonitorFeed(self.link, lambda: self.names)
+        self.share = share = Share(url, isolation)
+        self._prefixes = share.prefixes
+        self.pubsub = Subscriptions(share.link, share.prefixes)
+        self.monitors = MonitorFeed(share.link, share.prefixes)
         self.streaming: set[RedisSession] = set()
         """The sessions of open event streams."""
-        self.users = RedisUsers(self.link, self.names)
+        self.users = RedisUsers(share.link, share.prefixes)
+        random = ids.stream("kv", "random")
+        self._rewriter = Rewriter(share.prefixes, random.random, self.pubsub.patterns)
         self._scripts = RedisScripts() if dialect == "vendor" else None
-        try:
-            self.link.pin(self.names.keys)
-            self.link.call([b"PING"])
-            if isolation == "database":
-                self._claim = claim_database(self.link, url)
-                self.names = self._share(None)
-                self.users.names = self.names
-            self._script_login = self._make_script_user()
-        except CommandError as error:
-            raise ContractError(
-                f"the server at {self.link.where} rejected a command: {error}"
-            ) from None
-        except Unreachable as error:
-            raise ContractError(f"cannot use the server at {self.link.where}: {error}") from error
-        self._first_copy = True
+        # The first copy becomes the baseline.
+        self._has_baseline = isolation != "none"
         self._release_clock = clock.tie_to_real_time(
-            f"the real server behind it ({self.link.where}) runs in real time. To move the clock, use "
+            f"the real server behind it ({share.link.where}) runs in real time. To move the clock, use "
             "the in-memory engine (leave out engine=)"
         )
         self.closed = False
-
-    def _share(self, prefix: str | None) -> Names:
-        mark = _MARK + secrets.token_hex(6).encode()
-        keys = b""
-        if self.isolation == "prefix":
-            keys = prefix.encode() if prefix is not None else mark + b":"
-            if self.link.clustered and b"{" not in keys:
-                keys = b"{" + keys.rstrip(b":") + b"}:"
-        if self.isolation == "database":
-            mark = _MARK + b"db%d" % self.link.database
-        if prefix is not None:
-            mark = keys.strip(b"{}:")
-        shared = self.isolation != "none"
-        random = self.ids.stream("kv", "random")
-        return Names(
-            keys,
-            mark + b":" if shared else b"",
-            mark + b"-" if shared else b"",
-            shared=shared,
-            fraction=random.random,
-            patterns=self.pubsub.patterns,
-        )
-
-    def _make_script_user(self) -> Any:
-        if not self.names.shared:
-            return None
-        login = (self.names.users[:-1] + b"+scripts", secrets.token_hex(16).encode())
-        rules = [b"reset", b"on", b">" + login[1], b"~" + self.names.keys + b"*",
-                 b"&" + self.names.channels + b"*", b"+@all", b"-@dangerous", b"-select",
-                 b"+keys", b"+sort", b"+sort_ro", b"+info"]  # fmt: skip
-        try:
-            self.link.keep_user(login, rules)
-        except CommandError:
-            # Without permission to create users, scripts cannot be confined to the fake's own keys.
-            return None
-        return login
 
     # -- running commands ------------------------------------------------------------------------
 
@@ -228,55 +148,55 @@ class RedisEngine:
     def execute(self, session: RedisSession, argv: list[bytes]) -> Reply:
         """Run or queue a client's command line; raise ``CommandError`` or ``Unreachable``."""
         spec = find_spec(argv)
+        name = spec.name if spec is not None else ""
         try:
             self._check_offered(session, spec, argv)
-        except CommandError:
-            session.aborted = True
-            raise
-        self._check_claim()
-        name = spec.name if spec is not None else ""
-        if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
-            return self._transaction(session, name)
-        if spec is not None and not session.user.unrestricted:
-            session.user.check(spec, argv)
-        prepared: Prepared | None = None
-        limit = self._max_key_size
-        if limit is not None and spec is not None and session.transport != "local":
-            for place, key in spec.key_positions(argv):
-                if key.writes and len(argv[place]) > limit:
-                    session.aborted = True
-                    raise CommandError(errors.max_key_size(limit, len(argv[place])))
-        if name.startswith("ACL ") and spec is not None and len(argv) >= spec.least:
-            self.names.prepare(spec, argv)
-            prepared = prepare_acl(self.names, self.users, session.user, argv)
-        try:
-            if prepared is None:
-                prepared = self.names.prepare(spec, argv)
-                if self._scripts is not None:
-                    self._scripts.adapt(name, prepared)
-            reply = self._run(session, prepared, argv)
+            self.share.check_claim()
+            if name in ("MULTI", "EXEC", "DISCARD") and len(argv) == 1:
+                return self._run_transaction_command(session, name)
+            if spec is not None:
+                self._check(session, spec, argv)
+            prepared = self._prepared(session, spec, argv)
+            reply = self._run_or_queue(session, prepared, argv)
         except CommandError as error:
-            session.aborted = True
-            raise CommandError(self.names.without(error.text)) from None
+            # As on a real server, a nested MULTI does not abort the transaction.
+            session.aborted = session.aborted or name != "MULTI"
+            raise CommandError(self._prefixes.without(error.text)) from None
         if name == "ACL DELUSER":
             self._end_streams({word.decode("utf-8", "replace") for word in argv[2:]})
         return reply
 
-    def _check_claim(self) -> None:
-        """Raise ``ContractError`` if another process has claimed this fake's database."""
-        if self._claim is not None:
-            self._claim.check()
+    def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if the user's permissions or the limit for keys forbid a command."""
+        if not session.user.unrestricted:
+            session.user.check(spec, argv)
+        limit = self._max_key_size
+        if limit is None or session.transport == "local":
+            return
+        for place, key in spec.key_positions(argv):
+            if key.writes and len(argv[place]) > limit:
+                raise CommandError(errors.max_key_size(limit, len(argv[place])))
 
-    def _end_streams(self, users: set[str]) -> None:
-        for session in tuple(self.streaming):
-            if session.login is not None and session.user.name in users and session.wake:
-                session.wake()
+    def _prepared(
+        self, session: RedisSession, spec: CommandSpec | None, argv: list[bytes]
+    ) -> Prepared | Answered:
+        if spec is not None and spec.name.startswith("ACL "):
+            self._rewriter.check(spec, argv)
+            prepared = prepare_acl(self._prefixes, self.users, session.user, argv)
+            if prepared is not None:
+                return prepared
+        prepared = self._rewriter.prepare(spec, argv)
+        if self._scripts is not None and spec is not None and isinstance(prepared, Prepared):
+            self._scripts.adapt(spec.name, prepared)
+        return prepared
 
-    def _run(self, session: RedisSession, prepared: Prepared, argv: list[bytes]) -> Reply:
-        if prepared.local:
+    def _run_or_queue(
+        self, session: RedisSession, prepared: Prepared | Answered, argv: list[bytes]
+    ) -> Reply:
+        if isinstance(prepared, Answered):
             if session.queue is not None:
                 raise CommandError(b"ERR Command not allowed inside a transaction")
-            return cast("Callable[[Reply], Reply]", prepared.answer)(None)
+            return prepared.reply
         if session.queue is not None:
             session.queue.append(prepared)
             return QUEUED
@@ -284,20 +204,25 @@ class RedisEngine:
         if login is not None and prepared.emulated:
             # Check the user's permission for the original command (such as FLUSHDB), because the
             # user may not have permission for the script that replaces it.
-            verdict = self.link.call([b"ACL", b"DRYRUN", login[0], *argv])
+            verdict = self.share.link.call([b"ACL", b"DRYRUN", login[0], *argv])
             if isinstance(verdict, bytes):
                 raise CommandError(b"NOPERM " + verdict)
             login = None
-        elif login is None and prepared.script:
-            login = self._script_login
-        return self._answered(prepared, self.link.call(prepared.argv, login))
+        elif login is None and prepared.runs_script:
+            login = self.share.script_login
+        return self._answered(prepared, self.share.link.call(prepared.argv, login))
 
     def _answered(self, prepared: Prepared, reply: Reply) -> Reply:
         if prepared.answer is not None and not isinstance(reply, CommandError):
             reply = prepared.answer(reply)
-        return self.names.strip(reply)
+        return self._prefixes.strip(reply)
 
-    def _transaction(self, session: RedisSession, name: str) -> Reply:
+    def _end_streams(self, users: set[str]) -> None:
+        for session in tuple(self.streaming):
+            if session.login is not None and session.user.name in users and session.wake:
+                session.wake()
+
+    def _run_transaction_command(self, session: RedisSession, name: str) -> Reply:
         if name == "MULTI":
             if session.queue is not None:
                 raise CommandError(errors.NESTED_MULTI)
@@ -312,15 +237,16 @@ class RedisEngine:
             return OK
         if session.aborted:
             raise CommandError(errors.EXECABORT)
-        login = session.login
-        if login is None and any(prepared.script for prepared in queue):
-            login = self._script_login
+        return self._run_transaction(queue, session.login)
+
+    def _run_transaction(self, queue: list[Prepared], login: Login | None) -> Reply:
+        if login is None and any(prepared.runs_script for prepared in queue):
+            login = self.share.script_login
         lines = [prepared.argv for prepared in queue]
-        *queued, replies = self.link.transaction(lines, login)
+        *queued, replies = self.share.link.transaction(lines, login)
         for reply in queued:
             if isinstance(reply, CommandError):
-                reason = reply.text.removeprefix(b"ERR ")
-                raise CommandError(errors.exec_aborted_by(reason))
+                raise CommandError(errors.exec_aborted_by(reply.text.removeprefix(b"ERR ")))
         if not isinstance(replies, list):
             raise replies if isinstance(replies, CommandError) else CommandError(errors.EXECABORT)
         return [self._answered(*pair) for pair in zip(queue, replies, strict=True)]
@@ -330,26 +256,13 @@ class RedisEngine:
         session.queue = None
         self.pubsub.drop(session)
 
-    # -- reading ---------------------------------------------------------------------------------
+    # -- data --------------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[RedisContents]:
         """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
-        self._check_claim()
-        yield RedisContents(self)
-
-    def full_names(self) -> list[bytes]:
-        """Return the sorted names of the fake's keys on the server, with their prefix."""
-        found: set[bytes] = set()
-        cursor: Any = b"0"
-        while True:
-            line = [b"SCAN", cursor, b"MATCH", self.names.everything, b"COUNT", _PAGE]
-            cursor, page = cast("list[Any]", self.link.call(line))
-            found.update(page)
-            if cursor == b"0":
-                return sorted(found)
-
-    # -- copies ----------------------------------------------------------------------------------
+        self.share.check_claim()
+        yield RedisContents(self.share)
 
     def snapshot(self) -> RedisCopy:
         """Copy the fake's keys and users.
@@ -361,91 +274,17 @@ class RedisEngine:
         the first copy, which becomes the fake's baseline, is empty, because the data existed before
         the fake.
         """
-        first, self._first_copy = self._first_copy, False
-        if first and self.isolation == "none":
+        if not self._has_baseline:
+            self._has_baseline = True
             return RedisCopy(None)
-        self._check_claim()
-        held: dict[bytes, tuple[bytes, int]] = {}
-        keys = self.full_names()
-        for at in range(0, len(keys), _BATCH):
-            batch = keys[at : at + _BATCH]
-            lines = [line for key in batch for line in ([b"DUMP", key], [b"PTTL", key])]
-            *replies, time_now = cast("list[Any]", self.link.many([*lines, [b"TIME"]]))
-            now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
-            for place, key in enumerate(batch):
-                payload, left = replies[2 * place], replies[2 * place + 1]
-                if isinstance(payload, CommandError):
-                    raise payload
-                if payload is not None:
-                    held[key] = (payload, now_ms + left if left >= 0 else 0)
-        return RedisCopy(held, self._user_rules(), self._functions())
-
-    def _functions(self) -> bytes | None:
-        if self.names.shared:
-            return None
-        # Servers before Redis 7 have no functions, and the user in the URL may not have permission
-        # to dump them.
-        with suppress(CommandError):
-            return cast("bytes", self.link.call([b"FUNCTION", b"DUMP"]))
-        return None
+        return copies.copy_of(self.share)
 
     def restore(self, saved: RedisCopy) -> None:
         """Restore keys, users and functions, except keys that have expired since the copy.
 
         Raises ``ContractError`` for a copy without keys, and for a copy of the in-memory engine.
         """
-        if not isinstance(saved, RedisCopy):
-            raise ContractError(
-                "this snapshot is from another kind of kv_server: with a real server, only snapshots "
-                "of a real server can be restored. To copy data, use load(other.values())"
-            )
-        if saved.keys is None:
-            raise ContractError(
-                'the first snapshot with isolation="none" contains no keys, because they existed '
-                "before this fake: call set_baseline() to define the state that reset() restores"
-            )
-        self.clear()
-        lines = [
-            [b"RESTORE", key, b"%d" % until_ms, payload, b"REPLACE", b"ABSTTL"]
-            for key, (payload, until_ms) in saved.keys.items()
-        ]
-        for at in range(0, len(lines), _BATCH):
-            for reply in self.link.many(lines[at : at + _BATCH]):
-                if isinstance(reply, CommandError):
-                    raise reply
-        for name in self._user_rules():
-            if name not in saved.users:
-                self.link.call([b"ACL", b"DELUSER", name])
-        for name, rules in saved.users.items():
-            self.link.call([b"ACL", b"SETUSER", name, b"reset", *rules])
-        if saved.functions is not None:
-            self.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
-
-    def clear(self) -> None:
-        """Remove all keys of the fake."""
-        self._check_claim()
-        keys = self.full_names()
-        for at in range(0, len(keys), _BATCH):
-            self.link.call([b"UNLINK", *keys[at : at + _BATCH]])
-
-    def _user_rules(self) -> dict[bytes, list[bytes]]:
-        try:
-            lines = cast("list[bytes]", self.link.call([b"ACL", b"LIST"]))
-        except CommandError:
-            return {}
-        found = {}
-        for line in lines:
-            _, name, *rules = line.split(b" ")
-            if self._is_own(name):
-                found[name] = _joined(rules)
-        return found
-
-    def _is_own(self, user: bytes) -> bool:
-        if self.names.shared:
-            return user.startswith(self.names.users)
-        return user not in (b"default", self.link.user) and not user.startswith(_MARK)
-
-    # -- closing ---------------------------------------------------------------------------------
+        copies.restore(self.share, saved)
 
     def close(self) -> None:
         """Remove the fake's data from the server and close all connections. Later calls do nothing."""
@@ -455,45 +294,4 @@ class RedisEngine:
         self._release_clock()
         self.pubsub.close()
         self.monitors.close()
-        # First check that the server responds. If it has stopped, there is nothing to remove, and
-        # if it hangs, every command would wait for its timeout.
-        if self.link.answers(within=CLOSE_PATIENCE):
-            with suppress(Exception):
-                self._remove_own()
-            if self._claim is not None:
-                with suppress(Exception):
-                    self._claim.release()
-        if self._claim is not None:
-            self._claim.close()
-        self.link.close()
-
-    def _remove_own(self) -> None:
-        self._check_claim()
-        if not self._kept:
-            self.clear()
-        if self.names.users:
-            names = [*self._user_rules()] if not self._kept else []
-            if self._script_login is not None:
-                names.append(self._script_login[0])
-            if names:
-                self.link.call([b"ACL", b"DELUSER", *names])
-
-
-def _split_prefix(url: str) -> tuple[str, str | None]:
-    base, _, text = url.partition("?")
-    query = dict(parse_qsl(text))
-    prefix = query.pop("prefix", None)
-    return (f"{base}?{urlencode(query)}" if query else base), prefix
-
-
-def _joined(rules: list[bytes]) -> list[bytes]:
-    """Return the rules in a line of ACL LIST, of which those in parentheses contain spaces."""
-    found: list[bytes] = []
-    depth = 0
-    for rule in rules:
-        if depth:
-            found[-1] += b" " + rule
-        else:
-            found.append(rule)
-        depth += rule.count(b"(") - rule.count(b")")
-    return found
+        self.share.close()

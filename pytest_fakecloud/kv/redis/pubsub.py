@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from ..reply import Push
 from .connection import Unreachable
-from .names import Names, escaped
+from .prefixes import Prefixes, escaped
 
 if TYPE_CHECKING:
     from .connection import Link, Login
@@ -94,9 +94,9 @@ class _Feed:
 class Subscriptions:
     """The subscriptions of all sessions, each on its own connection to the real server."""
 
-    def __init__(self, link: Link, names: Callable[[], Names]) -> None:
+    def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
-        self._names = names
+        self._prefixes = prefixes
         self._lock = threading.Lock()
         self._feeds: dict[int, list[_Feed]] = {}
         self._patterns: dict[int, list[bytes]] = {}
@@ -116,7 +116,7 @@ class Subscriptions:
             feed.start()
 
     def _new_feed(self, session: Any, kind: str, name: bytes, count: int) -> _Feed:
-        names = self._names()
+        prefixes, channels = self._prefixes, self._prefixes.channels
         confirmed = False
         word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
 
@@ -130,9 +130,9 @@ class Subscriptions:
                 return
             # Remove the prefix only from the names. The payload was chosen by the client.
             *where, payload = rest
-            session.push(Push([bytes(head), *map(names.strip, where), payload]))
+            session.push(Push([bytes(head), *map(prefixes.strip, where), payload]))
 
-        sent = names.channels + name if kind == "channel" else escaped(names.channels) + name
+        sent = (channels if kind == "channel" else escaped(channels)) + name
         return _Feed(
             self._link,
             session.login,
@@ -179,9 +179,9 @@ class Seen:
 class MonitorFeed:
     """The functions that observe commands. While there are any, one connection runs MONITOR."""
 
-    def __init__(self, link: Link, names: Callable[[], Names]) -> None:
+    def __init__(self, link: Link, prefixes: Prefixes) -> None:
         self._link = link
-        self._names = names
+        self._prefixes = prefixes
         self._lock = threading.Lock()
         self._watchers: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
         self._feed: _Feed | None = None
@@ -216,22 +216,21 @@ class MonitorFeed:
             feed.stop()
 
     def _show(self, line: bytes) -> None:
-        names = self._names()
         found = _LINE.fullmatch(line)
         if found is None:
             return
         seconds, micros, database, address, words = found.groups()
-        if names.shared and not self._own(names, int(database), words):
+        if self._prefixes.shared and not self._is_own(int(database), words):
             return
-        argv = [names.without(_unquoted(word)) for word in _WORD.findall(words)]
+        argv = [self._prefixes.without(_unquoted(word)) for word in _WORD.findall(words)]
         at_us = int(seconds) * 1_000_000 + int(micros)
         for watcher in self._watchers:
             watcher(at_us, Seen(0, address), argv)
 
-    def _own(self, names: Names, database: int, words: bytes) -> bool:
+    def _is_own(self, database: int, words: bytes) -> bool:
         # Hide commands without names of this fake, because another client could have sent them.
-        if names.keys:
-            return names.keys in words or names.channels in words
+        if self._prefixes.keys:
+            return self._prefixes.keys in words or self._prefixes.channels in words
         return database == self._link.database
 
 

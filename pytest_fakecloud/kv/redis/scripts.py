@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 
 from ..scripting.shebang import KEY_LOCKING
-from .names import Prepared
+from .rewriting import Prepared
 
 _FLAGS = b"flags="
 

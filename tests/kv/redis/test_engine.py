@@ -35,7 +35,8 @@ from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.redis import claims
 from pytest_fakecloud.kv.redis.addresses import open_link
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
-from pytest_fakecloud.kv.redis.names import Names, find_spec
+from pytest_fakecloud.kv.redis.prefixes import Prefixes
+from pytest_fakecloud.kv.redis.rewriting import Answered, Rewriter, find_spec
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
 from pytest_fakecloud.transport import client_cost
@@ -532,7 +533,7 @@ class TestUsers:
         for path in ("/get/other", "/set/other/v", "/flushdb", "/eval/return%201/0"):
             answer = ask(path)
             assert (answer.status_code, answer.json()["error"][:6]) == (400, "NOPERM")
-            mark = server._engine.names.users.decode()  # type: ignore[attr-defined]
+            mark = server._engine.share.prefixes.users.decode()  # type: ignore[attr-defined]
             assert not mark or mark not in answer.text
         http.get("/acl/setuser/ann/+flushdb")
         assert ask("/flushdb").json() == {"result": "OK"}
@@ -674,7 +675,7 @@ class TestSharing:
         run = server.execute
         before = other.values()
         assert run("EVAL", "return redis.call('SET', KEYS[1], 'v')", 1, "k") == "OK"
-        full = other._engine.names.keys.decode() + "k"  # type: ignore[attr-defined]
+        full = other._engine.share.prefixes.keys.decode() + "k"  # type: ignore[attr-defined]
         if server._engine.isolation == "prefix":  # type: ignore[attr-defined]
             for code in (f"redis.call('DEL', '{full}')", "redis.call('SET', 'k', 'v')"):
                 for line in (["EVAL", code, 0], ["EVAL_RO", code, 0]):
@@ -848,7 +849,7 @@ class TestSettings:
         url = real.url
         with Cloud() as cloud:
             servers = [cloud.kv_server(engine=url, isolation="database") for _ in range(15)]
-            numbers = {server._engine.link.database for server in servers}
+            numbers = {server._engine.share.link.database for server in servers}
             assert numbers == set(range(1, 16))
             with pytest.raises(ContractError, match="every database but 0"):
                 cloud.kv_server(engine=url, isolation="database")
@@ -856,7 +857,8 @@ class TestSettings:
                 cloud.kv_server(engine=f"{url}?db=3", isolation="database")
             servers[0].close()
             assert (
-                cloud.kv_server(engine=url, isolation="database")._engine.link.database in numbers
+                cloud.kv_server(engine=url, isolation="database")._engine.share.link.database
+                in numbers
             )
 
     def test_a_lost_database_belongs_to_the_other_process(
@@ -866,7 +868,7 @@ class TestSettings:
         real.call([b"SELECT", b"0"])
         with Cloud() as cloud:
             server = cloud.kv_server(engine=url, isolation="database")
-            number = server._engine.link.database
+            number = server._engine.share.link.database
             server.execute("ACL", "SETUSER", "ann")
             saved = server.snapshot()
             monkeypatch.setattr(claims, "_EXTEND_SECONDS", 0)
@@ -934,11 +936,12 @@ class TestAddresses:
             cloud.kv_server(engine="redis://127.0.0.1:1")
 
 
-class TestNames:
+class TestRewriting:
     """Every command of the table keeps its keys inside the share."""
 
-    def names(self) -> Names:
-        return Names(b"P:", b"C:", b"U-", shared=True, fraction=lambda: 0.5, patterns=lambda: 0)
+    def rewriter(self) -> Rewriter:
+        prefixes = Prefixes(b"P:", b"C:", b"U-", shared=True)
+        return Rewriter(prefixes, fraction=lambda: 0.5, patterns=lambda: 0)
 
     def test_every_key_gets_its_prefix(self) -> None:
         keyed = [spec for spec in specs() if spec.keys]
@@ -946,15 +949,15 @@ class TestNames:
         check_each(self.keeps_its_keys_inside, [(spec,) for spec in keyed])
 
     def keeps_its_keys_inside(self, spec: Any) -> None:
-        names = self.names()
+        rewriter = self.rewriter()
         for count in range(spec.least, spec.least + 6):
             for filler in (b"1", b"2", b"STORE", b"STREAMS", b"k"):
                 argv = [*spec.name.encode().split(), *[filler] * count][:count]
                 try:
-                    sent = names.prepare(spec, list(argv))
+                    sent = rewriter.prepare(spec, list(argv))
                 except CommandError:
                     continue
-                if sent.emulated or sent.local:
+                if isinstance(sent, Answered) or sent.emulated:
                     continue
                 for place, key in spec.key_positions(sent.argv):
                     if "not_key" not in key.flags:
@@ -963,7 +966,7 @@ class TestNames:
     def test_undeclared_commands_are_rejected(self) -> None:
         assert find_spec([b"NOSUCH"]) is None
         with pytest.raises(CommandError, match="unknown command"):
-            self.names().prepare(None, [b"NOSUCH", b"k"])
+            self.rewriter().prepare(None, [b"NOSUCH", b"k"])
 
 
 def test_nothing_of_it_is_imported_without_an_engine() -> None:

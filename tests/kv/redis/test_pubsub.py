@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.kv.redis import pubsub
 from pytest_fakecloud.kv.redis.engine import RedisSession
-from pytest_fakecloud.kv.redis.names import Names
+from pytest_fakecloud.kv.redis.prefixes import Prefixes
 
 
 def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,8 +38,8 @@ def test_no_subscription_is_left_after_a_close() -> None:
             opened.append(login)
             raise OSError
 
-    names = Names(b"", b"", b"", shared=False, fraction=float, patterns=int)
-    subscriptions = pubsub.Subscriptions(Link(), lambda: names)  # type: ignore[arg-type]
+    prefixes = Prefixes(b"", b"", b"", shared=False)
+    subscriptions = pubsub.Subscriptions(Link(), prefixes)  # type: ignore[arg-type]
     session = RedisSession(None, "rest", "")
     subscriptions.subscribe(session, "pattern", b"n*")
     assert subscriptions.patterns() == 1
@@ -53,8 +53,8 @@ def test_no_subscription_is_left_after_a_close() -> None:
 
 
 def test_no_monitor_is_left_after_a_close() -> None:
-    names = Names(b"", b"", b"", shared=False, fraction=float, patterns=int)
-    monitors = pubsub.MonitorFeed(None, lambda: names)  # type: ignore[arg-type]
+    prefixes = Prefixes(b"", b"", b"", shared=False)
+    monitors = pubsub.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
     monitors.close()
     monitors.append(print)
     assert monitors._feed is None

@@ -1,0 +1,332 @@
+"""Rewrites command lines, so that a fake uses only its own part of a real server.
+
+Keys get a prefix; the command table declares where the keys of a command are. Channels and patterns
+get prefixes as well. Commands about all keys (KEYS, SCAN, DBSIZE, FLUSHDB, ...) become commands
+about the keys with the prefix. Commands that would affect other data on the server are rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .. import errors
+from ..errors import CommandError
+from ..reply import OK, Reply
+from ..table.registry import CommandSpec, find_family
+from ..table.syntax import parse_int
+from .prefixes import Prefixes, escaped
+
+_COUNT = b"""
+local cursor, found = '0', 0
+repeat
+  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
+  cursor, found = page[1], found + #page[2]
+until cursor == '0'
+return found"""
+_FLUSH = b"""
+local cursor = '0'
+repeat
+  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
+  cursor = page[1]
+  for at = 1, #page[2] do redis.call('UNLINK', page[2][at]) end
+until cursor == '0'
+return redis.status_reply('OK')"""
+_RANDOM = b"""
+local cursor, keys = '0', {}
+repeat
+  local page = redis.call('SCAN', cursor, 'MATCH', ARGV[1], 'COUNT', 1000)
+  cursor = page[1]
+  for at = 1, #page[2] do keys[#keys + 1] = page[2][at] end
+until cursor == '0'
+if #keys == 0 then return false end
+return keys[1 + math.floor(tonumber(ARGV[2]) * #keys)]"""
+_TYPES = b"""
+local page = redis.call('SCAN', unpack(ARGV))
+local found = {}
+for at = 1, #page[2] do
+  found[2 * at - 1] = page[2][at]
+  found[2 * at] = redis.call('TYPE', page[2][at]).ok
+end
+return {page[1], found}"""
+
+_SCRIPTS = frozenset({"EVAL", "EVAL_RO", "EVALSHA", "EVALSHA_RO", "FCALL", "FCALL_RO"})
+_HARMLESS = frozenset({
+    "PING", "ECHO", "TIME", "LOLWUT", "COMMAND", "INFO", "LASTSAVE", "ROLE", "WAIT", "WAITAOF",
+    "MULTI", "EXEC", "DISCARD", "PFSELFTEST", "KEYS", "SCAN", "RANDOMKEY", "DBSIZE", "FLUSHDB",
+    "FLUSHALL", "PUBLISH",
+    "COMMAND COUNT", "COMMAND DOCS", "COMMAND GETKEYS", "COMMAND GETKEYSANDFLAGS", "COMMAND INFO",
+    "COMMAND LIST",
+    "CONFIG GET",
+    "MEMORY STATS", "MEMORY DOCTOR", "MEMORY MALLOC-STATS",
+    "MODULE LIST",
+    "SLOWLOG LEN",
+    "LATENCY LATEST", "LATENCY HISTORY", "LATENCY DOCTOR", "LATENCY GRAPH", "LATENCY HISTOGRAM",
+    "SCRIPT LOAD", "SCRIPT EXISTS", "SCRIPT SHOW",
+    "PUBSUB CHANNELS", "PUBSUB NUMSUB", "PUBSUB NUMPAT", "PUBSUB SHARDCHANNELS",
+    "PUBSUB SHARDNUMSUB",
+    "CLIENT SETINFO",
+    "ACL CAT", "ACL DELUSER", "ACL DRYRUN", "ACL GENPASS", "ACL GENTOKEN", "ACL GETUSER",
+    "ACL LIST", "ACL RESTTOKEN", "ACL SETUSER", "ACL USERS", "ACL WHOAMI",
+})  # fmt: skip
+"""Commands without declared keys that affect only the fake or nothing."""
+_NEVER = frozenset({
+    "SYNC", "PSYNC", "REPLCONF", "SHUTDOWN", "DEBUG", "FAILOVER", "REPLICAOF", "SLAVEOF", "MIGRATE",
+    "SWAPDB", "RESTORE-ASKING",
+})  # fmt: skip
+"""Commands that are always rejected, because they control the server process or other servers."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A command line to send to the server, and a function that converts the reply.
+
+    ``emulated`` means that the line replaces the client's command by a script of this module.
+    ``runs_script`` means that the line runs code of the client.
+    """
+
+    argv: list[bytes]
+    answer: Callable[[Reply], Reply] | None = None
+    emulated: bool = False
+    runs_script: bool = False
+
+
+class Answered(NamedTuple):
+    """The reply of the fake itself to a command that is not sent to the server."""
+
+    reply: Reply
+
+
+class Rewriter:
+    """Rewrites the command lines of one fake.
+
+    ``fraction`` returns random numbers in [0, 1), and ``patterns`` the number of subscribed
+    patterns.
+    """
+
+    def __init__(
+        self, prefixes: Prefixes, fraction: Callable[[], float], patterns: Callable[[], int]
+    ) -> None:
+        self._prefixes = prefixes
+        self._fraction = fraction
+        self._patterns = patterns
+
+    def prepare(self, spec: CommandSpec | None, argv: list[bytes]) -> Prepared | Answered:
+        """Return the line to send for a client's line; raise ``CommandError`` if it is rejected."""
+        if spec is None:
+            if self._prefixes.shared:
+                raise CommandError(errors.unknown_command(argv))
+            return Prepared(argv)
+        if spec.name == "CLIENT SETINFO":
+            return Answered(OK)
+        if spec.name == "UNLINK" and len(argv) == 1:
+            return Answered(0)  # As in the vendor's service.
+        self.check(spec, argv)
+        if spec.name == "RANDOMKEY":
+            return self._randomkey(argv)
+        if spec.name == "PUBSUB NUMPAT":
+            return self._pubsub_numpat(argv)
+        if (replace := _REPLACED.get(spec.name)) is not None:
+            return replace(self._prefixes, argv)
+        change = _CHANGED.get(spec.name)
+        line = list(argv) if change is None else change(self._prefixes, argv)
+        for place, _ in spec.key_positions(line):
+            line[place] = self._prefixes.keys + line[place]
+        return Prepared(line, runs_script=spec.name in _SCRIPTS)
+
+    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` for a wrong number of arguments and for a command out of reach."""
+        if spec.name in _NEVER:
+            raise CommandError(
+                _unavailable(
+                    spec, "it controls the server process or its connections to other servers"
+                )
+            )
+        if not spec.least <= len(argv) <= spec.most:
+            raise CommandError(errors.wrong_arity(spec.full_name))
+        self._check_reach(spec)
+
+    def _check_reach(self, spec: CommandSpec) -> None:
+        if not self._prefixes.shared or spec.keys or spec.name in _HARMLESS:
+            return
+        if spec.subcommands is not None or spec.name.endswith(" HELP"):
+            return
+        raise CommandError(
+            _unavailable(
+                spec,
+                'it would affect other clients of the server; pass isolation="none" if there are '
+                "none, or use the in-memory engine",
+            )
+        )
+
+    def _randomkey(self, argv: list[bytes]) -> Prepared:
+        if not self._prefixes.keys:
+            return Prepared(argv)
+        return _emulated(_RANDOM, self._prefixes.everything, b"%.12f" % self._fraction())
+
+    def _pubsub_numpat(self, argv: list[bytes]) -> Prepared | Answered:
+        return Answered(self._patterns()) if self._prefixes.shared else Prepared(argv)
+
+
+def _emulated(code: bytes, *arguments: bytes) -> Prepared:
+    return Prepared([b"EVAL", code, b"0", *arguments], emulated=True)
+
+
+def _keys(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    return [b"KEYS", escaped(prefixes.keys) + argv[1]]
+
+
+def _sort(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    line, at = list(argv), 2
+    while at < len(line):
+        word = line[at].upper()
+        follows = at + 1 < len(line)
+        if word in (b"BY", b"GET") and follows:
+            if line[at + 1] != b"#":
+                line[at + 1] = prefixes.keys + line[at + 1]
+            at += 1
+        elif word == b"STORE" and follows:
+            line[at + 1] = prefixes.keys + line[at + 1]
+            at += 1
+        elif word == b"LIMIT":
+            at += 2
+        at += 1
+    return line
+
+
+def _copy(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    for at, word in enumerate(argv[3:-1], 3):
+        if prefixes.shared and word.upper() == b"DB" and argv[at + 1] != b"0":
+            raise CommandError(errors.DB_INDEX)
+    if prefixes.shared:
+        # Omit the option DB: like the vendor's service, a fake has a single database.
+        return argv[:3] + [word for word in argv[3:] if word.upper() not in (b"DB", b"0")]
+    return list(argv)
+
+
+def _move(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    if prefixes.shared:
+        raise CommandError(errors.DB_INDEX)
+    return list(argv)
+
+
+def _without_block(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    # Omit the option BLOCK: over REST, a read that could block returns immediately.
+    at = 4 if argv[0].upper() == b"XREADGROUP" else 1
+    while at < len(argv) - 1:
+        word = argv[at].upper()
+        if word == b"STREAMS":
+            break
+        if word == b"BLOCK":
+            parse_int(argv[at + 1], 0, 2**63 - 1, errors.TIMEOUT_NOT_INTEGER)
+            return _without_block(prefixes, argv[:at] + argv[at + 2 :])
+        at += 2 if word == b"COUNT" else 1
+    return list(argv)
+
+
+def _wait(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    # A timeout of 0 waits forever, and would occupy the connection. Wait for a millisecond instead.
+    return [*argv[:-1], b"1" if argv[-1] == b"0" else argv[-1]]
+
+
+def _publish(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    return [argv[0], prefixes.channels + argv[1], argv[2]]
+
+
+def _pubsub_channels(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    pattern = argv[2] if len(argv) > 2 else b"*"
+    return [*argv[:2], escaped(prefixes.channels) + pattern, *argv[3:]]
+
+
+def _pubsub_numsub(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
+    return [*argv[:2], *(prefixes.channels + name for name in argv[2:])]
+
+
+def _scan(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    line, types, matched, counted, at = argv[:2], False, False, False, 2
+    while at < len(argv):
+        word = argv[at].upper()
+        if word == b"WITHTYPE":
+            types, at = True, at + 1
+            continue
+        pair = argv[at : at + 2]
+        if word == b"MATCH" and len(pair) == 2:
+            pair, matched = [pair[0], escaped(prefixes.keys) + pair[1]], True
+        counted = counted or word == b"COUNT"
+        line += pair
+        at += 2
+    if not counted:
+        # As in the vendor's service, pages are large enough to contain a small database.
+        line += [b"COUNT", b"1000"]
+    if not matched and prefixes.keys:
+        line += [b"MATCH", prefixes.everything]
+    return _emulated(_TYPES, *line[1:]) if types else Prepared(line)
+
+
+def _dbsize(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    return _emulated(_COUNT, prefixes.everything) if prefixes.keys else Prepared(argv)
+
+
+def _flush(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    if len(argv) > 2 or (len(argv) == 2 and argv[1].upper() not in (b"ASYNC", b"SYNC")):
+        raise CommandError(errors.SYNTAX)
+    if not prefixes.keys:
+        # As in the vendor's service, FLUSHALL affects only one database.
+        return Prepared([b"FLUSHDB", *argv[1:]])
+    return _emulated(_FLUSH, prefixes.everything)
+
+
+def _georadius(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    # If the line has several destinations, the last one counts. The command table declares only
+    # the first.
+    at = 6 if argv[0].upper() == b"GEORADIUS" else 5
+    line = [argv[0], prefixes.keys + argv[1], *argv[2:]]
+    while at < len(line) - 1:
+        word = line[at].upper()
+        if word in (b"STORE", b"STOREDIST"):
+            line[at + 1] = prefixes.keys + line[at + 1]
+        at += 2 if word in (b"STORE", b"STOREDIST", b"COUNT") else 1
+    return Prepared(line)
+
+
+_CHANGED: dict[str, Callable[[Prefixes, list[bytes]], list[bytes]]] = {
+    "KEYS": _keys,
+    "SORT": _sort,
+    "SORT_RO": _sort,
+    "COPY": _copy,
+    "MOVE": _move,
+    "XREAD": _without_block,
+    "XREADGROUP": _without_block,
+    "WAIT": _wait,
+    "WAITAOF": _wait,
+    "PUBLISH": _publish,
+    "PUBSUB CHANNELS": _pubsub_channels,
+    "PUBSUB NUMSUB": _pubsub_numsub,
+    "PUBSUB SHARDCHANNELS": _pubsub_channels,
+    "PUBSUB SHARDNUMSUB": _pubsub_numsub,
+}
+"""Functions that return a changed line. The keys that the command table declares get their prefix
+afterwards.
+"""
+_REPLACED: dict[str, Callable[[Prefixes, list[bytes]], Prepared]] = {
+    "SCAN": _scan,
+    "DBSIZE": _dbsize,
+    "FLUSHDB": _flush,
+    "FLUSHALL": _flush,
+    "GEORADIUS": _georadius,
+    "GEORADIUSBYMEMBER": _georadius,
+}
+"""Functions that return a complete line, in which the keys have their prefix."""
+
+
+def find_spec(argv: list[bytes]) -> CommandSpec | None:
+    """Return the declaration of a line's command or subcommand, or None if it is unknown."""
+    spec = find_family(argv)
+    if spec is not None and spec.subcommands is not None and len(argv) > 1:
+        return spec.subcommands.get(argv[1].upper())
+    return spec
+
+
+def _unavailable(spec: CommandSpec, why: str) -> bytes:
+    return f"ERR '{spec.name}' is not available with this engine: {why}".encode()
