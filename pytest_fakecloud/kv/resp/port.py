@@ -41,18 +41,17 @@ from ..reply import (
     NIL_ARRAY,
     NO_REPLY,
     Blocked,
-    Push,
     Reply,
-    Status,
     resp_parts,
     size_of,
     to_resp,
 )
 from ..rest.requests import facts_of
 from ..table.registry import CommandSpec
-from .answers import Raw, as_resp, is_raw_list, written
+from .answers import as_resp, is_raw_list, written
 from .outbox import Outbox
 from .parser import CommandReader, ProtocolFault, protocol_of
+from .pushes import Pushes
 
 if TYPE_CHECKING:
     from ...http.connection import Connection
@@ -137,7 +136,6 @@ class PortConnection:
         self.session = engine.session(engine.users.visitor(), "port", address=f"{host}:{at}")
         mount = connection.mount
         self.session.local_address = f"{mount.host}:{mount.port}"
-        self.session.deliver = self._push
         self.session.wake = self._cut
         self.session.has_left = connection.has_hung_up
         self.reader = CommandReader(
@@ -147,11 +145,11 @@ class PortConnection:
         )
         self._signal = engine.clock.signal()
         self._waiter: Waiter | None = None
-        self._confirmations: list[Push] = []
         self._outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
-        self._late: list[bytes] = []
+        self._pushes = Pushes(engine, self.session, self._outbox, self._is_replying, self._cut)
+        self.session.deliver = self._pushes.push
         self._executing: int | None = None
         self._gone = False
         connection.unsent = self._outbox.has_unsent
@@ -403,8 +401,7 @@ class PortConnection:
     def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
         session = self.session
         reply = self.app.with_int_text(reply)
-        if self._confirmations:
-            reply = self._with_confirmations(reply)
+        reply = self._pushes.with_confirmations(reply)
         size = size_of(reply)
         if size > LARGEST:
             reply = CommandError(errors.MAX_REQUEST_SIZE)
@@ -417,10 +414,7 @@ class PortConnection:
             data = b""
         elif session.reply_mode == "off":
             data = b""
-        # If the client's own change invalidates keys, send the invalidation messages after the
-        # reply.
-        data += b"".join(self._late)
-        self._late.clear()
+        data += self._pushes.take_after_reply()
         if put and data:
             self._outbox.put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
@@ -428,20 +422,9 @@ class PortConnection:
     def _put_large(self, reply: Reply) -> bytes:
         """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
-        self._outbox.put(*parts, b"".join(self._late))
-        self._late.clear()
+        self._outbox.put(*parts, self._pushes.take_after_reply())
         beginning = b"".join(part[:_SHOWN] for part in parts[:_SHOWN])
         return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
-
-    def _with_confirmations(self, reply: Reply) -> Reply:
-        # In a transaction, the confirmations of SUBSCRIBE replace the reply.
-        said, self._confirmations = self._confirmations, []
-        if not isinstance(reply, list):
-            return reply
-        spoken = [b"".join(to_resp(push, self.session.resp) for push in said)]
-        return [
-            Raw(spoken.pop() if spoken else b"") if item is NO_REPLY else item for item in reply
-        ]
 
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
@@ -505,28 +488,9 @@ class PortConnection:
 
     # -- what others do to it --------------------------------------------------------------------
 
-    def _push(self, message: list[Any]) -> None:
-        """Add a pushed message to the outbox. Called under the engine's lock, from any thread."""
-        engine, session = self.engine, self.session
-        if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
-            self._confirmations.append(message)
-            return
-        if session.closing:
-            return
-        if isinstance(message, Push):
-            data = to_resp(message, session.resp)
-        else:
-            data = b"".join(to_resp(Status(line)) for line in message)
+    def _is_replying(self) -> bool:
         waiter = self._waiter
-        replying = self._executing == threading.get_ident() or (waiter is not None and waiter.done)
-        if replying and not engine.tracking.evicting and _follows_reply(message):
-            self._late.append(data)
-            return
-        self._outbox.put(data)
-        if self._outbox.exceeds_limits():
-            self._cut()
-        elif not self._outbox.held:
-            self._outbox.send_later()
+        return self._executing == threading.get_ident() or (waiter is not None and waiter.done)
 
     def _cut(self) -> None:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
@@ -549,16 +513,6 @@ class PortConnection:
         self.session.has_left = None
         self._signal.close()
         self.engine.abandon(self.session)
-
-
-def _follows_reply(message: list[Any]) -> bool:
-    """Return whether a message that the client itself caused is sent after the reply."""
-    if not isinstance(message, Push):
-        return True  # A string is a line of MONITOR.
-    return message[0] == b"invalidate" or message[1:2] == [b"__redis__:invalidate"]
-
-
-_MESSAGES = frozenset({b"message", b"pmessage", b"smessage", b"invalidate"})
 
 
 def _facts(call: Call) -> dict[str, Any]:
