@@ -2,15 +2,7 @@
 
 The first bytes of a connection determine its protocol (specification). A connection with the Redis
 protocol has a session, a thread that reads and runs its commands in order, and an outbox for
-replies and pushes. Like a REST request, every command is recorded in the journal and can be
-affected by faults:
-
-- ``answer(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
-  this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
-- No fault can deliver a command twice, because clients repeat a command only over a new connection.
-
-Decided here: ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect a connection as
-they affect an HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
+replies and pushes.
 """
 
 from __future__ import annotations
@@ -20,25 +12,17 @@ import selectors
 import socket
 import ssl
 import threading
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
-
-from ...core.calls import Call, CutBytes, begin_cut, end_faults
-from ...core.errors import ContractError
+from ...core.calls import CutBytes
 from ...core.timeparse import monotonic
-from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from ...http.ports import is_free
 from ...http.server import serve_http
 from .. import errors
-from ..engine.admission import RUN_IN_TRANSACTION
-from ..engine.monitor import without_secrets
 from ..errors import CommandError
 from ..model import TURN_SECONDS
 from ..reply import (
     LARGEST,
-    NIL_ARRAY,
     NO_REPLY,
     Blocked,
     Reply,
@@ -46,12 +30,12 @@ from ..reply import (
     size_of,
     to_resp,
 )
-from ..rest.requests import facts_of
 from ..table.registry import CommandSpec
-from .answers import as_resp, is_raw_list, written
+from .answers import is_raw_list, written
 from .outbox import Outbox
 from .parser import CommandReader, ProtocolFault, protocol_of
 from .pushes import Pushes
+from .recorded import LARGE, SHOWN_BYTES, RecordedCommands
 
 if TYPE_CHECKING:
     from ...http.connection import Connection
@@ -61,13 +45,7 @@ if TYPE_CHECKING:
     from ..rest.routes import KVApp
 
 READ_BYTES = 64 * 1024
-LARGE = 1024 * 1024
-"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
-HANG_SECONDS = 60.0
-_SHOWN = 256
-"""Number of words of a large command, and number of bytes of each word, that the journal keeps."""
 _DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
-RESP_TYPE = "application/x-resp"
 
 _LISTENER_WORDS = (
     "SUBSCRIBE PSUBSCRIBE SSUBSCRIBE UNSUBSCRIBE PUNSUBSCRIBE SUNSUBSCRIBE PING QUIT RESET"
@@ -131,7 +109,7 @@ class PortConnection:
         self.app = port.app
         self.connection = connection
         host, at = connection.address[:2]
-        self.client = (host, at)
+        self.address = (host, at)
         engine = self.engine
         self.session = engine.session(engine.users.visitor(), "port", address=f"{host}:{at}")
         mount = connection.mount
@@ -143,16 +121,17 @@ class PortConnection:
             lambda: engine.config.number("proto-max-bulk-len"),
             lambda: engine.config.number("client-query-buffer-limit"),
         )
-        self._signal = engine.clock.signal()
+        self.signal = engine.clock.signal()
         self._waiter: Waiter | None = None
-        self._outbox = Outbox(
+        self.outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
-        self._pushes = Pushes(engine, self.session, self._outbox, self._is_replying, self._cut)
+        self._pushes = Pushes(engine, self.session, self.outbox, self._is_replying, self._cut)
         self.session.deliver = self._pushes.push
         self._executing: int | None = None
         self._gone = False
-        connection.unsent = self._outbox.has_unsent
+        self._commands = RecordedCommands(self)
+        connection.unsent = self.outbox.has_unsent
 
     # -- the connection's own thread -------------------------------------------------------------
 
@@ -165,12 +144,12 @@ class PortConnection:
             reader.feed(data)
             if not self.connection.enter("a command of the database port"):
                 return
-            self._outbox.held = True
+            self.outbox.held = True
             try:
                 going_on = self._run_all()
             finally:
                 self.connection.leave()
-            self._outbox.send()
+            self.outbox.send()
             if not going_on:
                 return
             self.connection.handled += len(data)
@@ -185,7 +164,7 @@ class PortConnection:
             selector.register(sock, selectors.EVENT_READ)
             while not sock.pending() and not selector.select():
                 pass
-        with self._outbox.sending:
+        with self.outbox.sending:
             return sock.recv(size)
 
     def _run_all(self) -> bool:
@@ -199,169 +178,52 @@ class PortConnection:
             try:
                 argv = self.reader.next()
             except ProtocolFault as fault:
-                self._outbox.put(to_resp(CommandError(fault.text)))
+                self.outbox.put(to_resp(CommandError(fault.text)))
                 return False
             if argv is None:
                 return True
-            if not self._take(argv):
+            if not self._commands.run(argv):
                 return False
-            if self._outbox.is_full:
+            if self.outbox.is_full:
                 # Send replies regularly, because a few bytes of commands can request any number of
                 # replies.
-                self._outbox.send()
-                self._outbox.held = True
+                self.outbox.send()
+                self.outbox.held = True
         return False
-
-    def _take(self, argv: list[bytes]) -> bool:
-        """Record and run a command, with faults; return False if the connection must be closed."""
-        app = self.app
-        size = sum(map(len, argv))
-        line = without_secrets(argv)
-        if size > LARGE:
-            line = [word[:_SHOWN] for word in line[:_SHOWN]]
-        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
-        request = Request("RESP", "/", (), body, self.client)
-        call = request.call = app.recorder.open_call(request, facts=_facts)
-        call.route = "database-port"
-        if size > LARGE:
-            begin_cut(call, body=size, words=size)
-        try:
-            return self._take_recorded(argv, request)
-        finally:
-            app.recorder.answered(call)
-
-    def _take_recorded(self, argv: list[bytes], request: Request) -> bool:
-        app, call = self.app, request.call
-        try:
-            app.clock.settle()
-            self._wait_for_pause(argv)
-            if self._signal.closed:
-                # The connection was closed while the command waited, so the command never reached
-                # the engine.
-                call.outcome = "dropped"
-                return False
-            if not app.faults.active:
-                call.status, call.answer = self._perform(argv, put=True)
-                call.reached = True
-                if isinstance(call.answer, CutBytes):
-                    begin_cut(call, answer=call.answer.size)
-                call.outcome = "answered"
-                return True
-            request.principal = self.session.user
-            mode = self.session.reply_mode
-            response = app.faults.run(request, partial(self._served, argv, call))
-            end_faults(call, app.recorder.reserve())
-            if isinstance(response, Answer) and response.content_type != RESP_TYPE:
-                response = self._injected(argv, response, mode)
-        except BaseException as error:
-            # Also catch the exception of pytest.fail() in a callback, because pytest does not see
-            # exceptions in this thread.
-            app.failed(request, error)
-            call.status, call.outcome = 500, "answered"
-            self.session.aborted = True
-            self._outbox.put(to_resp(CommandError(f"ERR internal error: {error!r}".encode())))
-            return True
-        return self._answer(request, response)
-
-    def _served(self, argv: list[bytes], call: Call) -> Response:
-        if call.reached:
-            raise ContractError(
-                "a command cannot arrive twice over one connection of the Redis protocol: use "
-                "lose_answer, so that the client sends it again over a new connection"
-            )
-        status, data = self._perform(argv, put=False)
-        call.reached = True
-        return Answer(data, status, (), RESP_TYPE)
-
-    def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
-        """Return a fault's response as a reply, and change a transaction as a real server would.
-
-        An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
-        Raises ``ContractError`` if a queued command would get any other reply.
-        """
-        session = self.session
-        data = _as_resp(answer, session.resp)
-        if session.queue is not None:
-            name, is_error = argv[0].upper().decode("utf-8", "replace"), data.startswith(b"-")
-            if name == "EXEC":
-                session.discard_transaction()
-                if data == to_resp(None):
-                    data = to_resp(NIL_ARRAY)
-                elif is_error and not data.startswith(b"-EXECABORT"):
-                    reason = data[1:-2].removeprefix(b"ERR ")
-                    data = to_resp(CommandError(errors.exec_aborted_by(reason)))
-            elif is_error:
-                session.aborted = True
-            elif name not in RUN_IN_TRANSACTION:
-                raise ContractError(
-                    f"the fault replies {data!r:.80} to {name:.80} inside MULTI, where a server replies "
-                    "QUEUED or an error: inject an error, or a reply to EXEC"
-                )
-            elif name in ("DISCARD", "RESET"):
-                session.discard_transaction()
-        if mode != "on":
-            data = b""
-            if session.reply_mode == "skip":
-                session.reply_mode = "on"
-        return Answer(data, answer.status, (), RESP_TYPE)
-
-    def _answer(self, request: Request, response: Response) -> bool:
-        """Send a response or apply a fault's effect; return False if the connection must be closed."""
-        call = request.call
-        assert not isinstance(response, Stream)
-        if isinstance(response, Answer):
-            call.status, call.outcome = response.status, "answered"
-            call.answer = _as_resp(response, self.session.resp)
-            self._outbox.put(call.answer)
-            return True
-        call.outcome = OUTCOME_OF_EFFECT[response.kind]
-        self._apply_effect(response)
-        return False
-
-    def _apply_effect(self, effect: Effect) -> None:
-        self._outbox.send()
-        if effect.kind == "truncate" and effect.answer is not None:
-            self._outbox.put(_as_resp(effect.answer, self.session.resp)[: effect.keep])
-            self._outbox.send()
-        elif effect.kind == "hang":
-            deadline = monotonic() + HANG_SECONDS
-            with self.connection.watched(self._signal.close):
-                while not self._signal.closed and monotonic() < deadline:
-                    self._signal.sleep(self._signal.version, 1.0)
-        if effect.reset:
-            self.connection.close_with_reset()
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
+    def perform(self, argv: list[bytes], *, put: bool) -> tuple[int, bytes]:
         """Run a command; return an HTTP status and the reply, of a large one only the beginning.
 
         With ``put=True``, add the reply to the outbox under the engine's lock, before later pushes.
+        Only the reply to a command that runs beside a script, and the error of a search, are added
+        without the lock.
         """
         engine, session = self.engine, self.session
         mode = session.reply_mode
         try:
             engine.index_ahead(session, argv)
         except CommandError as error:
-            return self._finish(argv, error, mode, put)
+            return self._encode_reply(argv, error, mode, put)
         if not engine.turns.take(argv):
-            return self._finish(argv, self._execute(argv, beside=True), mode, put)
+            return self._encode_reply(argv, self._execute_or_reject(argv, beside=True), mode, put)
         try:
             self._executing = threading.get_ident()
             try:
-                reply = self._execute(argv)
+                reply = self._execute_or_reject(argv)
             finally:
                 self._executing = None
             if not isinstance(reply, Blocked):
-                return self._finish(argv, reply, mode, put)
+                return self._encode_reply(argv, reply, mode, put)
             waiter = engine.block(session, reply)
         finally:
             engine.lock.release()
         reply = self._wait(waiter)
         with engine.lock:
-            return self._finish(argv, reply, mode, put)
+            return self._encode_reply(argv, reply, mode, put)
 
-    def _execute(self, argv: list[bytes], *, beside: bool = False) -> Reply:
+    def _execute_or_reject(self, argv: list[bytes], *, beside: bool = False) -> Reply:
         engine, session = self.engine, self.session
         try:
             with contextlib.suppress(CommandError):
@@ -398,7 +260,9 @@ class PortConnection:
             return CommandError(errors.MAX_REQUEST_SIZE)
         return None
 
-    def _finish(self, argv: list[bytes], reply: Reply, mode: str, put: bool) -> tuple[int, bytes]:
+    def _encode_reply(
+        self, argv: list[bytes], reply: Reply, mode: str, put: bool
+    ) -> tuple[int, bytes]:
         session = self.session
         reply = self.app.with_int_text(reply)
         reply = self._pushes.with_confirmations(reply)
@@ -416,22 +280,22 @@ class PortConnection:
             data = b""
         data += self._pushes.take_after_reply()
         if put and data:
-            self._outbox.put(data)
+            self.outbox.put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
 
     def _put_large(self, reply: Reply) -> bytes:
         """Send a reply without copying its large strings; return its beginning for the journal."""
         parts = resp_parts(reply, self.session.resp)
-        self._outbox.put(*parts, self._pushes.take_after_reply())
-        beginning = b"".join(part[:_SHOWN] for part in parts[:_SHOWN])
-        return CutBytes.of(beginning[:_SHOWN], sum(map(len, parts)))
+        self.outbox.put(*parts, self._pushes.take_after_reply())
+        beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])
+        return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 
     def _wait(self, waiter: Waiter) -> Reply:
         """Wait until a blocking command is served, its time runs out, or its client leaves."""
         engine = self.engine
-        self._outbox.send()
+        self.outbox.send()
         self._waiter = waiter
-        if self._signal.closed:
+        if self.signal.closed:
             waiter.signal.close()
 
         def over() -> bool | None:
@@ -442,7 +306,7 @@ class PortConnection:
                 engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
             self._waiter = None
-            self._outbox.held = True
+            self.outbox.held = True
             reply = engine.unblock(waiter)
         if not waiter.done and (waiter.signal.closed or self._gone):
             self.session.closing = True
@@ -463,20 +327,20 @@ class PortConnection:
         self.reader.feed(data)
         return self._gone
 
-    def _wait_for_pause(self, argv: list[bytes]) -> None:
+    def wait_for_pause(self, argv: list[bytes]) -> None:
         engine = self.engine
         if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
             return
 
         def resumed() -> bool | None:
             held = engine.pauses.holds_back(self.session, argv)
-            return None if held and not self._signal.closed else True
+            return None if held and not self.signal.closed else True
 
-        self._outbox.send()
+        self.outbox.send()
         # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.held.add(self.session.id)
         try:
-            with self.connection.watched(self._signal.close):
+            with self.connection.watched(self.signal.close):
                 until_us = 0
                 # Check again, because a later CLIENT PAUSE may have extended the wait.
                 while until_us < engine.pauses.held_until_us and not resumed():
@@ -484,7 +348,7 @@ class PortConnection:
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.held.discard(self.session.id)
-        self._outbox.held = True
+        self.outbox.held = True
 
     # -- what others do to it --------------------------------------------------------------------
 
@@ -496,12 +360,12 @@ class PortConnection:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
         self.session.closing = True
         self.wake()
-        if not self._outbox.held:
+        if not self.outbox.held:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 
     def wake(self) -> None:
-        self._signal.close()
+        self.signal.close()
         waiter = self._waiter
         if waiter is not None:
             waiter.signal.close()
@@ -511,15 +375,5 @@ class PortConnection:
         self.session.deliver = None
         self.session.wake = None
         self.session.has_left = None
-        self._signal.close()
+        self.signal.close()
         self.engine.abandon(self.session)
-
-
-def _facts(call: Call) -> dict[str, Any]:
-    return {**facts_of([orjson.loads(call.body)]), "encoding": ""}
-
-
-def _as_resp(answer: Answer, version: int) -> bytes:
-    body = answer.body
-    assert isinstance(body, bytes)
-    return body if answer.content_type == RESP_TYPE else as_resp(body, answer.status, version)

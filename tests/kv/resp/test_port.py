@@ -674,7 +674,7 @@ class TestListening:
             client.read()
         for thread in threads:
             thread.join()
-        until(lambda: connection._outbox.waiting_bytes == 0)
+        until(lambda: connection.outbox.waiting_bytes == 0)
 
     def test_monitor(self, server: KVServer, connect: Connect) -> None:
         watching, working = connect(), connect()

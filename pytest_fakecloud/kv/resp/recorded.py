@@ -1,0 +1,182 @@
+"""Records the commands of a connection in the journal, and applies faults to them.
+
+As for a REST request, every command has a call in the journal and can be affected by faults:
+
+- ``answer(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
+  this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
+- No fault can deliver a command twice, because clients repeat a command only over a new connection.
+
+Decided here: ``drop``, ``lose_answer``, ``truncate``, ``hang`` and ``down`` affect a connection as
+they affect an HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from ...core.calls import Call, CutBytes, begin_cut, end_faults
+from ...core.errors import ContractError
+from ...core.timeparse import monotonic
+from ...http.messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
+from .. import errors
+from ..engine.admission import RUN_IN_TRANSACTION
+from ..engine.monitor import without_secrets
+from ..errors import CommandError
+from ..reply import NIL_ARRAY, to_resp
+from ..rest.requests import facts_of
+from .answers import as_resp
+
+if TYPE_CHECKING:
+    from .port import PortConnection
+
+LARGE = 1024 * 1024
+"""Size in bytes above which the journal keeps only the beginning of a command or reply."""
+_SHOWN_WORDS = 256
+"""Number of words of a large command that the journal keeps."""
+SHOWN_BYTES = 256
+"""Number of bytes that the journal keeps of each of these words, and of a large reply."""
+HANG_SECONDS = 60.0
+RESP_TYPE = "application/x-resp"
+
+
+class RecordedCommands:
+    """Runs the commands of one connection, each with its call in the journal and its faults."""
+
+    def __init__(self, client: PortConnection) -> None:
+        self._client = client
+        self._app = client.app
+        self._session = client.session
+
+    def run(self, argv: list[bytes]) -> bool:
+        """Record and run a command, with faults; return False if the connection must be closed."""
+        app = self._app
+        size = sum(map(len, argv))
+        line = without_secrets(argv)
+        if size > LARGE:
+            line = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
+        body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
+        request = Request("RESP", "/", (), body, self._client.address)
+        call = request.call = app.recorder.open_call(request, facts=_facts)
+        call.route = "database-port"
+        if size > LARGE:
+            begin_cut(call, body=size, words=size)
+        try:
+            return self._run_with_faults(argv, request)
+        finally:
+            app.recorder.answered(call)
+
+    def _run_with_faults(self, argv: list[bytes], request: Request) -> bool:
+        app, call = self._app, request.call
+        try:
+            app.clock.settle()
+            self._client.wait_for_pause(argv)
+            if self._client.signal.closed:
+                # The connection was closed while the command waited, so the command never reached
+                # the engine.
+                call.outcome = "dropped"
+                return False
+            if not app.faults.active:
+                call.status, call.answer = self._client.perform(argv, put=True)
+                call.reached = True
+                if isinstance(call.answer, CutBytes):
+                    begin_cut(call, answer=call.answer.size)
+                call.outcome = "answered"
+                return True
+            request.principal = self._session.user
+            mode = self._session.reply_mode
+            response = app.faults.run(request, partial(self._run_unfaulted, argv, call))
+            end_faults(call, app.recorder.reserve())
+            if isinstance(response, Answer) and response.content_type != RESP_TYPE:
+                response = self._injected(argv, response, mode)
+        except BaseException as error:
+            # Also catch the exception of pytest.fail() in a callback, because pytest does not see
+            # exceptions in this thread.
+            app.failed(request, error)
+            call.status, call.outcome = 500, "answered"
+            self._session.aborted = True
+            self._client.outbox.put(
+                to_resp(CommandError(f"ERR internal error: {error!r}".encode()))
+            )
+            return True
+        return self._deliver(request, response)
+
+    def _run_unfaulted(self, argv: list[bytes], call: Call) -> Response:
+        if call.reached:
+            raise ContractError(
+                "a command cannot arrive twice over one connection of the Redis protocol: use "
+                "lose_answer, so that the client sends it again over a new connection"
+            )
+        status, data = self._client.perform(argv, put=False)
+        call.reached = True
+        return Answer(data, status, (), RESP_TYPE)
+
+    def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
+        """Return a fault's response as a reply, and change a transaction as a real server would.
+
+        An error in reply to a queued command makes EXEC fail, and EXEC always ends the transaction.
+        Raises ``ContractError`` if a queued command would get any other reply.
+        """
+        session = self._session
+        data = _as_resp(answer, session.resp)
+        if session.queue is not None:
+            name, is_error = argv[0].upper().decode("utf-8", "replace"), data.startswith(b"-")
+            if name == "EXEC":
+                session.discard_transaction()
+                if data == to_resp(None):
+                    data = to_resp(NIL_ARRAY)
+                elif is_error and not data.startswith(b"-EXECABORT"):
+                    reason = data[1:-2].removeprefix(b"ERR ")
+                    data = to_resp(CommandError(errors.exec_aborted_by(reason)))
+            elif is_error:
+                session.aborted = True
+            elif name not in RUN_IN_TRANSACTION:
+                raise ContractError(
+                    f"the fault replies {data!r:.80} to {name:.80} inside MULTI, where a server replies "
+                    "QUEUED or an error: inject an error, or a reply to EXEC"
+                )
+            elif name in ("DISCARD", "RESET"):
+                session.discard_transaction()
+        if mode != "on":
+            data = b""
+            if session.reply_mode == "skip":
+                session.reply_mode = "on"
+        return Answer(data, answer.status, (), RESP_TYPE)
+
+    def _deliver(self, request: Request, response: Response) -> bool:
+        """Send a response or apply a fault's effect; return False if the connection must be closed."""
+        call = request.call
+        assert not isinstance(response, Stream)
+        if isinstance(response, Answer):
+            call.status, call.outcome = response.status, "answered"
+            call.answer = _as_resp(response, self._session.resp)
+            self._client.outbox.put(call.answer)
+            return True
+        call.outcome = OUTCOME_OF_EFFECT[response.kind]
+        self._apply_effect(response)
+        return False
+
+    def _apply_effect(self, effect: Effect) -> None:
+        self._client.outbox.send()
+        if effect.kind == "truncate" and effect.answer is not None:
+            self._client.outbox.put(_as_resp(effect.answer, self._session.resp)[: effect.keep])
+            self._client.outbox.send()
+        elif effect.kind == "hang":
+            deadline = monotonic() + HANG_SECONDS
+            with self._client.connection.watched(self._client.signal.close):
+                while not self._client.signal.closed and monotonic() < deadline:
+                    self._client.signal.sleep(self._client.signal.version, 1.0)
+        if effect.reset:
+            self._client.connection.close_with_reset()
+
+
+def _facts(call: Call) -> dict[str, Any]:
+    return {**facts_of([orjson.loads(call.body)]), "encoding": ""}
+
+
+def _as_resp(answer: Answer, version: int) -> bytes:
+    body = answer.body
+    assert isinstance(body, bytes)
+    return body if answer.content_type == RESP_TYPE else as_resp(body, answer.status, version)
