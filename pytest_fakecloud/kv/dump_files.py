@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import files
 from ..core.errors import ContractError
+from .engine import state
 from .engine.engine import Engine
 from .engine.keyspace import type_name
 from .errors import CommandError
@@ -55,7 +56,7 @@ def load_from_file(
                 skipped["that have expired by the clock of the fake"] += 1
     if isinstance(engine, Engine):
         try:
-            engine.adopt(records, contents.libraries)
+            state.adopt(engine, records, contents.libraries)
         except CommandError as error:
             raise ContractError(
                 f"{file.name}: its function libraries cannot be loaded: {error}"
@@ -105,7 +106,7 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
     with engine.lock:
         indexes = 0
         records = []
-        for record in engine.records():
+        for record in state.records(engine):
             if type_name(record.value) == "search":
                 indexes += 1
             else:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...core import budget
-from ...core.budget import UNBOUNDED, OverBudget, running
-from ...core.errors import ContractError
+from ...core.budget import UNBOUNDED, OverBudget
+from ...core.budget import running as step_budget
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
 from ..acl.users import AclUser
 from ..errors import CLIENT_LEFT, CommandError, over_budget, unknown_command
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
-from ..scripting.scripts import Scripting, ScriptingCopy
+from ..scripting.scripts import Scripting
 from ..scripting.turns import Turns
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, table_of
+from . import state
 from .admission import Admission
 from .blocking import Waiter, Waiters
 from .capacity import Capacity
@@ -32,16 +33,16 @@ from .client import Client, Monitor
 from .clients import Clients
 from .eviction import Eviction
 from .frequency import Frequencies
-from .keyspace import Keyspace, KeyspaceCopy, type_name
+from .keyspace import Keyspace, type_name
 from .notifications import Notifications
 from .pauses import Pauses
 from .pubsub import PubSub
+from .state import EngineCopy
 from .statistics import Statistics
 from .tracking import Tracking
-from .users import Users, UsersCopy
+from .users import Users
 
 if TYPE_CHECKING:
-    from ..rdb.file import Record
     from ..search.indexes import Search
 
 _SEARCHES = frozenset(
@@ -54,15 +55,6 @@ _SEARCHES = frozenset(
     )
 )
 """Commands that update the search index before they run."""
-
-
-class EngineCopy(NamedTuple):
-    """A copy of everything that commands can change, made by ``Engine.snapshot()``."""
-
-    databases: list[KeyspaceCopy]
-    scripting: ScriptingCopy
-    users: UsersCopy
-    config: Mapping[str, str]
 
 
 @dataclass(eq=False, repr=False, slots=True, kw_only=True)
@@ -150,6 +142,8 @@ class Engine:
         """The command line of ``running``."""
         self._sessions = itertools.count(1)
 
+    # -- sessions ----------------------------------------------------------------------------------
+
     def session(
         self,
         user: AclUser | None = None,
@@ -181,11 +175,22 @@ class Engine:
             libraries=self.table.knows["CLIENT LIST lib-name"],
         )
 
-    def database(self, index: int) -> Keyspace:
-        """Return a database, after setting its time to that of the running command."""
-        keyspace = self.databases[index]
-        keyspace.now_ms = self.now_ms
-        return keyspace
+    def abandon(self, session: Session) -> None:
+        """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
+        with self.lock:
+            self.forget_state(session)
+            self.clients.connected.pop(session.id, None)
+
+    def forget_state(self, session: Client) -> None:
+        """Discard a session's transaction, watched keys, subscriptions, tracking and MONITOR."""
+        session.discard_transaction()
+        self.pubsub.drop(session)
+        if session.tracking is not None:
+            self.tracking.stop(session)
+            self.changes.follow()
+        if session.monitor is not None:
+            self.monitors.remove(session.monitor)
+            session.monitor = None
 
     # -- running commands ------------------------------------------------------------------------
 
@@ -218,6 +223,90 @@ class Engine:
         finally:
             self.lock.release()
 
+    def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
+        """Run a command line that has passed the checks of arity, permission and availability."""
+        start_us = self.clock.now_us()
+        begins = not session.in_exec and not session.in_script
+        if begins:
+            self.now_us = start_us
+            self.now_ms = session.db.now_ms = start_us // 1000
+        if spec.function is None:
+            raise CommandError(unknown_command(argv))
+        self.running, self.line = spec, argv
+        session.db.counts_reads = spec.reads_keys
+        if self.monitors and spec.shown_first:
+            for monitor in self.monitors:
+                monitor(start_us, session, argv)
+        waits = False
+        if begins:
+            # All commands of a transaction or script share one budget of steps.
+            step_budget.left = budget.STEPS
+        try:
+            if self._capacity is not None and spec.write and session.transport != "local":
+                self._capacity.check(session, spec, argv)
+            if session.transport != "port":
+                return spec.function(session, argv[spec.skip :])
+            reply = self._run_of_port(session, spec, argv, start_us)
+            waits = reply.__class__ is Blocked and bool(reply.keys)
+            return reply
+        except CommandError as error:
+            self.statistics.failed(spec, error)
+            raise
+        except OverBudget as over:
+            stopped = CommandError(over_budget(over))
+            self.statistics.failed(spec, stopped)
+            raise stopped from None
+        finally:
+            if begins:
+                step_budget.left = UNBOUNDED
+            self._record(session, spec, argv, start_us, waits)
+
+    def _run_of_port(
+        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
+    ) -> Reply:
+        """Run a command of the database port, with CLIENT TRACKING and CLIENT NO-TOUCH."""
+        assert spec.function is not None
+        session.last_us = start_us
+        if not session.in_exec and not session.in_script:
+            session.last_command = spec.full_name
+        if session.tracking is not None:
+            if session.in_exec or session.in_script:
+                self.tracking.invalidate_changed(session, within=True)
+            self.tracking.note(session, spec, argv)
+        if not session.no_touch:
+            return spec.function(session, argv[spec.skip :])
+        keyspace = session.db
+        kept, keyspace.accessed = keyspace.accessed, {}
+        try:
+            return spec.function(session, argv[spec.skip :])
+        finally:
+            for key, at_ms in keyspace.accessed.items():
+                kept.setdefault(key, at_ms)
+            keyspace.accessed = kept
+
+    def _record(
+        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
+    ) -> None:
+        # Repeats `Statistics.of()` and `Statistics.took()`: calling them costs 6 % of a SET.
+        statistics = self.statistics
+        count = statistics.commands.get(spec)
+        if count is None:
+            count = statistics.of(spec)
+        count.calls += 1
+        usec = self.clock.now_us() - start_us
+        if self.pauses.slept_us:
+            usec += self.pauses.slept_us
+            self.pauses.slept_us = 0
+        # The duration of a blocked command is recorded when its wait ends.
+        if not waits:
+            count.usec += usec
+            count.lengths[usec.bit_length()] += 1
+            if usec >= self.config.patience_us:
+                statistics.note_slow(session, spec, argv, start_us, usec)
+        if self.monitors and not spec.hidden:
+            for monitor in self.monitors:
+                monitor(start_us, session, argv)
+
     def give_way(self) -> None:
         """Let a waiting client run first. The caller must not hold the engine's lock."""
         self.turns.give_way()
@@ -232,7 +321,7 @@ class Engine:
             return
         while self.turns.take(argv):
             try:
-                self._look()
+                self.update_time()
                 if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
                     return
             finally:
@@ -261,6 +350,8 @@ class Engine:
             finally:
                 self.tracking.evicting = False
         return not room
+
+    # -- blocked clients ---------------------------------------------------------------------------
 
     def block(self, session: Client, blocked: Blocked) -> Waiter:
         """Register a session as blocked; the transport must call ``unblock()`` in any case."""
@@ -291,22 +382,53 @@ class Engine:
                     self.statistics.took(waiter.session, waiter.spec, waiter.line, begun_us, usec)
             return waiter.reply
 
-    def abandon(self, session: Session) -> None:
-        """Remove an ended session, and discard its transaction, watched keys and subscriptions."""
-        with self.lock:
-            self.forget_state(session)
-            self.clients.connected.pop(session.id, None)
+    # -- data --------------------------------------------------------------------------------------
 
-    def forget_state(self, session: Client) -> None:
-        """Discard a session's transaction, watched keys, subscriptions, tracking and MONITOR."""
-        session.discard_transaction()
-        self.pubsub.drop(session)
-        if session.tracking is not None:
-            self.tracking.stop(session)
-            self.changes.follow()
-        if session.monitor is not None:
-            self.monitors.remove(session.monitor)
-            session.monitor = None
+    def database(self, index: int) -> Keyspace:
+        """Return a database, after setting its time to that of the running command."""
+        keyspace = self.databases[index]
+        keyspace.now_ms = self.now_ms
+        return keyspace
+
+    @contextmanager
+    def reading(self) -> Iterator[Keyspace]:
+        """Context manager that provides database 0 at the current time and holds the engine's lock."""
+        with self.lock:
+            self.update_time()
+            yield self.databases[0]
+
+    def can_hold(self, value: Any) -> bool:
+        """Return whether the server supports a value's type. JSON needs a module."""
+        return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
+
+    def snapshot(self) -> EngineCopy:
+        """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""
+        return state.copy_of(self)
+
+    def restore(self, saved: EngineCopy) -> None:
+        """Restore the state that ``snapshot()`` copied. The same copy can be restored again.
+
+        Raises ``ContractError`` for a copy of the other dialect or of a real server.
+        """
+        state.restore(self, saved)
+
+    def remove_expired(self) -> None:
+        """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""
+        if not self.active_expire:
+            return
+        with self.lock:
+            self.update_time()
+            for keyspace in self.databases:
+                keyspace.purge()
+            if self.changes.followed:
+                self.changes.hand_on(None, self.now_ms)
+
+    def update_time(self) -> None:
+        """Set the time of the engine and of its databases to the present."""
+        self.now_us = self.clock.now_us()
+        self.now_ms = self.now_us // 1000
+        for keyspace in self.databases:
+            keyspace.now_ms = self.now_ms
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -319,9 +441,10 @@ class Engine:
             # Evict keys immediately if the memory limit was lowered.
             self.eviction.has_room(self.clock.now_us() // 1000)
         self.changes.follow()
-        self._follow_policy()
+        self.follow_policy()
 
-    def _follow_policy(self) -> None:
+    def follow_policy(self) -> None:
+        """Count accesses of keys if the eviction policy needs them, otherwise forget the counters."""
         counts = self.config.text("maxmemory-policy").endswith("lfu")
         for keyspace in self.databases:
             if not counts:
@@ -329,145 +452,7 @@ class Engine:
             elif keyspace.frequencies is None:
                 keyspace.frequencies = Frequencies(self.config, self.random)
 
-    def run(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> Reply:
-        """Run a command line that has passed the checks of arity, permission and availability."""
-        start_us = self.clock.now_us()
-        begins = not session.in_exec and not session.in_script
-        if begins:
-            self.now_us = start_us
-            self.now_ms = session.db.now_ms = start_us // 1000
-        if spec.function is None:
-            raise CommandError(unknown_command(argv))
-        self.running, self.line = spec, argv
-        session.db.counts_reads = spec.reads_keys
-        if self.monitors and spec.shown_first:
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
-        waits = False
-        if begins:
-            # All commands of a transaction or script share one budget of steps.
-            running.left = budget.STEPS
-        try:
-            if self._capacity is not None and spec.write and session.transport != "local":
-                self._capacity.check(session, spec, argv)
-            if session.transport != "port":
-                return spec.function(session, argv[spec.skip :])
-            reply = self._run_of_port(session, spec, argv, start_us)
-            waits = reply.__class__ is Blocked and bool(reply.keys)
-            return reply
-        except CommandError as error:
-            self.statistics.failed(spec, error)
-            raise
-        except OverBudget as over:
-            stopped = CommandError(over_budget(over))
-            self.statistics.failed(spec, stopped)
-            raise stopped from None
-        finally:
-            if begins:
-                running.left = UNBOUNDED
-            self._finish(session, spec, argv, start_us, waits)
-
-    def _run_of_port(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int
-    ) -> Reply:
-        """Run a command of the database port, with CLIENT TRACKING and CLIENT NO-TOUCH."""
-        assert spec.function is not None
-        session.last_us = start_us
-        if not session.in_exec and not session.in_script:
-            session.last_command = spec.full_name
-        if session.tracking is not None:
-            if session.in_exec or session.in_script:
-                self.tracking.invalidate_changed(session, within=True)
-            self.tracking.note(session, spec, argv)
-        if not session.no_touch:
-            return spec.function(session, argv[spec.skip :])
-        keyspace = session.db
-        kept, keyspace.accessed = keyspace.accessed, {}
-        try:
-            return spec.function(session, argv[spec.skip :])
-        finally:
-            for key, at_ms in keyspace.accessed.items():
-                kept.setdefault(key, at_ms)
-            keyspace.accessed = kept
-
-    @contextmanager
-    def reading(self) -> Iterator[Keyspace]:
-        """Context manager that provides database 0 at the current time and holds the engine's lock."""
-        with self.lock:
-            self._look()
-            yield self.databases[0]
-
-    # -- copies ----------------------------------------------------------------------------------
-
-    def snapshot(self) -> EngineCopy:
-        """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""
-        with self.lock:
-            self._look()
-            return EngineCopy(
-                [keyspace.snapshot() for keyspace in self.databases],
-                self.scripting.snapshot(),
-                self.users.snapshot(),
-                self.config.snapshot(),
-            )
-
-    def restore(self, saved: EngineCopy) -> None:
-        """Restore the state that ``snapshot()`` copied. The same copy can be restored again.
-
-        Raises ``ContractError`` for a copy of the other dialect or of a real server.
-        """
-        if not isinstance(saved, EngineCopy) or len(saved.databases) != len(self.databases):
-            raise ContractError(
-                "this snapshot is of another kind of kv_server: restore it on a server with the same "
-                "dialect= and engine= as the original"
-            )
-        with self.lock:
-            self._look()
-            self.config.restore(saved.config)
-            self._follow_policy()
-            for keyspace, content in zip(self.databases, saved.databases, strict=True):
-                keyspace.restore(content)
-            self.scripting.restore(saved.scripting)
-            self.users.restore(saved.users)
-            self.follow_config()
-            self.changes.follow()
-            if self.tracking:
-                self.tracking.invalidate_all()
-            if self.waiters:
-                self.changes.serve_waiters(self.now_ms)
-
-    def records(self) -> Iterator[Record]:
-        """Yield every key, database by database. The caller must hold the engine's lock."""
-        from ..rdb.file import Record
-
-        self._look()
-        for keyspace in self.databases:
-            keyspace.purge()
-            for key, value in keyspace.values.items():
-                yield Record(keyspace.index, key, value, keyspace.expires.get(key))
-
-    def can_hold(self, value: Any) -> bool:
-        """Return whether the server supports a value's type. JSON needs a module."""
-        return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
-
-    def adopt(self, records: Iterable[Record], libraries: list[bytes]) -> None:
-        """Add keys and function libraries, replacing those with the same names.
-
-        Expired keys are skipped. Raises ``CommandError``, before anything is added, for a library
-        that cannot be loaded.
-        """
-        with self.lock:
-            self._look()
-            self.scripting.libraries.add_all(libraries, b"REPLACE")
-            for index, key, value, expires_ms, idle_s, frequency in records:
-                keyspace = self.databases[index]
-                keyspace.put_back(key, value, expires_ms)
-                if key in keyspace.values:
-                    if idle_s:
-                        keyspace.accessed[key] = self.now_ms - idle_s * 1000
-                    if frequency is not None and keyspace.frequencies is not None:
-                        keyspace.frequencies.put(key, frequency, self.now_ms)
-            if self.changes.followed:
-                self.changes.hand_on(None, self.now_ms)
+    # -- statistics --------------------------------------------------------------------------------
 
     def reset_statistics(self) -> None:
         """Reset the statistics of commands and keys, but not the slow log."""
@@ -486,43 +471,3 @@ class Engine:
             self.reset_statistics()
             self.active_expire = True
             self.pauses.end()
-
-    def remove_expired(self) -> None:
-        """Remove all expired keys, unless ``DEBUG SET-ACTIVE-EXPIRE 0`` is in effect."""
-        if not self.active_expire:
-            return
-        with self.lock:
-            self._look()
-            for keyspace in self.databases:
-                keyspace.purge()
-            if self.changes.followed:
-                self.changes.hand_on(None, self.now_ms)
-
-    def _look(self) -> None:
-        self.now_us = self.clock.now_us()
-        self.now_ms = self.now_us // 1000
-        for keyspace in self.databases:
-            keyspace.now_ms = self.now_ms
-
-    def _finish(
-        self, session: Client, spec: CommandSpec, argv: list[bytes], start_us: int, waits: bool
-    ) -> None:
-        # Repeats `Statistics.of()` and `Statistics.took()`: calling them costs 6 % of a SET.
-        statistics = self.statistics
-        count = statistics.commands.get(spec)
-        if count is None:
-            count = statistics.of(spec)
-        count.calls += 1
-        usec = self.clock.now_us() - start_us
-        if self.pauses.slept_us:
-            usec += self.pauses.slept_us
-            self.pauses.slept_us = 0
-        # The duration of a blocked command is recorded when its wait ends.
-        if not waits:
-            count.usec += usec
-            count.lengths[usec.bit_length()] += 1
-            if usec >= self.config.patience_us:
-                statistics.note_slow(session, spec, argv, start_us, usec)
-        if self.monitors and not spec.hidden:
-            for monitor in self.monitors:
-                monitor(start_us, session, argv)
