@@ -11,8 +11,8 @@ from ...table.syntax import parse_int
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
 from ...values.stream import Stream, format_id
 from ..arguments import options
-from .entries import answer_read, entries_reply, read_words, streams_reply
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
+from .read import answer_read, entries_reply, read_words, streams_reply
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:

@@ -10,8 +10,8 @@ from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group
 from ...values.stream import Stream, format_id
-from .entries import entries_reply
 from .ids import entry_reply
+from .read import entries_reply
 
 
 def _stream(session: Session, key: bytes) -> Stream:

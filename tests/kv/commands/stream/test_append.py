@@ -1,10 +1,9 @@
-"""Adding, trimming, deleting and reading the entries of streams."""
+"""Trimming streams."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.reply import Map
 from tests.kv.commands.stream.conftest import fill
 from tests.kv.conftest import Run
 
@@ -29,11 +28,3 @@ class TestTrimming:
         assert run("XLEN s") == length - removed
         if removed < length:
             assert run("XRANGE s - + COUNT 1")[0][0] == f"{removed + 1}-1".encode()
-
-
-class TestVendorReading:
-    def test_streams_are_a_map_in_resp3(self, run: Run) -> None:
-        fill(run, "1-1")
-        reply = run.other(resp=3)("XREAD STREAMS s 0")
-        assert isinstance(reply, Map)
-        assert reply == [b"s", [[b"1-1", [b"a", b"1-1"]]]]

@@ -1,0 +1,149 @@
+"""XLEN, XRANGE and XREAD: reading entries, and what XREADGROUP shares with XREAD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....core.budget import spend
+from ... import errors
+from ...engine.engine import Session
+from ...errors import CommandError
+from ...reply import NIL_ARRAY, Map, Reply
+from ...table.registry import Args, command
+from ...table.syntax import parse_int
+from ...values.stream import Stream, make_id
+from ..arguments import REST, options
+from ..blocking import parse_block, try_or_wait
+from .ids import entry_reply, parse_id, parse_interval
+
+_STEPS_AN_ENTRY = 10
+
+
+def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
+    return [entry_reply(entry_id, fields) for entry_id, fields in entries]
+
+
+@command("XLEN")
+def xlen(session: Session, args: Args) -> Reply:
+    """Return the number of entries in a stream."""
+    stream = session.db.get(args[0], Stream)
+    return 0 if stream is None else stream.length
+
+
+def _xrange(session: Session, args: Args, start: bytes, end: bytes, *, reverse: bool) -> Reply:
+    low, high = parse_interval(start, end)
+    count = -1
+    for _, (value,) in options(args, 3, {b"COUNT": 1}):
+        count = max(parse_int(value), 0)
+    stream = session.db.get(args[0], Stream)
+    if stream is None:
+        return []
+    if count == 0:
+        return NIL_ARRAY
+    return entries_reply(stream.range(low, high, count, reverse=reverse))
+
+
+@command("XRANGE")
+def xrange(session: Session, args: Args) -> Reply:
+    """Return the entries in a range of IDs."""
+    return _xrange(session, args, args[1], args[2], reverse=False)
+
+
+@command("XREVRANGE")
+def xrevrange(session: Session, args: Args) -> Reply:
+    """Return the entries in a range of IDs in reverse order; the end of the range comes first."""
+    return _xrange(session, args, args[2], args[1], reverse=True)
+
+
+@dataclass(slots=True)
+class ReadWords:
+    """The arguments of XREAD or XREADGROUP. A ``count`` of 0 means no limit."""
+
+    keys: list[bytes]
+    ids: list[bytes]
+    count: int = 0
+    block_ms: int | None = None
+    group: bytes | None = None
+    consumer: bytes = b""
+    noack: bool = False
+
+
+def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
+    words = ReadWords([], [])
+    sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
+    for word, values in options(args, 0, sizes):
+        if word == b"BLOCK":
+            words.block_ms = parse_block(session, values[0])
+        elif word == b"COUNT":
+            words.count = max(parse_int(values[0]), 0)
+        elif word == b"STREAMS":
+            half, odd = divmod(len(values), 2)
+            if odd:
+                raise CommandError(errors.XREAD_UNBALANCED)
+            words.keys, words.ids = values[:half], values[half:]
+        elif word == b"GROUP":
+            if not grouped:
+                raise CommandError(errors.XREAD_GROUP)
+            words.group, words.consumer = values
+        else:
+            if not grouped:
+                raise CommandError(errors.XREAD_NOACK)
+            words.noack = True
+    if not words.keys:
+        raise CommandError(errors.SYNTAX)
+    if grouped and words.group is None:
+        raise CommandError(errors.XREADGROUP_NO_GROUP)
+    return words
+
+
+def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> Reply:
+    """Return entries by key: as a list of pairs, or as a map in RESP3."""
+    if session.resp > 2:
+        return Map(each for key, entries in found for each in (key, entries))
+    return [[key, entries] for key, entries in found]
+
+
+def answer_read(
+    session: Session, words: ReadWords, attempt: Callable[[list[bytes]], Reply], kind: type = Stream
+) -> Reply:
+    """Return the reply of a read. With BLOCK, wait for entries if the session may block."""
+    if words.block_ms is None:
+        reply = attempt(words.keys)
+        return NIL_ARRAY if reply is None else reply
+    return try_or_wait(session, words.keys, words.block_ms, attempt, kind)
+
+
+@command("XREAD")
+def xread(session: Session, args: Args) -> Reply:
+    """Return entries of several streams with IDs greater than the given IDs."""
+    words = read_words(session, args, grouped=False)
+    starts = [
+        _start(session, session.db.get(key, Stream), text)
+        for key, text in zip(words.keys, words.ids, strict=True)
+    ]
+
+    def attempt(keys: list[bytes]) -> Reply:
+        found: list[tuple[bytes, list[Reply]]] = []
+        for key, start in zip(words.keys, starts, strict=True):
+            stream = session.db.get(key, Stream) if key in keys else None
+            if stream is not None and stream.length and stream.highest_id >= start:
+                entries = stream.range(start, count=words.count or -1)
+                # Charge the budget, because one command may name the same large stream a thousand
+                # times.
+                spend(_STEPS_AN_ENTRY * len(entries))
+                found.append((key, entries_reply(entries)))
+        return streams_reply(session, found) if found else None
+
+    return answer_read(session, words, attempt)
+
+
+def _start(session: Session, stream: Stream | None, text: bytes) -> int:
+    """Return the first ID to read, given an ID, ``$`` (new entries only) or ``+`` (the last entry)."""
+    if text == b"$":
+        return (stream.last_id if stream is not None else 0) + 1
+    if text == b">":
+        raise CommandError(errors.XREAD_NEW)
+    if text == b"+" and session.engine.table.knows["XREAD +"]:
+        return stream.highest_id if stream is not None and stream.length else make_id(0, 1)
+    return parse_id(text) + 1
