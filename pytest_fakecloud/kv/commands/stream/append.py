@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ... import errors
 from ...engine.engine import Session
@@ -18,7 +19,7 @@ from .ids import parse_id, parse_new_id
 
 # -- trimming ------------------------------------------------------------------------------------
 
-_ROUGHLY = 100
+_VENDOR_MIN_SURPLUS = 100
 """Minimum number of surplus entries at which the vendor trims with ``~``.
 
 Derived from tests of the official clients: ``MAXLEN ~ 30`` leaves about 30 of 1,000 entries, but
@@ -27,27 +28,30 @@ Derived from tests of the official clients: ``MAXLEN ~ 30`` leaves about 30 of 1
 
 
 @dataclass(slots=True)
-class _Trim:
-    """The trimming options of XADD and XTRIM."""
+class _Options:
+    """The options of XTRIM, or those of XADD before the ID."""
 
+    has_strategy: bool = False
+    """Whether MAXLEN or MINID was given, so the stream is trimmed."""
     max_length: int | None = None
     min_id: int = 0
-    wanted: bool = False
     approximate: bool = False
     limit: int | None = None
-    no_mkstream: bool = False
     policy: bytes = b""
+    no_mkstream: bool = False
+    end: int = 1
+    """Index of the first argument after the options."""
 
-    def apply(self, session: Session, stream: Stream) -> int:
+    def trim(self, session: Session, stream: Stream) -> int:
         """Trim a stream and return the number of removed entries.
 
         With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole
         nodes, and by default at most as many entries as a hundred nodes can contain.
         """
-        stock = session.engine.dialect == "redis"
+        is_redis = session.engine.dialect == "redis"
         limit = self.limit or 0
-        if self.approximate and not stock:
-            if stream.surplus(self.max_length, self.min_id) < _ROUGHLY:
+        if self.approximate and not is_redis:
+            if stream.surplus(self.max_length, self.min_id) < _VENDOR_MIN_SURPLUS:
                 return 0
         elif self.approximate and self.limit is None:
             node = session.engine.config.number("stream-node-max-entries")
@@ -56,7 +60,7 @@ class _Trim:
         removed = cut(
             max_length=self.max_length,
             min_id=self.min_id,
-            whole_nodes=self.approximate and stock,
+            whole_nodes=self.approximate and is_redis,
             limit=limit,
         )
         if self.policy == b"DELREF":
@@ -65,58 +69,61 @@ class _Trim:
         return len(removed)
 
 
-def _parse_trim(session: Session, args: Args, *, adding: bool) -> tuple[_Trim, int]:
-    """Parse the options of XTRIM, or of XADD before the ID; return also the next position."""
-    trim = _Trim()
-    at = 1
-    while at < len(args):
+def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
+    """Parse the options of XTRIM or, with ``adding``, those of XADD before the ID."""
+    given = _Options()
+    while given.end < len(args):
+        at = given.end
         word = args[at].upper()
         more = len(args) - at - 1
         if adding and word == b"*":
             break
         if word in (b"MAXLEN", b"MINID") and more:
-            at = _parse_strategy(trim, word, args, at)
-        elif word == b"LIMIT" and more:
-            trim.limit = parse_int(args[at + 1])
-            if trim.limit < 0:
+            _parse_strategy(given, args)
+            continue
+        if word == b"LIMIT" and more:
+            given.limit = parse_int(args[at + 1])
+            if given.limit < 0:
                 raise CommandError(errors.TRIM_LIMIT_NEGATIVE)
-            at += 1
+            given.end += 1
         elif adding and word == b"NOMKSTREAM":
-            trim.no_mkstream = True
+            given.no_mkstream = True
         elif word in POLICIES and session.engine.table.knows["XADD KEEPREF"]:
-            if trim.policy:
+            if given.policy:
                 raise CommandError(errors.SYNTAX)
-            trim.policy = word
+            given.policy = word
         elif adding:
+            # Redis reports an invalid ID before a contradiction between options.
             parse_new_id(args[at])
             break
         else:
             raise CommandError(errors.SYNTAX)
-        at += 1
-    if trim.limit and not trim.wanted:
+        given.end += 1
+    if given.limit and not given.has_strategy:
         raise CommandError(errors.TRIM_LIMIT_ALONE)
-    if not adding and not trim.wanted:
+    if not adding and not given.has_strategy:
         raise CommandError(errors.XTRIM_NO_STRATEGY)
-    if trim.limit is not None and not trim.approximate:
+    if given.limit is not None and not given.approximate:
         raise CommandError(errors.TRIM_LIMIT_EXACT)
-    return trim, at
+    return given
 
 
-def _parse_strategy(trim: _Trim, word: bytes, args: Args, at: int) -> int:
-    if trim.wanted:
+def _parse_strategy(given: _Options, args: Args) -> None:
+    """Parse ``MAXLEN|MINID [=|~] threshold`` at ``given.end``."""
+    if given.has_strategy:
         raise CommandError(errors.TRIM_TWO_STRATEGIES)
-    trim.approximate = False
-    if len(args) - at - 1 >= 2 and args[at + 1] in (b"~", b"="):
-        trim.approximate = args[at + 1] == b"~"
-        at += 1
-    if word == b"MAXLEN":
-        trim.max_length = parse_int(args[at + 1])
-        if trim.max_length < 0:
-            raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
-    else:
-        trim.min_id = parse_id(args[at + 1])
-    trim.wanted = True
-    return at + 1
+    word, *rest = args[given.end : given.end + 3]
+    has_sign = len(rest) == 2 and rest[0] in (b"~", b"=")
+    threshold = rest[1] if has_sign else rest[0]
+    given.has_strategy = True
+    given.approximate = has_sign and rest[0] == b"~"
+    given.end += 3 if has_sign else 2
+    if word.upper() == b"MINID":
+        given.min_id = parse_id(threshold)
+        return
+    given.max_length = parse_int(threshold)
+    if given.max_length < 0:
+        raise CommandError(errors.TRIM_MAXLEN_NEGATIVE)
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -125,24 +132,24 @@ def _parse_strategy(trim: _Trim, word: bytes, args: Args, at: int) -> int:
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
     """Append an entry to a stream, optionally trim the stream, and return the ID of the entry."""
-    trim, at = _parse_trim(session, args, adding=True)
-    fields = args[at + 1 :]
+    given = _parse_options(session, args, adding=True)
+    fields = args[given.end + 1 :]
     if not fields or len(fields) % 2:
         raise CommandError(wrong_arity("xadd"))
-    given = None if args[at] == b"*" else parse_new_id(args[at])
-    if given == (0, True):
+    new_id = None if args[given.end] == b"*" else parse_new_id(args[given.end])
+    if new_id == (0, True):
         raise CommandError(errors.XADD_ID_ZERO)
     db = session.db
     stream = db.get(args[0], Stream)
     if stream is None:
-        if trim.no_mkstream:
+        if given.no_mkstream:
             return None
         stream = db.get_or_create(args[0], Stream)
     entry_id = stream.next_id(session.now_ms)
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
-    if given is not None:
-        entry_id = _given_id(stream, *given)
+    if new_id is not None:
+        entry_id = _given_id(stream, *new_id)
     config = session.engine.config
     stream.append(
         entry_id,
@@ -150,7 +157,7 @@ def xadd(session: Session, args: Args) -> Reply:
         config.number("stream-node-max-bytes"),
         config.number("stream-node-max-entries"),
     )
-    removed = trim.apply(session, stream) if trim.wanted else 0
+    removed = given.trim(session, stream) if given.has_strategy else 0
     db.touch(args[0])
     if removed:
         db.touch(args[0], "xtrim")
@@ -170,19 +177,25 @@ def _given_id(stream: Stream, entry_id: int, sequence_given: bool) -> int:
 @command("XTRIM")
 def xtrim(session: Session, args: Args) -> Reply:
     """Trim a stream and return the number of removed entries."""
-    trim, _ = _parse_trim(session, args, adding=False)
+    given = _parse_options(session, args, adding=False)
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
-    removed = trim.apply(session, stream)
+    removed = given.trim(session, stream)
     if removed:
         session.db.touch(args[0])
     return removed
 
 
-@command("XSETID")
-def xsetid(session: Session, args: Args) -> Reply:
-    """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
+class _NewIds(NamedTuple):
+    """The arguments of XSETID. The last two are optional."""
+
+    last_id: int
+    entries_added: int | None
+    max_deleted_id: int
+
+
+def _parse_new_ids(args: Args) -> _NewIds:
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
     for word, (value,) in options(args, 2, {b"ENTRIESADDED": 1, b"MAXDELETEDID": 1}):
@@ -194,20 +207,27 @@ def xsetid(session: Session, args: Args) -> Reply:
             max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:
                 raise CommandError(errors.XSETID_BELOW_GIVEN)
+    return _NewIds(last_id, entries_added, max_deleted_id)
+
+
+@command("XSETID")
+def xsetid(session: Session, args: Args) -> Reply:
+    """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
+    new = _parse_new_ids(args)
     stream = session.db.get(args[0], Stream)
     if stream is None:
         raise CommandError(errors.NO_SUCH_KEY)
-    looks = session.engine.table.knows["XSETID checks the highest deleted id"]
-    if looks and last_id < stream.max_deleted_id:
+    checks_deleted = session.engine.table.knows["XSETID checks the highest deleted id"]
+    if checks_deleted and new.last_id < stream.max_deleted_id:
         raise CommandError(errors.XSETID_BELOW_DELETED)
     if stream.length:
-        if last_id < stream.highest_id:
+        if new.last_id < stream.highest_id:
             raise CommandError(errors.XSETID_SMALL)
-        if entries_added is not None and entries_added < stream.length:
+        if new.entries_added is not None and new.entries_added < stream.length:
             raise CommandError(errors.XSETID_ENTRIES_SMALL)
-    stream.last_id = last_id
-    if entries_added is not None:
-        stream.entries_added = entries_added
-    stream.max_deleted_id = max_deleted_id or stream.max_deleted_id
+    stream.last_id = new.last_id
+    if new.entries_added is not None:
+        stream.entries_added = new.entries_added
+    stream.max_deleted_id = new.max_deleted_id or stream.max_deleted_id
     session.db.touch_unwatched(args[0])
     return OK

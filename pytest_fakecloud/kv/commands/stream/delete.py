@@ -21,6 +21,7 @@ DELETED, ABSENT, KEPT = 1, -1, 2
 
 
 def forget_entry(stream: Stream, entry_id: int) -> None:
+    """Remove a pending entry from all groups of a stream."""
     for group in stream.groups.values():
         group.acknowledge(entry_id)
 
@@ -31,7 +32,7 @@ def xdel(session: Session, args: Args) -> Reply:
     stream = session.db.get(args[0], Stream)
     if stream is None:
         return 0
-    deleted = sum([stream.delete(entry_id) for entry_id in parse_ids(args[1:])])
+    deleted = sum(map(stream.delete, parse_ids(args[1:])))
     if deleted:
         session.db.touch(args[0])
     return deleted

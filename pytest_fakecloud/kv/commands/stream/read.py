@@ -70,6 +70,7 @@ class ReadWords:
 
 
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
+    """Parse the arguments of XREAD or, with ``grouped``, of XREADGROUP."""
     words = ReadWords([], [])
     sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
     for word, values in options(args, 0, sizes):
