@@ -1,5 +1,5 @@
 """String commands, which treat values as bytes or as numbers."""
 
-from . import numbers, values
+from . import lcs, numbers, values
 
-__all__ = ["numbers", "values"]
+__all__ = ["lcs", "numbers", "values"]
