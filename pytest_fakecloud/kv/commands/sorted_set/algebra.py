@@ -16,7 +16,7 @@ from ...table.syntax import I64_MAX, parse_float, parse_int
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
 from ..arguments import options
-from .members import members_reply
+from .printing import members_reply
 
 
 def _sum(left: float, right: float) -> float:
@@ -120,6 +120,7 @@ def _intersection(request: _Request) -> dict[bytes, float]:
             found = other.score(member)
             if found is None:
                 break
+            # Unlike for the first source, Redis does not replace NaN (0 times infinity) here.
             combined = request.aggregate(combined, other.weight * found)
         else:
             result[member] = combined

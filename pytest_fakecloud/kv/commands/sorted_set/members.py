@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
-from ...table.syntax import format_double, parse_float
+from ...table.syntax import parse_float
 from ...values.score_order import Item
 from ...values.zset import SortedSet
 from ..arguments import parse_bounds, slice_bounds
 from ..scanning import scan_page
+from .printing import members_reply, printable_score, scan_printer
 from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
-
-
-def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
-    """Return a reply of members with alternating scores or, in RESP3, in pairs with scores."""
-    if not scores:
-        return [member for _, member in items]
-    printed = session.engine.print_double
-    if printed is not None:
-        items = ((printed(score), member) for score, member in items)
-    if session.resp > 2:
-        return [[member, score] for score, member in items]
-    return [each for score, member in items for each in (member, score)]
-
-
-def shown(session: Session, score: float | None) -> float | None:
-    """Return a score in the form in which the reported server version prints it."""
-    printed = session.engine.print_double
-    return score if printed is None or score is None else printed(score)
-
 
 # -- scores --------------------------------------------------------------------------------------
 
@@ -55,7 +36,8 @@ def zadd(session: Session, args: Args) -> Reply:
     if (len(args) - at) % 2 or at == len(args):
         raise CommandError(errors.SYNTAX)
     if words:
-        return _zadd_with(session, args, at, words)
+        return _add_with_options(session, args, at, words)
+    # Without options, the usual case, skip the checks of conditions.
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(1, len(args), 2)]
     members = session.db.get_or_create(args[0], SortedSet)
     before = len(members)
@@ -65,77 +47,90 @@ def zadd(session: Session, args: Args) -> Reply:
     return len(members) - before
 
 
-def _zadd_with(session: Session, args: Args, at: int, words: set[bytes]) -> Reply:
+def _add_with_options(session: Session, args: Args, at: int, words: set[bytes]) -> Reply:
     if {b"NX", b"XX"} <= words:
         raise CommandError(errors.ZADD_XX_AND_NX)
     if len(words & {b"GT", b"LT", b"NX"}) > 1:
         raise CommandError(errors.ZADD_GT_LT_NX)
-    increment = b"INCR" in words
-    if increment and len(args) - at > 2:
+    if b"INCR" in words and len(args) - at > 2:
         raise CommandError(errors.ZADD_INCR_PAIRS)
     pairs = [(parse_float(args[i]), args[i + 1]) for i in range(at, len(args), 2)]
-    return add_scores(session, args[0], pairs, words, increment=increment)
+    if b"INCR" in words:
+        return _increment_score(session, args[0], *pairs[0], words)
+    return add_scores(session, args[0], pairs, words)
 
 
 def add_scores(
-    session: Session,
-    key: bytes,
-    pairs: list[tuple[float, bytes]],
-    words: set[bytes],
-    *,
-    increment: bool = False,
+    session: Session, key: bytes, pairs: list[tuple[float, bytes]], words: set[bytes]
 ) -> Reply:
-    """Add (score, member) pairs; return the new members, with CH also the changed ones.
+    """Add (score, member) pairs; return the number of new members, with CH also of changed ones.
 
-    With ``increment``, return the new score instead, or nil if a condition prevented it.
+    ``words`` are the options of ZADD except INCR.
     """
     members = session.db.get(key, SortedSet)
     if members is None:
         if b"XX" in words:
-            return None if increment else 0
+            return 0
         members = session.db.get_or_create(key, SortedSet)
-    added = moved = 0
-    score: float | None = None
+    added = changed = 0
     for given, member in pairs:
         old = members.score(member)
-        score = None
+        new = _allowed_score(old, given, words)
+        if new is None or new == old:
+            continue
+        members.set(member, new)
         if old is None:
-            if b"XX" not in words:
-                members.set(member, given)
-                score = given
-                added += 1
-            continue
-        if b"NX" in words:
-            continue
-        new = old + given if increment else given
-        if math.isnan(new):
-            raise CommandError(errors.SCORE_NAN)
-        if (b"LT" in words and new >= old) or (b"GT" in words and new <= old):
-            continue
-        score = new
-        if new != old:
-            members.set(member, new)
-            moved += 1
-    session.db.remove_if_empty(key)
-    if added or moved:
-        session.db.touch(key, "zincr" if increment else "zadd")
-    if increment:
-        return shown(session, score)
-    return added + moved if b"CH" in words else added
+            added += 1
+        else:
+            changed += 1
+    if added or changed:
+        session.db.touch(key, "zadd")
+    return added + changed if b"CH" in words else added
+
+
+def _increment_score(
+    session: Session, key: bytes, amount: float, member: bytes, words: set[bytes]
+) -> Reply:
+    """Increment a score; return the new score, or nil if an option of ZADD prevented the change."""
+    members = session.db.get(key, SortedSet)
+    if members is None:
+        if b"XX" in words:
+            return None
+        members = session.db.get_or_create(key, SortedSet)
+    old = members.score(member)
+    new = _allowed_score(old, amount if old is None else old + amount, words)
+    if new is None:
+        return None
+    if new != old:
+        members.set(member, new)
+        session.db.touch(key, "zincr")
+    return printable_score(session, new)
+
+
+def _allowed_score(old: float | None, new: float, words: set[bytes]) -> float | None:
+    """Return the new score of a member, or None if the options of ZADD prevent the change."""
+    if old is None:
+        return None if b"XX" in words else new
+    if b"NX" in words:
+        return None
+    if math.isnan(new):
+        raise CommandError(errors.SCORE_NAN)
+    if (b"LT" in words and new >= old) or (b"GT" in words and new <= old):
+        return None
+    return new
 
 
 @command("ZINCRBY")
 def zincrby(session: Session, args: Args) -> Reply:
     """Increment the score of a member and return the new score."""
-    pair = (parse_float(args[1]), args[2])
-    return add_scores(session, args[0], [pair], set(), increment=True)
+    return _increment_score(session, args[0], parse_float(args[1]), args[2], set())
 
 
 @command("ZSCORE")
 def zscore(session: Session, args: Args) -> Reply:
     """Return the score of a member."""
     members = session.db.get(args[0], SortedSet)
-    return None if members is None else shown(session, members.score(args[1]))
+    return None if members is None else printable_score(session, members.score(args[1]))
 
 
 @command("ZMSCORE")
@@ -144,7 +139,7 @@ def zmscore(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return [None] * (len(args) - 1)
-    return [shown(session, members.score(member)) for member in args[1:]]
+    return [printable_score(session, members.score(member)) for member in args[1:]]
 
 
 @command("ZCARD")
@@ -164,7 +159,7 @@ def _rank(session: Session, args: Args, *, reverse: bool) -> Reply:
     rank = None if members is None else members.rank(args[1], reverse=reverse)
     if members is None or rank is None:
         return NIL_ARRAY if with_score else None
-    return [rank, shown(session, members.score(args[1]))] if with_score else rank
+    return [rank, printable_score(session, members.score(args[1]))] if with_score else rank
 
 
 @command("ZRANK")
@@ -256,24 +251,12 @@ def zlexcount(session: Session, args: Args) -> Reply:
     return 0 if members is None else len(members.in_lex_range(interval))
 
 
-def _stored_text(score: float) -> bytes:
-    """Format a score as Redis 7.0 stores it in a listpack: as an integer or with 17 digits."""
-    if abs(score) <= 2**62 and score == int(score):
-        return b"%d" % score
-    return b"%.17g" % score
-
-
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
     page = scan_page(session, args, SortedSet, name=lambda item: item[1])
-    members = page.collection
-    # In this reply, unlike all others, every version prints the scores of a skiplist with 17
-    # digits.
-    printed: Callable[[float], bytes] = lambda score: b"%.17g" % score  # noqa: E731
-    if members is not None and members.encoding(session.engine.config) == "listpack":
-        printed = format_double if session.engine.print_double is None else _stored_text
-    pairs = [part for score, member in page.items for part in (member, printed(score))]
+    print_score = scan_printer(session, page.collection)
+    pairs = [part for score, member in page.items for part in (member, print_score(score))]
     return [page.cursor, pairs]
 
 
@@ -286,7 +269,7 @@ def zrem(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SortedSet)
     if members is None:
         return 0
-    removed = sum([members.remove(member) for member in args[1:]])
+    removed = sum(map(members.remove, args[1:]))
     if removed:
         session.db.note_removal(args[0])
     return removed

@@ -15,7 +15,7 @@ from ...values.zset import SortedSet
 from ..arguments import parse_negatable
 from ..blocking import pop_or_wait, pop_several
 from ..sampling import random_indexes
-from .members import members_reply, shown
+from .printing import members_reply, printable_score
 
 
 def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
@@ -47,7 +47,7 @@ def _take_pairs(
     session: Session, key: bytes, members: SortedSet, lowest: bool, count: int
 ) -> list[list[Reply]]:
     taken = _take(session, key, members, lowest, count)
-    return [[member, shown(session, score)] for score, member in taken]
+    return [[member, printable_score(session, score)] for score, member in taken]
 
 
 @command("ZPOPMIN")
