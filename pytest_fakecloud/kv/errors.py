@@ -369,6 +369,7 @@ unsupported_option = Template("ERR Unsupported option <option>", c_strings=True)
 # -- server --------------------------------------------------------------------------------------
 
 CONFIG_FIXED = "can't set immutable config"
+CONFIG_PROTECTED = "can't set protected config"
 CONFIG_EVENTS = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
 CONFIG_DUPLICATE = "duplicate parameter"
 CANNOT_LISTEN = "Unable to listen on this port. Check server logs."

@@ -95,7 +95,7 @@ class Statistics:
         count = self.of(spec)
         count.usec += usec
         count.lengths[usec.bit_length()] += 1
-        if usec >= self._config.patience_us:
+        if usec >= self._config.slow_threshold_us:
             self.note_slow(session, spec, argv, at_us, usec)
 
     def note_slow(
