@@ -38,7 +38,6 @@ from .history import History
 from .lifecycle import Lifecycle
 from .publishing import Publisher
 from .quota import Quota
-from .schedules import Schedules
 from .snapshot import Saved, put_back, save
 from .state import State
 
@@ -82,9 +81,8 @@ class Engine(State):
         self.admission = Admission(self)
         self.lifecycle = Lifecycle(self, self.admission, self.history)
         self.quota = Quota(self)
-        self.schedules = Schedules(self)
-        self.publisher = Publisher(self, self.lifecycle, self.quota, self.schedules)
-        self.schedules.publish = self.publisher.publish_scheduled
+        self.publisher = Publisher(self, self.lifecycle, self.quota)
+        self.schedules = self.publisher.schedules
         self.runner = AttemptRunner(
             self,
             self.lifecycle,
@@ -99,7 +97,7 @@ class Engine(State):
         )
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
-        """Return an engine with the same rules and no data, which never delivers."""
+        """Return an engine with the same rules, signing keys and destinations, and no data."""
         runner = self.runner
         return Engine(
             clock,

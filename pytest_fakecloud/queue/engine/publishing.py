@@ -1,20 +1,16 @@
-"""Publishing, which converts a request to stored messages and recognises duplicates.
+"""Publishing, which converts a request to stored messages.
 
-Decided here: a duplicate has the same deduplication id or, with content-based deduplication, the
-same destination, body, content type and forwarded headers. Endpoints of a URL group are compared
-separately. Default headers of a URL group are treated as if they had been sent, and headers of the
-request override them.
+Decided here: default headers of a URL group are treated as if they had been sent, and headers of
+the request override them.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ..errors import INVALID_SCHEME, QueueError, bad_request
+from ..errors import QueueError
 from ..model import (
     Api,
     HeaderList,
@@ -22,17 +18,15 @@ from ..model import (
     Message,
     PublishSettings,
 )
-from ..wire.headers import (
-    check_url,
-    over,
-    read_given,
-    read_settings,
-)
-from ..wire.named import LLM_URL, NAMED, named_url
+from ..wire.headers import read_given, read_settings
+from ..wire.republishing import settings_to_republish
+from .deduplication import Deduplication, deduplication_key
 from .lifecycle import Lifecycle
-from .quota import Quota, check_public
+from .quota import Quota
 from .schedules import Schedule, Schedules, as_scheduled
 from .state import State
+from .targets import Target, target_of, targets_of
+from .url_groups import UrlGroup
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -43,15 +37,6 @@ class Accepted(NamedTuple):
     message_id: str
     url: str
     deduplicated: bool = False
-
-
-class Target(NamedTuple):
-    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
-
-    url: str
-    topic_name: str | None = None
-    endpoint_name: str | None = None
-    endpoint_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -72,16 +57,14 @@ class Published:
 
 
 class Publisher:
-    """Accepts messages for an engine."""
+    """Accepts messages for an engine. ``schedules`` are the schedules that publish messages."""
 
-    def __init__(
-        self, state: State, lifecycle: Lifecycle, quota: Quota, schedules: Schedules
-    ) -> None:
+    def __init__(self, state: State, lifecycle: Lifecycle, quota: Quota) -> None:
         self._state = state
         self._lifecycle = lifecycle
         self._quota = quota
-        self._schedules = schedules
-        self.seen: dict[str, tuple[int, str]] = {}
+        self.deduplication = Deduplication(state.settings.dedup_window_us)
+        self.schedules = Schedules(state, self._publish_run)
 
     # -- entry points ----------------------------------------------------------------------------
 
@@ -116,11 +99,8 @@ class Publisher:
             retries = self._quota.check(settings, body, now)
             targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
-                published = self._schedule(destination, settings, body, caller_ip, api)
-                if not published.repeated:
-                    created = self._schedules.get(str(published.schedule_id))
-                    created.sent = [*headers, *query]
-                return published
+                sent = [*headers, *query]
+                return self._schedule(destination, settings, body, caller_ip, sent, api)
             drafts = [
                 self._draft(target, settings, body, now, retries, caller_ip=caller_ip, api=api)
                 for target in targets
@@ -128,21 +108,26 @@ class Publisher:
             return self._store(drafts, now, group=group is not None)
 
     def _schedule(
-        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str, api: Api
+        self,
+        destination: str,
+        settings: PublishSettings,
+        body: bytes,
+        caller_ip: str,
+        sent: HeaderList,
+        api: Api,
     ) -> Published:
         now = self._state.clock.now_us()
-        self._forget_seen(now)
-        mark = self._mark(None, destination, settings, body)
-        mark = None if mark is None else f"schedule:{mark}"
-        repeated = self._repeated(mark, now)
-        if repeated in self._schedules.by_id:
-            return Published(schedule_id=repeated, repeated=True)
-        schedule = self._schedules.create(destination, settings, body, caller_ip)
-        schedule.api = api
-        self._remember(mark, schedule.id, now)
+        self.deduplication.forget_expired(now)
+        key = deduplication_key(settings, body, destination)
+        key = None if key is None else f"schedule:{key}"
+        earlier = self.deduplication.earlier_id(key, now)
+        if earlier in self.schedules.by_id:
+            return Published(schedule_id=earlier, repeated=True)
+        schedule = self.schedules.create(destination, settings, body, caller_ip, sent=sent, api=api)
+        self.deduplication.remember(key, schedule.id, now)
         return Published(schedule_id=schedule.id)
 
-    def publish_scheduled(self, schedule: Schedule, at_us: int) -> list[str]:
+    def _publish_run(self, schedule: Schedule, at_us: int) -> list[str]:
         """Create the messages of one run of a schedule and return their ids."""
         settings = schedule.settings
         group = self._state.url_groups.find(schedule.destination)
@@ -200,7 +185,7 @@ class Publisher:
             return
         if repeats is None:
             source.open_children += draft.queue_name is None
-            self._queue(draft, at_us)
+            self._create_queue_if_missing(draft, at_us)
             self._lifecycle.trace_back(draft, source, True, at_us)
             self._lifecycle.accept(draft, at_us)
 
@@ -215,26 +200,28 @@ class Publisher:
         given.pop("content_type", None)
         with self._state.lock:
             now = self._state.clock.now_us()
-            drafts = [self._retry(message, given, now) for message in messages]
+            drafts = [self._draft_of_dead_letter(message, given, now) for message in messages]
             return self._store(drafts, now).accepted
 
     def publish_again(self, message: Message, settings: PublishSettings, body: bytes) -> None:
         """Publish a message again to its destination; raises ``QueueError`` like ``publish()``."""
         with self._state.lock:
             now = self._state.clock.now_us()
-            self._store([self._again(message, settings, body, now)], now)
+            self._store([self._draft_copy(message, settings, body, now)], now)
 
-    def _retry(self, message: Message, given: dict[str, Any], now: int) -> Message:
-        settings = repeated(message.settings, given, message.max_retries)
-        draft = self._again(message, settings, message.body, now)
+    def _draft_of_dead_letter(self, message: Message, given: dict[str, Any], now: int) -> Message:
+        settings = settings_to_republish(message.settings, given, message.max_retries)
+        draft = self._draft_copy(message, settings, message.body, now)
         draft.kind = message.kind
         draft.schedule_id = message.schedule_id
         draft.retry_of = message.id
         return draft
 
-    def _again(self, message: Message, settings: PublishSettings, body: bytes, now: int) -> Message:
+    def _draft_copy(
+        self, message: Message, settings: PublishSettings, body: bytes, now: int
+    ) -> Message:
         return self._draft(
-            Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id),
+            target_of(message),
             settings,
             body,
             now,
@@ -243,25 +230,11 @@ class Publisher:
             api=message.api,
         )
 
-    # -- destinations ----------------------------------------------------------------------------
-
-    def _targets(self, destination: str, settings: PublishSettings, group: Any) -> list[Target]:
-        if group is not None:
-            return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
-        named = named_url(destination)
-        if named == LLM_URL and settings.callback is None:
-            raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
-        if named is not None:
-            return [Target(named)]
-        if destination.startswith("api/"):
-            raise bad_request(
-                f"invalid destination url: {INVALID_SCHEME}; of the service's own destinations there"
-                f" are {' and '.join(NAMED)}"
-            )
-        check_url(destination, "destination")
-        if self._state.settings.production_checks:
-            check_public(destination)
-        return [Target(destination)]
+    def _targets(
+        self, destination: str, settings: PublishSettings, group: UrlGroup | None
+    ) -> list[Target]:
+        public_only = self._state.settings.production_checks
+        return targets_of(destination, settings, group, public_only=public_only)
 
     # -- storing ---------------------------------------------------------------------------------
 
@@ -300,53 +273,68 @@ class Publisher:
         )
 
     def _store(self, drafts: list[Message], now: int, *, group: bool = False) -> Published:
-        state = self._state
-        self._forget_seen(now)
-        marks = [
-            self._mark(one.topic_name, one.url, one.settings, one.body, group) for one in drafts
+        """Store the drafts that repeat no earlier message. If one is rejected, none is stored."""
+        self.deduplication.forget_expired(now)
+        keys = [
+            deduplication_key(
+                draft.settings, draft.body, draft.url, draft.topic_name, by_endpoint=group
+            )
+            for draft in drafts
         ]
-        if state.limits.daily_messages is not None:
-            new = {mark or draft.id for mark, draft in zip(marks, drafts, strict=True)}
-            self._quota.check_room(sum(self._repeated(one, now) is None for one in new))
+        self._check_room(drafts, keys, now)
         self._check_queues(drafts)
-        result = Published(group=group)
-        stored: list[Message] = []
-        fresh: dict[str, str] = {}
-        saved = self._workflow_saved(drafts)
-        for draft, mark in zip(drafts, marks, strict=True):
-            repeated = self._repeated(mark, now) or fresh.get(mark or "")
-            if repeated is None:
-                try:
-                    repeated = state.workflow.accept(draft, now)
-                except QueueError:
-                    if saved is not None:
-                        state.workflow.restore(saved)
-                    raise
-            if repeated is not None:
-                result.accepted.append(Accepted(repeated, draft.url, True))
-                continue
-            stored.append(draft)
-            result.accepted.append(Accepted(draft.id, draft.url))
-            if mark is not None:
-                fresh[mark] = draft.id
-        for mark, message_id in fresh.items():
-            self._remember(mark, message_id, now)
+        runs = self._saved_runs(drafts)
+        try:
+            accepted, new_ids = self._accept_all(drafts, keys, now)
+        except QueueError:
+            if runs is not None:
+                self._state.workflow.restore(runs)
+            raise
+        for key, message_id in new_ids.items():
+            self.deduplication.remember(key, message_id, now)
+        stored = [
+            draft for draft, one in zip(drafts, accepted, strict=True) if not one.deduplicated
+        ]
         if group and stored and stored[0].api == "v1":
-            self._join(stored)
+            self._share_public_id(stored)
         for draft in stored:
-            self._queue(draft, now)
+            self._create_queue_if_missing(draft, now)
             self._quota.count_message(now)
             self._lifecycle.accept(draft, now)
-        return result
+        return Published(accepted, group=group)
 
-    def _workflow_saved(self, drafts: list[Message]) -> object:
-        # Save the state of the runs, because an earlier step may be accepted before a later one is
+    def _check_room(self, drafts: list[Message], keys: list[str | None], now: int) -> None:
+        if self._state.limits.daily_messages is not None:
+            new = {key or draft.id for key, draft in zip(keys, drafts, strict=True)}
+            earlier_id = self.deduplication.earlier_id
+            self._quota.check_room(sum(earlier_id(key, now) is None for key in new))
+
+    def _accept_all(
+        self, drafts: list[Message], keys: list[str | None], now: int
+    ) -> tuple[list[Accepted], dict[str, str]]:
+        """Return the result for each draft, and the ids of new messages by deduplication key."""
+        accepted: list[Accepted] = []
+        new_ids: dict[str, str] = {}
+        for draft, key in zip(drafts, keys, strict=True):
+            earlier = self.deduplication.earlier_id(key, now) or new_ids.get(key or "")
+            if earlier is None:
+                earlier = self._state.workflow.accept(draft, now)
+            if earlier is not None:
+                accepted.append(Accepted(earlier, draft.url, deduplicated=True))
+                continue
+            accepted.append(Accepted(draft.id, draft.url))
+            if key is not None:
+                new_ids[key] = draft.id
+        return accepted, new_ids
+
+    def _saved_runs(self, drafts: list[Message]) -> object:
+        # Save the workflow runs, because an earlier step may be accepted before a later one is
         # rejected.
         if len(drafts) > 1 and any(draft.settings.workflow for draft in drafts):
             return self._state.workflow.snapshot()
         return None
 
-    def _join(self, stored: list[Message]) -> None:
+    def _share_public_id(self, stored: list[Message]) -> None:
         # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
         shared = self._state.new_message_id()
         self._state.groups_of_tasks[shared] = [draft.id for draft in stored]
@@ -358,87 +346,8 @@ class Publisher:
         if names:
             self._state.queues.check(names, self._state.limits.queues)
 
-    def _queue(self, draft: Message, now: int) -> None:
+    def _create_queue_if_missing(self, draft: Message, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.
         queues, name = self._state.queues, draft.queue_name
         if name is not None and name not in queues.by_name:
             queues.upsert(name, now)
-
-    def _mark(
-        self,
-        topic_name: str | None,
-        url: str,
-        settings: PublishSettings,
-        body: bytes,
-        group: bool = False,
-    ) -> str | None:
-        if settings.deduplication_id is not None:
-            return f"id:{settings.deduplication_id}" + (f":{url}" if group else "")
-        if not settings.content_based_deduplication:
-            return None
-        digest = hashlib.sha256()
-        for part in (
-            topic_name or "",
-            url,
-            settings.content_type or "",
-            *sorted(f"{name.lower()}:{value}" for name, value in settings.forward),
-        ):
-            digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
-        digest.update(body)
-        return f"content:{digest.hexdigest()}"
-
-    def _remember(self, mark: str | None, given_id: str, now: int) -> None:
-        if mark is not None:
-            expires = now + self._state.settings.dedup_window_us
-            self.seen.pop(mark, None)
-            self.seen[mark] = (expires, given_id)
-
-    def _repeated(self, mark: str | None, now: int) -> str | None:
-        if mark is None or mark not in self.seen:
-            return None
-        expires, message_id = self.seen[mark]
-        return message_id if expires > now else None
-
-    def _forget_seen(self, now: int) -> None:
-        # Examine the first entries only: all are kept for the same time, so the oldest ones come
-        # first.
-        expired = [mark for mark, seen in islice(self.seen.items(), _SWEEP) if seen[0] <= now]
-        for mark in expired:
-            del self.seen[mark]
-
-
-_SWEEP = 64
-
-
-def repeated(
-    settings: PublishSettings, given: dict[str, Any], max_retries: int | None = None
-) -> PublishSettings:
-    """Return the settings for publishing a message again, overridden by ``given``.
-
-    Delay and deduplication are dropped unless ``given`` contains them. ``max_retries`` applies if
-    neither contains a number of retries.
-    """
-    plain = replace(
-        settings,
-        delay_us=0,
-        not_before_us=None,
-        deduplication_id=None,
-        content_based_deduplication=False,
-        retries=max_retries if settings.retries is None else settings.retries,
-    )
-    kept = {one.name: getattr(plain, one.name) for one in fields(plain)}
-    return PublishSettings(**merge_given(kept, given))
-
-
-def merge_given(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return settings overridden by others. A forwarded header replaces those of the same name."""
-    merged = {**base, **given}
-    for name in ("forward", "callback_headers", "failure_callback_headers"):
-        if base.get(name) and given.get(name):
-            merged[name] = over(base[name], given[name])
-    return merged
-
-
-def error_item(error: QueueError) -> dict[str, object]:
-    """Return the item of a batch response that reports a rejected message."""
-    return {"error": error.message, "status": error.status}

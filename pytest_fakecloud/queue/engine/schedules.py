@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ...core.timeparse import to_datetime
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def as_scheduled(settings: PublishSettings) -> PublishSettings:
+    """Return settings without the ones that apply only to creating the schedule."""
     return replace(
         settings,
         cron=None,
@@ -84,6 +85,7 @@ class Schedule:
         return _cron(self.cron).next_us(after_us, since_us=self.next_us)
 
 
+@lru_cache(maxsize=256)
 def _cron(text: str) -> Cron:
     # Imported here, because the import takes 4 ms (it loads a date library) and few tests have a
     # schedule.
@@ -95,13 +97,12 @@ def _cron(text: str) -> Cron:
 class Schedules:
     """The schedules of a queue, by id.
 
-    ``publish`` creates the messages of a run and returns their ids. The engine sets it.
+    ``publish_run`` creates the messages of a run at a time and returns their ids.
     """
 
-    publish: Callable[[Schedule, int], list[str]]
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, publish_run: Callable[[Schedule, int], list[str]]) -> None:
         self._state = state
+        self._publish_run = publish_run
         self.by_id: dict[str, Schedule] = {}
         self._timers: dict[str, Timer] = {}
 
@@ -113,9 +114,16 @@ class Schedules:
         return found
 
     def create(
-        self, destination: str, settings: PublishSettings, body: bytes, caller_ip: str
+        self,
+        destination: str,
+        settings: PublishSettings,
+        body: bytes,
+        caller_ip: str,
+        *,
+        sent: HeaderList,
+        api: Api,
     ) -> Schedule:
-        """Create a schedule, or replace the schedule with the same id.
+        """Create a schedule, or replace the schedule with the same id. The lock must be held.
 
         Raises ``QueueError``: 400 for a missing or malformed cron expression and for a not-before
         time, 412 if the plan's schedule limit is exceeded.
@@ -142,6 +150,8 @@ class Schedules:
             body=body,
             created_us=now,
             caller_ip=caller_ip,
+            sent=sent,
+            api=api,
         )
         self.by_id[schedule_id] = schedule
         self.plan(schedule, first_run)
@@ -227,10 +237,9 @@ class Schedules:
     def _create(self, schedule: Schedule, at_us: int) -> None:
         schedule.last_us = at_us
         try:
-            accepted = self.publish(schedule, at_us)
+            schedule.last_ids = self._publish_run(schedule, at_us)
         except QueueError as error:
             schedule.error = error.message
             schedule.last_ids = []
             return
         schedule.error = None
-        schedule.last_ids = accepted

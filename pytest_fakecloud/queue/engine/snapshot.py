@@ -55,7 +55,7 @@ def save(engine: Engine) -> Saved:
         url_groups=engine.url_groups.copy(),
         schedules={name: one.copy() for name, one in engine.schedules.by_id.items()},
         dead_letters=dict(engine.dead_letters.rows),
-        seen=dict(engine.publisher.seen),
+        seen=dict(engine.publisher.deduplication.seen),
         usage=replace(engine.quota.usage),
         logs=list(engine.logs.entries),
         in_flight=dict(engine.in_flight),
@@ -77,7 +77,7 @@ def put_back(saved: Saved, engine: Engine) -> None:
     engine.url_groups = saved.url_groups.copy()
     engine.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
     engine.dead_letters.rows = dict(saved.dead_letters)
-    engine.publisher.seen = dict(saved.seen)
+    engine.publisher.deduplication.seen = dict(saved.seen)
     engine.quota.usage = replace(saved.usage)
     engine.logs.entries = list(saved.logs)
     engine.in_flight = dict(saved.in_flight)

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from ...http.messages import Answer, Request
 from ...http.readers import decode_segment, json_value
 from ..engine.publishing import Accepted
-from ..errors import bad_request, not_found
+from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList
 from ..wire import filters
 from ..wire.headers import as_text, as_wire, check_name, json_headers
@@ -145,6 +145,11 @@ def accepted_record(one: Accepted) -> dict[str, object]:
     if one.deduplicated:
         answer["deduplicated"] = True
     return answer
+
+
+def error_item(error: QueueError) -> dict[str, object]:
+    """Return the item of a batch response that reports a rejected message."""
+    return {"error": error.message, "status": error.status}
 
 
 def endpoints_of(request: Request) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from ...http.readers import decode_segment
 from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
-from ..engine.publishing import Published, error_item
+from ..engine.publishing import Published
 from ..errors import QueueError
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
@@ -49,6 +49,7 @@ from .payloads import (
     bulk_pairs,
     caller_of,
     destination_of,
+    error_item,
     has_empty_ids,
     json_array,
     read_batch_item,

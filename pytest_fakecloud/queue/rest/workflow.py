@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.engine import Engine
-from ..engine.publishing import error_item
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import filters
@@ -40,6 +39,7 @@ from .payloads import (
     caller_of,
     cursor_field,
     destination_of,
+    error_item,
     has_empty_ids,
     json_array,
     json_object,

@@ -16,11 +16,11 @@ from ...http.messages import Request
 from ...http.routing import Route
 from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
-from ..engine.publishing import repeated
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message, PublishSettings
 from ..wire import filters
 from ..wire.headers import as_text, read_given, unprefixed
+from ..wire.republishing import settings_to_republish
 from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
 from .history import letter_record
@@ -149,8 +149,8 @@ class WorkflowHistoryRoutes:
         if not new.steps:
             del self.runs.runs[new.id]
             return self._restarted(message, given)
-        new.settings = repeated(new.settings, given)
-        settings = repeated(message.settings, given, message.max_retries)
+        new.settings = settings_to_republish(new.settings, given)
+        settings = settings_to_republish(message.settings, given, message.max_retries)
         try:
             self._republish(message, new.id, settings, message.body, init=False)
         except QueueError:
@@ -162,7 +162,7 @@ class WorkflowHistoryRoutes:
         old = self.runs.require_run_of(message)
         started = self.runs.first_message(old)
         new_id = self.engine.new_id("wfr_")
-        settings = repeated(old.settings, given, started.max_retries)
+        settings = settings_to_republish(old.settings, given, started.max_retries)
         self._republish(started, new_id, settings, self.runs.first_body(old), init=True)
         new = self.runs.get(new_id)
         new.invoker = old.invoker

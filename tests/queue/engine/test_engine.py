@@ -21,7 +21,6 @@ from pytest_fakecloud.queue.model import (
     DeliveryHooks,
     Message,
     Outcome,
-    WorkflowHooks,
 )
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
@@ -798,7 +797,7 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     bench = Bench(limits={"message_size": 3}, region="EU-CENTRAL-1")
     bench.publish()
     engine, clock = bench.engine, Timekeeper(now="2026-01-01T00:00:00Z")
-    twin = engine.twin(clock, Ids(2), WorkflowHooks())
+    twin = engine.twin(clock, Ids(2))
     assert twin.messages == {}
     with pytest.raises(QueueError, match="maxMessageSize"):
         twin.publisher.publish(URL, [], b"four")
@@ -809,17 +808,6 @@ def test_a_twin_has_the_rules_and_none_of_the_data() -> None:
     # A twin shares the signing keys with its engine.
     twin.rotate_keys()
     assert (engine.keys.current, engine.keys.next) == ("next", "new")
-
-
-def test_a_twin_asks_the_workflows_it_is_given(bench: Bench) -> None:
-    class Refusing(WorkflowHooks):
-        def accept(self, message: Message, now_us: int) -> str | None:
-            raise QueueError(400, "no")
-
-    twin = bench.engine.twin(bench.clock, Ids(2), Refusing())
-    with pytest.raises(QueueError, match=r"^no$"):
-        twin.publisher.publish(URL, [], b"x")
-    bench.publish()
 
 
 def test_a_closed_engine_begins_nothing_any_more(bench: Bench) -> None:

@@ -66,7 +66,7 @@ def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
     # Each publish forgets some of the expired ids.
     for _ in range(3):
         publish(bench)
-    assert bench.engine.publisher.seen == {}
+    assert bench.engine.publisher.deduplication.seen == {}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""The URLs to which a publish request delivers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import INVALID_SCHEME, bad_request
+from ..model import Message, PublishSettings
+from ..wire.headers import check_url
+from ..wire.named import LLM_URL, NAMED, named_url
+from .quota import check_public
+from .url_groups import UrlGroup
+
+
+class Target(NamedTuple):
+    """A URL to deliver to, with the URL group and the endpoint that it belongs to."""
+
+    url: str
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    endpoint_id: str | None = None
+
+
+def target_of(message: Message) -> Target:
+    """Return the target of a published message."""
+    return Target(message.url, message.topic_name, message.endpoint_name, message.endpoint_id)
+
+
+def targets_of(
+    destination: str, settings: PublishSettings, group: UrlGroup | None, *, public_only: bool
+) -> list[Target]:
+    """Return the targets of a destination, which is a URL, a URL group or a name such as
+    ``api/llm``.
+
+    ``public_only`` is True if loopback addresses are rejected. Raises a 400 error for an invalid
+    destination.
+    """
+    if group is not None:
+        return [Target(one.url, group.name, one.name, one.id) for one in group.endpoints]
+    named = named_url(destination)
+    if named == LLM_URL and settings.callback is None:
+        raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
+    if named is not None:
+        return [Target(named)]
+    if destination.startswith("api/"):
+        raise bad_request(
+            f"invalid destination url: {INVALID_SCHEME}; of the service's own destinations there"
+            f" are {' and '.join(NAMED)}"
+        )
+    check_url(destination, "destination")
+    if public_only:
+        check_public(destination)
+    return [Target(destination)]
