@@ -314,7 +314,7 @@ class ScheduleView:
         __tracebackhide__ = True
         return found_messages(
             PublishedMessage(self._engine, one)
-            for one in self._engine.schedules.fire(self._record.id)
+            for one in self._engine.schedules.run_now(self._record.id)
         )
 
     def __repr__(self) -> str:

@@ -59,7 +59,7 @@ class Deliveries:
 
     def next_firing_us(self) -> int | None:
         """Return the time at which the next schedule of a queue fires, or None."""
-        found = (queue._engine.schedules.next_run_us() for queue in self._queues)
+        found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
         return min((at for at in found if at is not None), default=None)
 
     def end_schedules(self) -> None:
@@ -74,7 +74,7 @@ class Deliveries:
         """Let the schedules fire again, because the run has ended."""
         for schedules, schedule in self._ended:
             if schedules.by_id.get(schedule.id) is schedule:
-                schedules.plan_on(schedule)
+                schedules.replan(schedule)
         self._ended.clear()
 
     def due(self, now_us: int) -> list[Due]:

@@ -211,7 +211,7 @@ class Engine(State):
             self.history.restored()
             self.lifecycle.under_way.clear()
             for schedule in self.schedules.by_id.values():
-                self.schedules.plan_on(schedule)
+                self.schedules.replan(schedule)
             for message_id, (end_us, _) in self.in_flight.items():
                 self.runner.await_end(message_id, end_us)
             for message in self.messages.values():

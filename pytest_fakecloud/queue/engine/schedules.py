@@ -48,6 +48,8 @@ class Schedule:
 
     ``settings`` are the settings of the messages that it creates. ``sent`` are the headers and the
     query of the request that created the schedule, and ``api`` is the API version of that request.
+    ``planned_us`` is the time of the next run, or None if there is none. While the schedule is
+    paused, this time is not updated and may be in the past.
     """
 
     id: str
@@ -58,7 +60,7 @@ class Schedule:
     created_us: int
     caller_ip: str
     paused: bool = False
-    next_us: int | None = None
+    planned_us: int | None = None
     last_us: int | None = None
     last_ids: list[str] = field(default_factory=list)
     error: str | None = None
@@ -72,17 +74,17 @@ class Schedule:
         """Return the times of the next runs, even if the schedule is paused."""
         cron = _cron(self.cron)
         runs: list[datetime] = []
-        at = self.upcoming_us(after_us)
+        at = self.first_run_after(after_us)
         while len(runs) < count and at is not None:
             runs.append(to_datetime(at))
             at = cron.next_us(at)
         return runs
 
-    def upcoming_us(self, after_us: int) -> int | None:
+    def first_run_after(self, after_us: int) -> int | None:
         """Return the time of the first run after ``after_us``, even if the schedule is paused."""
-        if self.next_us is not None and self.next_us > after_us:
-            return self.next_us
-        return _cron(self.cron).next_us(after_us, since_us=self.next_us)
+        if self.planned_us is not None and self.planned_us > after_us:
+            return self.planned_us
+        return _cron(self.cron).next_us(after_us, since_us=self.planned_us)
 
 
 @lru_cache(maxsize=256)
@@ -159,24 +161,24 @@ class Schedules:
 
     def plan(self, schedule: Schedule, due_us: int | None) -> None:
         """Set the time of the next run, and start a timer for it unless the schedule is paused."""
-        schedule.next_us = due_us
+        schedule.planned_us = due_us
         self.unplan(schedule)
         if due_us is not None and not schedule.paused and not self._state.closed:
             self._timers[schedule.id] = self._state.clock.call_at(
                 due_us,
-                partial(self._fire, schedule.id),
+                partial(self._timer_fired, schedule.id),
                 lane=self._state.own_lane,
                 label=f"schedule {schedule.id}",
             )
 
-    def plan_on(self, schedule: Schedule) -> None:
-        """Schedule the next run of a restored schedule, skipping runs in the past."""
-        due, now = schedule.next_us, self._state.clock.now_us()
+    def replan(self, schedule: Schedule) -> None:
+        """Plan the next run again after the timers were stopped, skipping runs in the past."""
+        due, now = schedule.planned_us, self._state.clock.now_us()
         if due is not None and due < now:
-            due = schedule.upcoming_us(now)
+            due = schedule.first_run_after(now)
         self.plan(schedule, due)
 
-    def next_run_us(self) -> int | None:
+    def earliest_run_us(self) -> int | None:
         """Return the time of the next planned run of any schedule, or None."""
         return min((timer.due_us for timer in self._timers.values()), default=None)
 
@@ -198,21 +200,21 @@ class Schedules:
             schedule = self.get(schedule_id)
             if schedule.paused == paused:
                 return
-            due = self.due_us(schedule)
+            due = self.next_run_us(schedule)
             schedule.paused = paused
             self.plan(schedule, due)
 
-    def due_us(self, schedule: Schedule) -> int | None:
+    def next_run_us(self, schedule: Schedule) -> int | None:
         """Return the time of the next run. For a paused schedule, assume that it is resumed now."""
-        if schedule.next_us is None or not schedule.paused:
-            return schedule.next_us
-        return schedule.upcoming_us(self._state.clock.now_us())
+        if schedule.planned_us is None or not schedule.paused:
+            return schedule.planned_us
+        return schedule.first_run_after(self._state.clock.now_us())
 
-    def fire(self, schedule_id: str) -> list[str]:
+    def run_now(self, schedule_id: str) -> list[str]:
         """Create the messages of a run now and return their ids. The planned runs do not change."""
         with self._state.lock:
             schedule = self.get(schedule_id)
-            self._create(schedule, self._state.clock.now_us())
+            self._run(schedule, self._state.clock.now_us())
             return list(schedule.last_ids)
 
     def states(self, schedule: Schedule) -> dict[str, str]:
@@ -225,16 +227,16 @@ class Schedules:
                 found[message.public_id] = words.get(message.state, "IN_PROGRESS")
         return found
 
-    def _fire(self, schedule_id: str, at_us: int) -> None:
+    def _timer_fired(self, schedule_id: str, at_us: int) -> None:
         state = self._state
         with state.lock:
             schedule = self.by_id.get(schedule_id)
             if schedule is None:
                 return
             self.plan(schedule, _cron(schedule.cron).next_us(at_us))
-            self._create(schedule, at_us)
+            self._run(schedule, at_us)
 
-    def _create(self, schedule: Schedule, at_us: int) -> None:
+    def _run(self, schedule: Schedule, at_us: int) -> None:
         schedule.last_us = at_us
         try:
             schedule.last_ids = self._publish_run(schedule, at_us)

@@ -66,7 +66,7 @@ class AdministrationRoutes:
             schedule = engine.schedules.get(schedule_id)
             return records.schedule_record(
                 schedule,
-                engine.schedules.due_us(schedule),
+                engine.schedules.next_run_us(schedule),
                 engine.schedules.states(schedule),
                 min(engine.settings.retries, engine.limits.retries),
                 engine.limits.timeout_us,

@@ -132,7 +132,7 @@ def test_every_header_of_a_delivery() -> None:
         ("Upstash-Schedule-Id", "s"),
     ]
     bench.engine.publisher.publish("g", headers, b"x", caller_ip="192.0.2.7")
-    (message_id,) = bench.engine.schedules.fire("s")
+    (message_id,) = bench.engine.schedules.run_now("s")
     bench.clock.run_due()
     (delivery,) = bench.sent
     assert delivery.headers == [

@@ -732,7 +732,7 @@ def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> 
         (lambda engine: engine.schedules.get("x"), "schedule x"),
         (lambda engine: engine.schedules.delete("x"), "schedule x"),
         (lambda engine: engine.schedules.pause("x", True), "schedule x"),
-        (lambda engine: engine.schedules.fire("x"), "schedule x"),
+        (lambda engine: engine.schedules.run_now("x"), "schedule x"),
         (lambda engine: engine.url_groups.get("x"), "topic x"),
         (lambda engine: engine.url_groups.endpoint("x"), "endpoint x"),
     ],

@@ -268,7 +268,7 @@ def test_settings_of_a_schedule(bench: Bench) -> None:
     assert (schedule.destination, schedule.body) == (URL, b"body")
     assert (schedule.caller_ip, schedule.api) == ("192.0.2.7", "v1")
     assert schedule.sent == [*headers, ("upstash-retries", "1")]
-    (message_id,) = bench.engine.schedules.fire(schedule.id)
+    (message_id,) = bench.engine.schedules.run_now(schedule.id)
     message = bench.engine.messages[message_id]
     assert (message.caller_ip, message.api, message.max_retries) == ("192.0.2.7", "v1", 1)
 
@@ -276,7 +276,7 @@ def test_settings_of_a_schedule(bench: Bench) -> None:
 def test_the_messages_of_a_run_of_v1_have_ids_of_their_own(bench: Bench) -> None:
     group(bench, "g", URL, OTHER)
     schedule_id = publish(bench, "g", api="v1", Cron="@hourly").schedule_id
-    for message_id in bench.engine.schedules.fire(str(schedule_id)):
+    for message_id in bench.engine.schedules.run_now(str(schedule_id)):
         assert bench.engine.messages[message_id].public_id == message_id
 
 
@@ -286,17 +286,17 @@ def test_a_run_is_checked_against_the_defaults_of_its_group_at_its_instant() -> 
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "10s")]
     made = bench.engine.publisher.publish("g", sent({"Cron": "@hourly"}), b"x", queue_name="line")
     schedule = bench.engine.schedules.get(str(made.schedule_id))
-    (message_id,) = bench.engine.schedules.fire(schedule.id)
+    (message_id,) = bench.engine.schedules.run_now(schedule.id)
     message = bench.engine.messages[message_id]
     assert (message.settings.delay_us, message.queue_name) == (10 * SECOND, "line")
     bench.engine.url_groups.get("g").headers = [("Upstash-Delay", "2m")]
-    assert bench.engine.schedules.fire(schedule.id) == []
+    assert bench.engine.schedules.run_now(schedule.id) == []
     late = "quota maxDelay exceeded, current limit: 60"
     assert schedule.error == late
     for second, error in ((60, None), (61, late)):
         end = bench.clock.now_us() // SECOND + second
         bench.engine.url_groups.get("g").headers = [("Upstash-Not-Before", str(end))]
-        bench.engine.schedules.fire(schedule.id)
+        bench.engine.schedules.run_now(schedule.id)
         assert schedule.error == error
 
 

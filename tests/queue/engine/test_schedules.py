@@ -271,7 +271,7 @@ def test_a_schedule_has_an_id_of_its_own_unless_it_is_given_one(bench: Bench) ->
 def test_its_messages_are_plain_ones_of_the_caller_that_made_it(bench: Bench) -> None:
     once = {"Deduplication_Id": "once", "Content_Based_Deduplication": "true"}
     schedule = scheduled(bench, Schedule_Id="mine", **once)
-    ids = bench.engine.schedules.fire(schedule.id)
+    ids = bench.engine.schedules.run_now(schedule.id)
     message = bench.engine.messages[ids[0]]
     assert (message.caller_ip, message.schedule_id) == ("192.0.2.7", schedule.id)
     assert message.settings == PublishSettings()
@@ -307,7 +307,7 @@ def test_how_the_messages_of_the_last_run_ended(
 ) -> None:
     bench.answer = lambda delivery: Outcome(status)
     schedule = scheduled(bench, Retries="0")
-    (message_id,) = bench.engine.schedules.fire(schedule.id)
+    (message_id,) = bench.engine.schedules.run_now(schedule.id)
     assert bench.engine.schedules.states(schedule) == {message_id: "IN_PROGRESS"}
     if cancel:
         bench.engine.cancel(message_id)
@@ -318,7 +318,7 @@ def test_how_the_messages_of_the_last_run_ended(
 
 def test_a_run_after_a_copy_is_not_in_the_copy(bench: Bench) -> None:
     schedule = scheduled(bench)
-    bench.engine.schedules.fire(schedule.id)
+    bench.engine.schedules.run_now(schedule.id)
     twin = schedule.copy()
     schedule.last_ids.append("later")
     assert len(twin.last_ids) == 1
@@ -332,7 +332,7 @@ def test_the_next_runs_are_told_whether_it_is_paused_or_not(bench: Bench, paused
     assert schedule.next_runs(0, bench.start_us) == []
     # Runs are listed strictly after the given time.
     assert schedule.next_runs(1, bench.start_us + 60 * SECOND) == [after(120)]
-    schedule.next_us = None
+    schedule.planned_us = None
     assert schedule.next_runs(1, bench.start_us) == [after(60)]
 
 
@@ -341,7 +341,7 @@ def test_a_schedule_after_its_last_run_has_no_next_run(bench: Bench) -> None:
     schedule = scheduled(bench, "0 0 1 8 *")
     bench.clock.move_to("9999-09-01T00:00:00Z")
     assert len(bench.sent) == 1
-    assert schedule.next_us is None
+    assert schedule.planned_us is None
     assert schedule.next_runs(3, bench.clock.now_us()) == []
     bench.engine.restore(bench.engine.snapshot())
     assert bench.clock.next_due_us() is None
