@@ -28,7 +28,7 @@ from ..model import Api, HeaderList, PublishSettings
 from .state import State
 
 if TYPE_CHECKING:
-    from .cron import Cron
+    from ..wire.cron import Cron
 
 
 def as_scheduled(settings: PublishSettings) -> PublishSettings:
@@ -91,7 +91,7 @@ class Schedule:
 def _cron(text: str) -> Cron:
     # Imported here, because the import takes 4 ms (it loads a date library) and few tests have a
     # schedule.
-    from .cron import Cron
+    from ..wire.cron import Cron
 
     return Cron(text)
 
