@@ -7,46 +7,95 @@ messages that each held one of them would pass them back and forth endlessly.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 
 from ...core.timers import Timer
-from ..model import SECOND, Message
-from .fifo import OrderedQueue
+from ..model import Message
 from .flow import FlowKey
+from .ordered_queues import QueueAdmission
 from .state import State
 
 
 class Admission:
-    """Determines which attempts may start.
+    """Determines which due messages may start. Every method requires the lock.
 
-    Methods whose docstring says that the lock must be held do not acquire it.
+    ``queues`` admits messages of ordered queues, before they become due. ``flow_timers`` are the
+    timers for the next periods of flow-control keys.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, queues: QueueAdmission) -> None:
         self._state = state
+        self.queues = queues
         self.flow_timers: dict[str, Timer] = {}
 
-    def leave(self, message: Message) -> None:
-        """Release the slots of a cancelled message. The lock must be held."""
-        self.leave_global(message)
-        if message.queue_name is not None:
-            queue = self._state.queues.by_name.get(message.queue_name)
-            if queue is not None:
-                queue.active.discard(message.id)
-                if message.id in queue.parked:
-                    queue.parked.remove(message.id)
-                self.pump_queue(queue)
-        self.leave_flow(message)
+    def admit_or_wait(self, message: Message, now: int) -> bool:
+        """Return whether an attempt may start now; if not, add the message to a wait list."""
+        if self._is_parked(message):
+            return False
+        key = self.flow_key(message)
+        has_room = message.id in self._state.active or self._has_room()
+        if key is None:
+            if not has_room:
+                self._wait(message, self._state.waiting_for_slot, self._global_limit())
+            return has_room
+        if message.id in key.active:
+            # The message was admitted earlier, and has counted towards global parallelism since
+            # then.
+            return True
+        if has_room and not key.waiting and key.open(now):
+            key.start(message.id)
+            return True
+        only_global = key.open(now) and not has_room
+        reason = self._global_limit() if only_global else f"flow control {key.key}"
+        self._wait(message, key.waiting, reason)
+        self.release_global_slot(message)
+        self.start_waiting_for_flow(key)
+        return False
 
-    def leave_flow(self, message: Message) -> None:
-        """Release the flow-control slot of a message that has not started. The lock must be held."""
+    def _is_parked(self, message: Message) -> bool:
+        """Return whether the message's queue is paused; if so, hold the message there."""
+        queue = self.queues.queue_of(message)
+        if queue is None or not queue.paused:
+            return False
+        message.due_us = None
+        self.release_flow_slot(message)
+        self.release_global_slot(message)
+        if message.id not in queue.parked:
+            queue.parked.append(message.id)
+        return True
+
+    def _wait(self, message: Message, wait_list: deque[str], reason: str) -> None:
+        message.due_us = None
+        message.wait_reason = reason
+        wait_list.append(message.id)
+
+    def _global_limit(self) -> str:
+        return f"global parallelism {self._state.limits.parallelism}"
+
+    # -- releasing slots -------------------------------------------------------------------------
+
+    def release(self, message: Message) -> None:
+        """Release all slots of a cancelled message."""
+        self.release_global_slot(message)
+        self.queues.release(message)
+        self.release_flow_slot(message)
+
+    def release_flow_slot(self, message: Message) -> None:
+        """Release the flow-control slot of a message that has not started."""
         key = self.flow_key(message)
         if key is not None and message.id in key.active:
             key.give_back(message.id)
-            self.pump_flow(key)
+            self.start_waiting_for_flow(key)
 
-    def recall_flow(self, key: FlowKey) -> None:
-        """Return admitted messages that have not started to the wait list. The lock must be held."""
+    def release_global_slot(self, message: Message) -> None:
+        """Release a message's slot in global parallelism."""
+        if message.id in self._state.active:
+            self._state.active.discard(message.id)
+            self.start_waiting()
+
+    def recall_admitted(self, key: FlowKey) -> None:
+        """Return the messages of a key that have not started to its wait list."""
         state = self._state
         recalled = [
             state.pending[one]
@@ -59,118 +108,37 @@ class Admission:
             message.due_us = None
             state.unplan(message.id)
             key.waiting.appendleft(message.id)
-        self.pump_global()
+        self.start_waiting()
 
-    def step_aside(self, message_id: str) -> bool:
-        """Return whether a fault lets other messages overtake a due message; if so, apply it."""
-        state = self._state
-        message = state.pending.get(message_id)
-        if message is None or message.overtaken_at == message.retried:
-            return False
-        if not state.delivery_hooks.overtaken(message):
-            return False
-        with state.lock:
-            message.overtaken_at = message.retried
-            message.due_us = None
-            state.timers.pop(message_id, None)
-            self.leave_flow(message)
-            queue = state.queues.by_name.get(message.queue_name or "")
-            if queue is not None and queue.waiting and message_id in queue.active:
-                queue.active.discard(message_id)
-                queue.waiting.insert(1, message_id)
-                self.pump_queue(queue)
-            else:
-                # Make the message due in a second. The next delivery makes it due earlier.
-                state.overtaken.append(message_id)
-                latest = state.clock.now_us() + SECOND
-                message.due_us = latest
-                state.plan_own(message_id, latest, partial(self.let_go, message_id), "overtaken")
-        return True
+    # -- starting waiting messages ---------------------------------------------------------------
 
-    def let_go(self, message_id: str, at_us: int) -> None:
-        """Make an overtaken message due again."""
-        state = self._state
-        with state.lock:
-            if message_id in state.overtaken:
-                state.overtaken.remove(message_id)
-                if message_id in state.pending:
-                    message = state.messages[message_id]
-                    state.plan(message, state.clock.now_us(), message.wait_reason)
-
-    def may_start(self, message: Message, now: int) -> bool:
-        """Return whether an attempt may start now; if not, add it to a wait list.
-
-        The lock must be held.
-        """
-        state = self._state
-        queue = state.queues.by_name.get(message.queue_name or "")
-        if queue is not None and queue.paused:
-            message.due_us = None
-            self.leave_flow(message)
-            self.leave_global(message)
-            if message.id not in queue.parked:
-                queue.parked.append(message.id)
-            return False
-        key = self.flow_key(message)
-        room = message.id in state.active or self._room()
-        if key is None:
-            if not room:
-                message.due_us = None
-                message.wait_reason = f"global parallelism {state.limits.parallelism}"
-                state.crowd.append(message.id)
-            return room
-        if message.id in key.active:
-            # The message was admitted earlier, and has counted towards global parallelism since
-            # then.
-            return True
-        if room and not key.waiting and key.open(now):
-            key.start(message.id)
-            return True
-        message.due_us = None
-        if key.open(now) and not room:
-            message.wait_reason = f"global parallelism {state.limits.parallelism}"
-        else:
-            message.wait_reason = f"flow control {key.key}"
-        key.waiting.append(message.id)
-        self.leave_global(message)
-        self.pump_flow(key)
-        return False
-
-    def leave_global(self, message: Message) -> None:
-        """Release the message's slot in global parallelism. The lock must be held."""
-        if message.id in self._state.active:
-            self._state.active.discard(message.id)
-            self.pump_global()
-
-    def pump_global(self) -> None:
-        """Start messages that wait for global parallelism while there is room. The lock must be
-        held.
-        """
+    def start_waiting(self) -> None:
+        """Start the messages that wait for global parallelism while there is room."""
         state = self._state
         if state.limits.parallelism is None:
             return
         now = state.clock.now_us()
-        while self._room():
-            lines = [state.crowd]
-            lines += [
+        while self._has_room():
+            wait_lists = [state.waiting_for_slot]
+            wait_lists += [
                 key.waiting for key in state.flow.keys.values() if key.waiting and key.open(now)
             ]
-            for line in lines:
-                while line and line[0] not in state.pending:
-                    line.popleft()
-            heads = [state.messages[line[0]] for line in lines if line]
+            for wait_list in wait_lists:
+                while wait_list and wait_list[0] not in state.pending:
+                    wait_list.popleft()
+            heads = [state.messages[wait_list[0]] for wait_list in wait_lists if wait_list]
             if not heads:
                 return
             message = min(heads, key=lambda one: one.number)
             key = self.flow_key(message)
-            (state.crowd if key is None else key.waiting).popleft()
-            self._let_start(message, key, now)
+            (state.waiting_for_slot if key is None else key.waiting).popleft()
+            self._schedule_admitted(message, key, now)
 
-    def _room(self) -> bool:
+    def _has_room(self) -> bool:
         most = self._state.limits.parallelism
         return most is None or len(self._state.active) < most
 
-    def _let_start(self, message: Message, key: FlowKey | None, now: int) -> None:
+    def _schedule_admitted(self, message: Message, key: FlowKey | None, now: int) -> None:
         state = self._state
         if key is not None:
             key.start(message.id)
@@ -178,62 +146,6 @@ class Admission:
             # Count the message now, so that no other message takes the slot before this one starts.
             state.active.add(message.id)
         state.plan(message, now, message.wait_reason)
-
-    def pump_queue(self, queue: OrderedQueue) -> None:
-        """Start the next messages of a queue while it has free slots. The lock must be held."""
-        state = self._state
-        now = state.clock.now_us()
-        while not queue.paused and queue.waiting and len(queue.active) < queue.parallelism:
-            message = state.pending.get(queue.waiting.popleft())
-            if message is None:
-                continue
-            queue.active.add(message.id)
-            due = max(now, message.not_before_us)
-            state.plan(message, due, "delay" if due > now else f"turn in queue {queue.name}")
-
-    def upsert_queue(self, name: str, *, parallelism: int | None, paused: bool | None) -> None:
-        """Create or change a queue.
-
-        Raises ``QueueError``: 400 for an invalid name, 412 if a plan limit is exceeded.
-        """
-        state = self._state
-        with state.lock:
-            limits = state.limits
-            queue = state.queues.upsert(
-                name,
-                state.clock.now_us(),
-                parallelism=parallelism,
-                paused=paused,
-                most=limits.queues,
-                most_parallelism=limits.queue_parallelism,
-            )
-            if not queue.paused:
-                self.resume_queue(name)
-
-    def resume_queue(self, name: str) -> None:
-        """Resume a queue; raise a 404 error if it does not exist."""
-        state = self._state
-        with state.lock:
-            queue = state.queues.get(name)
-            queue.paused = False
-            now = state.clock.now_us()
-            queue.updated_us = now
-            parked, queue.parked = queue.parked, []
-            for message_id in parked:
-                if message_id in state.pending:
-                    state.plan(state.messages[message_id], now, f"queue {name} resumed")
-            self.pump_queue(queue)
-
-    def pause_queue(self, name: str) -> None:
-        """Pause a queue; raise a 404 error if it does not exist."""
-        state = self._state
-        with state.lock:
-            queue = state.queues.get(name)
-            queue.paused = True
-            queue.updated_us = state.clock.now_us()
-
-    def lag(self, queue: OrderedQueue) -> int:
-        return sum(one in self._state.pending for one in [*queue.active, *queue.waiting])
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
         """Return a flow-control key as the API represents it."""
@@ -245,33 +157,33 @@ class Admission:
         flow = message.settings.flow
         return None if flow is None else self._state.flow.keys.get(flow.key)
 
-    def pump_flow(self, key: FlowKey) -> None:
+    def start_waiting_for_flow(self, key: FlowKey) -> None:
         """Start the waiting messages of a flow-control key while there is room."""
         state = self._state
-        with state.lock:
-            now = state.clock.now_us()
-            while key.waiting and key.open(now) and self._room():
-                message = state.pending.get(key.waiting.popleft())
-                if message is not None:
-                    self._let_start(message, key, now)
-            opens = key.reopens_us(now)
-            timer = self.flow_timers.get(key.key)
-            if timer is not None and (timer.cancelled or timer.due_us != opens):
-                timer.cancel()
-                del self.flow_timers[key.key]
-                timer = None
-            if opens is not None and timer is None:
-                self.flow_timers[key.key] = state.clock.call_at(
-                    opens,
-                    partial(self._flow_opens, key.key),
-                    lane=state.own_lane,
-                    label=f"flow control {key.key}",
-                )
+        now = state.clock.now_us()
+        while key.waiting and key.open(now) and self._has_room():
+            message = state.pending.get(key.waiting.popleft())
+            if message is not None:
+                self._schedule_admitted(message, key, now)
+        self._plan_opening(key, key.reopens_us(now))
+
+    def _plan_opening(self, key: FlowKey, opens_us: int | None) -> None:
+        timer = self.flow_timers.get(key.key)
+        if timer is not None and (timer.cancelled or timer.due_us != opens_us):
+            timer.cancel()
+            del self.flow_timers[key.key]
+            timer = None
+        if opens_us is not None and timer is None:
+            self.flow_timers[key.key] = self._state.clock.call_at(
+                opens_us,
+                partial(self._flow_opens, key.key),
+                lane=self._state.own_lane,
+                label=f"flow control {key.key}",
+            )
 
     def _flow_opens(self, name: str, at_us: int) -> None:
-        state = self._state
-        with state.lock:
+        with self._state.lock:
             self.flow_timers.pop(name, None)
-            key = state.flow.keys.get(name)
+            key = self._state.flow.keys.get(name)
             if key is not None:
-                self.pump_flow(key)
+                self.start_waiting_for_flow(key)

@@ -33,6 +33,7 @@ from ..wire.retry import next_wait
 from .admission import Admission
 from .dead_letters import DeadLetters
 from .lifecycle import Lifecycle, causing
+from .overtaking import Overtaking
 from .publishing import Publisher
 from .state import State
 
@@ -70,6 +71,7 @@ class AttemptRunner:
         self._state = state
         self._lifecycle = lifecycle
         self._admission = admission
+        self._overtaking = Overtaking(state, admission)
         self._dead_letters = dead_letters
         self._publisher = publisher
         self.perform = perform
@@ -104,7 +106,7 @@ class AttemptRunner:
         return partial(self._make, begun, claimed=True)
 
     def _start(self, message_id: str) -> StartedAttempt | None:
-        if self._state.delivery_hooks.active and self._admission.step_aside(message_id):
+        if self._state.delivery_hooks.active and self._overtaking.delay(message_id):
             return None
         return self.begin(message_id)
 
@@ -172,7 +174,7 @@ class AttemptRunner:
                 return None
             state.timers.pop(message_id, None)
             now = state.clock.now_us()
-            if not self._admission.may_start(message, now):
+            if not self._admission.admit_or_wait(message, now):
                 return None
             if message.attempts and message.attempts[-1].at_us == now:
                 message.depth += 1
@@ -215,8 +217,8 @@ class AttemptRunner:
             f" {message.public_id} to {message.url}. Let the handlers stop publishing at some point,"
             " or publish with a delay and advance the clock step by step. The message stays pending"
         )
-        self._admission.leave_flow(message)
-        self._admission.leave_global(message)
+        self._admission.release_flow_slot(message)
+        self._admission.release_global_slot(message)
         message.depth = message.chain = 0
         if state.lane == "background":
             # Report the loop instead of raising in the background, where no caller could catch the
@@ -317,8 +319,7 @@ class AttemptRunner:
                 self.await_end(message.id, end)
             else:
                 self._apply(message, outcome, max(attempt.at_us, state.clock.now_us()))
-        for held in list(state.overtaken):
-            self._admission.let_go(held, 0)
+        self._overtaking.end_all()
         state.changed.notify()
         if state.on_attempt is not None:
             state.on_attempt(message, attempt, begun.delivery, outcome)
@@ -370,9 +371,9 @@ class AttemptRunner:
             else:
                 self._failed(message, attempt, outcome, at_us)
         if key is not None:
-            self._admission.pump_flow(key)
+            self._admission.start_waiting_for_flow(key)
         if state.limits.parallelism is not None:
-            self._admission.pump_global()
+            self._admission.start_waiting()
 
     def _again(self, message: Message, at_us: int, reason: str) -> None:
         state = self._state

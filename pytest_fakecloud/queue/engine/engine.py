@@ -36,6 +36,7 @@ from .attempts import AttemptRunner
 from .dead_letters import DeadLetters
 from .history import History
 from .lifecycle import Lifecycle
+from .ordered_queues import QueueAdmission
 from .publishing import Publisher
 from .quota import Quota
 from .snapshot import Saved, put_back, save
@@ -78,7 +79,8 @@ class Engine(State):
         self._new_key = new_key
         self.dead_letters = DeadLetters(self)
         self.history = History(self, self.dead_letters)
-        self.admission = Admission(self)
+        self.queue_admission = QueueAdmission(self)
+        self.admission = Admission(self, self.queue_admission)
         self.lifecycle = Lifecycle(self, self.admission, self.history)
         self.quota = Quota(self)
         self.publisher = Publisher(self, self.lifecycle, self.quota)
@@ -222,6 +224,6 @@ class Engine(State):
                 elif message.state == "CANCEL_REQUESTED":
                     self.lifecycle.plan_cancel(message, message.due_us)
             for key in self.flow.keys.values():
-                self.admission.pump_flow(key)
-            self.admission.pump_global()
+                self.admission.start_waiting_for_flow(key)
+            self.admission.start_waiting()
         self.changed.notify()

@@ -47,11 +47,11 @@ class Lifecycle:
             if key.waiting:
                 # Start waiting messages, because the settings of the new message may admit them,
                 # too.
-                self._admission.pump_flow(key)
+                self._admission.start_waiting_for_flow(key)
         if message.queue_name is not None:
             queue = state.queues.by_name[message.queue_name]
             queue.waiting.append(message.id)
-            self._admission.pump_queue(queue)
+            self._admission.queues.start_waiting(queue)
         else:
             reason = "delay" if message.not_before_us > message.created_us else "at once"
             state.plan(message, max(now, message.not_before_us), reason)
@@ -100,7 +100,7 @@ class Lifecycle:
                 state.log(message, "CANCEL_REQUESTED", now)
                 if in_flight:
                     continue
-                self._admission.leave(message)
+                self._admission.release(message)
                 due = message.due_us
                 state.unplan(message.id)
                 if due is None or due <= now:
@@ -176,7 +176,7 @@ class Lifecycle:
             queue = state.queues.by_name.get(message.queue_name)
             if queue is not None and message.id in queue.active:
                 queue.active.discard(message.id)
-                self._admission.pump_queue(queue)
+                self._admission.queues.start_waiting(queue)
         if message.source_id is not None and message.queue_name is None:
             source = state.messages.get(message.source_id)
             if source is not None:

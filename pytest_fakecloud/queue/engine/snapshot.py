@@ -37,7 +37,7 @@ class Saved(NamedTuple):
     logs: list[LogEntry]
     in_flight: dict[str, tuple[int, Outcome]]
     workflow: object
-    crowd: tuple[str, ...]
+    waiting_for_slot: tuple[str, ...]
 
 
 def _copies(messages: dict[str, Message]) -> dict[str, Message]:
@@ -60,7 +60,7 @@ def save(engine: Engine) -> Saved:
         logs=list(engine.logs.entries),
         in_flight=dict(engine.in_flight),
         workflow=engine.workflow.snapshot(),
-        crowd=tuple(engine.crowd),
+        waiting_for_slot=tuple(engine.waiting_for_slot),
     )
 
 
@@ -82,7 +82,7 @@ def put_back(saved: Saved, engine: Engine) -> None:
     engine.logs.entries = list(saved.logs)
     engine.in_flight = dict(saved.in_flight)
     engine.workflow.restore(saved.workflow)
-    engine.crowd = deque(saved.crowd)
+    engine.waiting_for_slot = deque(saved.waiting_for_slot)
     engine.active = set(engine.in_flight)
     engine.overtaken = []
     now = engine.clock.now_us()

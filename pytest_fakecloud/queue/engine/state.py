@@ -44,11 +44,11 @@ class State:
     """Data shared by the parts of an engine. Changes require the ``lock``.
 
     ``pending`` are the unfinished messages. ``active`` are the ids of messages that count towards
-    the global parallelism limit, ``crowd`` those of messages that wait for it, and ``overtaken``
-    those of messages that a fault delays. ``in_flight`` maps an id to the outcome of the attempt
-    and the time at which it will be applied. ``drive`` counts the calls that deliver. ``inspected``
-    is set when a test inspects messages. ``runner`` is set by the engine before the first message
-    is published.
+    the global parallelism limit, ``waiting_for_slot`` the ids of messages that wait for it, and
+    ``overtaken`` the ids of messages that a fault delays. ``in_flight`` maps an id to the outcome of
+    the attempt and the time at which it will be applied. ``drive`` counts the calls that deliver.
+    ``inspected`` is set when a test inspects messages. ``runner`` is set by the engine before the
+    first message is published.
     """
 
     runner: AttemptRunner
@@ -87,7 +87,7 @@ class State:
         self.logs = Logs()
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self.active: set[str] = set()
-        self.crowd: deque[str] = deque()
+        self.waiting_for_slot: deque[str] = deque()
         self.overtaken: list[str] = []
         self.timers: dict[str, Timer] = {}
         self._planned: list[tuple[int, int, str, Timer]] = []

@@ -96,7 +96,7 @@ class AdministrationRoutes:
     def _queue(self, name: str) -> records.Record:
         with self.engine.lock:
             queue = self.engine.queues.get(name)
-            return records.queue_record(queue, self.engine.admission.lag(queue))
+            return records.queue_record(queue, self.engine.queue_admission.lag(queue))
 
     def list_queues(self, request: Request) -> object:
         with self.engine.lock:
@@ -115,7 +115,7 @@ class AdministrationRoutes:
             raise bad_request("invalid queue: parallelism must be a number of at least 1")
         if paused is not None and not isinstance(paused, bool):
             raise bad_request("invalid queue: paused must be true or false")
-        self.engine.admission.upsert_queue(name, parallelism=parallelism, paused=paused)
+        self.engine.queue_admission.upsert(name, parallelism=parallelism, paused=paused)
         return empty()
 
     def get_queue(self, request: Request) -> object:
@@ -126,11 +126,11 @@ class AdministrationRoutes:
         return empty()
 
     def pause_queue(self, request: Request) -> Answer:
-        self.engine.admission.pause_queue(_queue_name(request))
+        self.engine.queue_admission.pause(_queue_name(request))
         return empty()
 
     def resume_queue(self, request: Request) -> Answer:
-        self.engine.admission.resume_queue(_queue_name(request))
+        self.engine.queue_admission.resume(_queue_name(request))
         return empty()
 
     # -- URL groups ------------------------------------------------------------------------------
@@ -238,8 +238,8 @@ class FlowRoutes:
             key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
             key.paused = paused
             if paused:
-                engine.admission.recall_flow(key)
-            engine.admission.pump_flow(key)
+                engine.admission.recall_admitted(key)
+            engine.admission.start_waiting_for_flow(key)
         return empty()
 
     def pin_flow(self, request: Request) -> Answer:
@@ -266,8 +266,8 @@ class FlowRoutes:
     def _begin_period(self, key: FlowKey) -> None:
         # Recall messages that were admitted but have not started, because they must count in the
         # new period.
-        self.engine.admission.recall_flow(key)
-        self.engine.admission.pump_flow(key)
+        self.engine.admission.recall_admitted(key)
+        self.engine.admission.start_waiting_for_flow(key)
 
     def unpin_flow(self, request: Request) -> Answer:
         flags = {"parallelism": False, "rate": False}

@@ -251,7 +251,7 @@ def queues(handle: Any, wanted: Wanted) -> View:
             "name": queue.name,
             "parallelism": queue.parallelism,
             "paused": queue.paused,
-            "lag": engine.admission.lag(queue),
+            "lag": engine.queue_admission.lag(queue),
             "waiting": [*queue.parked, *queue.waiting][:100],
         }
 

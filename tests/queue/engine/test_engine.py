@@ -183,7 +183,7 @@ def test_the_next_waits_for_the_callbacks_too(bench: Bench) -> None:
 
 def test_parallelism_of_a_queue(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.admission.upsert_queue("q", parallelism=2, paused=False)
+    bench.engine.queue_admission.upsert("q", parallelism=2, paused=False)
     for _ in range(5):
         enqueue(bench, "q")
     bench.clock.advance("1m")
@@ -195,7 +195,7 @@ def test_more_parallelism_starts_who_waits(bench: Bench) -> None:
     for _ in range(3):
         enqueue(bench, "q")
     bench.clock.advance("5s")
-    bench.engine.admission.upsert_queue("q", parallelism=3, paused=None)
+    bench.engine.queue_admission.upsert("q", parallelism=3, paused=None)
     bench.clock.advance("0s")
     assert bench.times() == [0, 5, 5]
 
@@ -211,11 +211,11 @@ def test_a_paused_queue_holds_retries(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500 if delivery.attempt == 0 else 200)
     message_id = enqueue(bench, "q")
     bench.clock.run_due()
-    bench.engine.admission.pause_queue("q")
+    bench.engine.queue_admission.pause("q")
     bench.clock.advance("1h")
     assert len(bench.sent) == 1
-    assert bench.engine.admission.lag(bench.engine.queues.get("q")) == 1
-    bench.engine.admission.resume_queue("q")
+    assert bench.engine.queue_admission.lag(bench.engine.queues.get("q")) == 1
+    bench.engine.queue_admission.resume("q")
     bench.clock.advance("0s")
     assert bench.times() == [0, 3600]
     assert bench.state(message_id) == "DELIVERED"
@@ -246,11 +246,11 @@ def test_cancelling_during_an_attempt(bench: Bench, status: int, state: str) -> 
 
 def test_a_queue_deleted_twice_loses_nothing_that_was_in_flight(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(500, virtual_us=10 * SECOND)
-    gates = bench.engine.admission
+    gates = bench.engine.queue_admission
     message_id = bench.publish(Queue_Name="q", Retry_Delay="1000")
     bench.clock.run_due()
     bench.engine.lifecycle.delete_queue("q")
-    gates.upsert_queue("q", parallelism=None, paused=True)
+    gates.upsert("q", parallelism=None, paused=True)
     bench.clock.advance("1m")
     bench.engine.lifecycle.delete_queue("q")
     bench.clock.advance("1h")
@@ -324,14 +324,14 @@ def test_a_pause_takes_back_what_a_resumption_let_go(bench: Bench) -> None:
     bench.clock.run_due()
     for paused in (False, True):
         key.paused = paused
-        gates.recall_flow(key) if paused else gates.pump_flow(key)
+        gates.recall_admitted(key) if paused else gates.start_waiting_for_flow(key)
     assert gates.flow_record(key) | {"waitListSize": 2, "rateCount": 0, "parallelismCount": 0} == (
         gates.flow_record(key)
     )
     bench.clock.advance("1m")
     assert bench.times() == []
     key.paused = False
-    gates.pump_flow(key)
+    gates.start_waiting_for_flow(key)
     bench.clock.advance("1m")
     assert bench.times() == [60, 70]
     assert [bench.state(one) for one in (first, second)] == ["DELIVERED"] * 2
@@ -350,12 +350,12 @@ def test_a_paused_key_and_a_paused_queue_do_not_block_each_other(bench: Bench) -
     message_id = bench.publish(
         Queue_Name="q", Flow_Control_Key="k", Flow_Control_Value="parallelism=1"
     )
-    bench.engine.admission.pause_queue("q")
+    bench.engine.queue_admission.pause("q")
     bench.clock.advance("1s")
     flowing(bench, "parallelism=1")
     bench.clock.advance("1s")
     assert bench.times() == [1]
-    bench.engine.admission.resume_queue("q")
+    bench.engine.queue_admission.resume("q")
     bench.clock.advance("1s")
     assert bench.state(message_id) == "DELIVERED"
 
@@ -455,7 +455,7 @@ def test_numbers_of_things() -> None:
     with pytest.raises(QueueError, match="quota maxQueues exceeded"):
         enqueue(bench, "r")
     with pytest.raises(QueueError, match="quota maxParallelism exceeded, current limit: 2"):
-        bench.engine.admission.upsert_queue("q", parallelism=3, paused=None)
+        bench.engine.queue_admission.upsert("q", parallelism=3, paused=None)
     limited = Bench(limits={"groups": 1, "endpoints_per_group": 1}).engine.url_groups
     group = limited.create("g", 0)
     limited.add(group, URL, None, 0)
@@ -483,10 +483,10 @@ def test_a_place_in_global_parallelism_is_given_up_at_the_next_gate() -> None:
     limited = flowing(bench, "rate=1,period=1h", 2)
     last = bench.publish()
     bench.clock.run_due()
-    bench.engine.admission.pause_queue("q")
+    bench.engine.queue_admission.pause("q")
     bench.clock.advance("2m")
     assert [one.message_id for one in bench.sent[1:]] == [limited[0], last]
-    bench.engine.admission.resume_queue("q")
+    bench.engine.queue_admission.resume("q")
     bench.clock.advance("2h")
     assert [one.message_id for one in bench.sent[3:]] == [held, limited[1]]
     assert bench.engine.active == set()
@@ -699,7 +699,7 @@ def test_attempts_go_with_their_message(bench: Bench) -> None:
 
 
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
-    bench.engine.admission.upsert_queue("q", parallelism=2, paused=None)
+    bench.engine.queue_admission.upsert("q", parallelism=2, paused=None)
     delayed, next_one = (
         bench.engine.publisher.publish(URL, headers, b"", queue_name="q").accepted[0].message_id
         for headers in ([("Upstash-Delay", "10s")], [])
@@ -710,11 +710,11 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
 
 def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> None:
     bench.answer = lambda delivery: Outcome(200, virtual_us=10 * SECOND)
-    bench.engine.admission.upsert_queue("q", parallelism=3, paused=None)
+    bench.engine.queue_admission.upsert("q", parallelism=3, paused=None)
     for _ in range(5):
         bench.engine.publisher.publish(URL, [], b"", queue_name="q")
     bench.clock.run_due()
-    bench.engine.admission.upsert_queue("q", parallelism=1, paused=None)
+    bench.engine.queue_admission.upsert("q", parallelism=1, paused=None)
     bench.clock.advance("1m")
     assert bench.times() == [0, 0, 0, 10, 20]
 
@@ -727,7 +727,7 @@ def test_a_queue_made_narrower_starts_nobody_until_it_has_room(bench: Bench) -> 
         (lambda engine: engine.cancel("x"), "message x"),
         (lambda engine: engine.dead_letters.get("x"), "dlq message x"),
         (lambda engine: engine.queues.get("x"), "queue x"),
-        (lambda engine: engine.admission.pause_queue("x"), "queue x"),
+        (lambda engine: engine.queue_admission.pause("x"), "queue x"),
         (lambda engine: engine.flow.get("x"), "flow control key x"),
         (lambda engine: engine.schedules.get("x"), "schedule x"),
         (lambda engine: engine.schedules.delete("x"), "schedule x"),

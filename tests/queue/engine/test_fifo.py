@@ -37,12 +37,12 @@ def test_a_bad_name_is_called_a_queues() -> None:
 
 def test_waiting_messages_of_a_snapshot_stay_when_cancelled_later(bench: Bench) -> None:
     message_id = bench.publish(Queue_Name="q")
-    bench.engine.admission.pause_queue("q")
+    bench.engine.queue_admission.pause("q")
     bench.clock.run_due()
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.engine.cancel(message_id)
         bench.engine.restore(saved)
-    bench.engine.admission.resume_queue("q")
+    bench.engine.queue_admission.resume("q")
     bench.clock.run_due()
     assert bench.state(message_id) == "DELIVERED"

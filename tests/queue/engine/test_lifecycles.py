@@ -118,8 +118,8 @@ class Lives(RuleBasedStateMachine):
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
         self.engine.limits = replace(self.engine.limits, parallelism=most)
-        self.engine.admission.upsert_queue("single", parallelism=1, paused=False)
-        self.engine.admission.upsert_queue("wide", parallelism=2, paused=False)
+        self.engine.queue_admission.upsert("single", parallelism=1, paused=False)
+        self.engine.queue_admission.upsert("wide", parallelism=2, paused=False)
         with self.engine.lock:
             group = self.engine.url_groups.create("group", self.clock.now_us())
             for number in (1, 2):
@@ -179,7 +179,7 @@ class Lives(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), pause=st.booleans())
     def pause_queue(self, name: str, pause: bool) -> None:
         self.paused_at_some_time = True
-        (self.engine.admission.pause_queue if pause else self.engine.admission.resume_queue)(name)
+        (self.engine.queue_admission.pause if pause else self.engine.queue_admission.resume)(name)
 
     @rule(name=st.sampled_from(FLOWS), pause=st.booleans())
     def pause_flow(self, name: str, pause: bool) -> None:
@@ -188,7 +188,7 @@ class Lives(RuleBasedStateMachine):
             key = self.engine.flow.keys.get(name)
             if key is not None:
                 key.paused = pause
-                self.engine.admission.pump_flow(key)
+                self.engine.admission.start_waiting_for_flow(key)
 
     @rule(pick=st.integers(0, 1000))
     def cancel(self, pick: int) -> None:
@@ -256,7 +256,7 @@ class Lives(RuleBasedStateMachine):
                     message.id in queue.waiting or message.id in queue.parked
                     for queue in engine.queues.by_name.values()
                 )
-                or message.id in engine.crowd
+                or message.id in engine.waiting_for_slot
                 or any(message.id in key.waiting for key in engine.flow.keys.values())
             )
             assert waits, message
@@ -279,10 +279,10 @@ class Lives(RuleBasedStateMachine):
         self.crash.armed = False
         self.unschedule()
         for name in QUEUES:
-            engine.admission.resume_queue(name)
+            engine.queue_admission.resume(name)
         for key in engine.flow.keys.values():
             key.paused = False
-            engine.admission.pump_flow(key)
+            engine.admission.start_waiting_for_flow(key)
         steps = 0
         while self.clock.next_due_us() is not None:
             self.clock.move_to(to_datetime(max(self.clock.next_due_us() or 0, self.clock.now_us())))

@@ -17,6 +17,7 @@ from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.engine.fifo import OrderedQueue
 from pytest_fakecloud.queue.engine.flow import FlowKey
 from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
+from pytest_fakecloud.queue.engine.ordered_queues import QueueAdmission
 from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
@@ -125,23 +126,23 @@ def told_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
-    pump = Admission.pump_queue
+    pump = QueueAdmission.start_waiting
 
-    def backwards(self: Admission, queue: OrderedQueue) -> None:
+    def backwards(self: QueueAdmission, queue: OrderedQueue) -> None:
         queue.waiting.rotate(1)
         pump(self, queue)
 
-    patch.setattr(Admission, "pump_queue", backwards)
+    patch.setattr(QueueAdmission, "start_waiting", backwards)
 
 
 def wider_queues(patch: pytest.MonkeyPatch) -> None:
-    pump = Admission.pump_queue
+    pump = QueueAdmission.start_waiting
 
-    def wider(self: Admission, queue: OrderedQueue) -> None:
+    def wider(self: QueueAdmission, queue: OrderedQueue) -> None:
         queue.parallelism = 6
         pump(self, queue)
 
-    patch.setattr(Admission, "pump_queue", wider)
+    patch.setattr(QueueAdmission, "start_waiting", wider)
 
 
 def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
@@ -149,11 +150,11 @@ def unlimited_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Admission, "_room", lambda self: True)
+    patch.setattr(Admission, "_has_room", lambda self: True)
 
 
 def deaf_to_pauses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Admission, "pause_queue", lambda self, name: None)
+    patch.setattr(QueueAdmission, "pause", lambda self, name: None)
 
 
 def deaf_to_cancelling(patch: pytest.MonkeyPatch) -> None:
