@@ -432,7 +432,8 @@ def _variables_read() -> Iterator[tuple[str, str, str, bool]]:
         except (OSError, ValueError, SyntaxError):
             continue
         inside = {id(node) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS)
-                  for node in ast.walk(one)}  # fmt: skip
+                  for part in (one.body if isinstance(one.body, list) else [one.body])
+                  for node in ast.walk(part)}  # fmt: skip
         for node in ast.walk(tree):
             if isinstance(node, ast.Subscript):
                 reader, given = ast.unparse(node.value), [node.slice]

@@ -187,6 +187,8 @@ class _Writer:
                 below[self._inner[number]] += f" [{self._marks[number]}]"
             else:
                 head += f" [{self._marks[number]}]"
+        if is_known and not words.answer:
+            head += " (as above)"
         told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
         answer = [f"<-- {words.answer}{' (as above)' * is_known}"] if words.answer else []
         for each in [*answer, *_faults(row, nests)]:

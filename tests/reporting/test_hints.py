@@ -254,6 +254,14 @@ READS: dict[str, tuple[str, list[str]]] = {
     "while it is imported": (
         "URL = os.getenv('REDIS_URL')", ["    shop.py:2 reads REDIS_URL when it is imported"]
     ),
+    "in a default": (
+        "def connect(url=os.getenv('REDIS_URL')):\n    pass",
+        ["    shop.py:2 reads REDIS_URL when it is imported"],
+    ),
+    "in a decorator": (
+        "@(lambda function: function, os.getenv('REDIS_URL'))[0]\ndef connect():\n    pass",
+        ["    shop.py:2 reads REDIS_URL when it is imported"],
+    ),
     "when it is called": ("def connect():\n    return os.environ['REDIS_URL']", []),
     "other variables": ("DEBUG = os.getenv('DEBUG', '1')\nHOME = os.environ.get(name())", []),
     "other objects": ("def connect(config):\n    return config.get('REDIS_URI', 'redis://a')", []),

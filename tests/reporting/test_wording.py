@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.reporting.applications import Served
 from pytest_fakecloud.reporting.bodies import scalar, shortened
-from pytest_fakecloud.reporting.text import section
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.wording import kv as wording
 
 from .shown import lines, shown
@@ -102,6 +104,16 @@ def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> N
     commands = [["SET", f"k{number}", "v"] for number in range(40)] + [["INCR", "k0"]]
     httpx.post(f"{kv.url}/pipeline", json=commands, headers=kv.headers)
     judge("pipeline", [shown(cloud)[0].line, *shown(cloud)[0].words.below])
+
+
+def test_a_repeated_explanation_of_a_row_without_answer_is_not_shown_again(cloud: Cloud) -> None:
+    raised = f"the handler raised KeyError: {'x' * 60}"
+    served = [
+        Served(n, n, f"GET /{n}", "Flask", None, 0, ended=n + 1, raised=raised) for n in (10, 20)
+    ]
+    told = text(report_of(cloud, served=served))
+    assert told.count("x" * 60) == 1
+    assert "GET /20 (Flask) (as above)" in told
 
 
 def test_a_command_with_many_arguments_says_how_many(cloud: Cloud) -> None:
