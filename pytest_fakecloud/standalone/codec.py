@@ -146,7 +146,8 @@ def _copy(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float) or type(value) is str:
         return value
     if isinstance(value, str):
-        return str(value)
+        # Ignore the __str__ of subclasses: that of an enum returns the member's name.
+        return str.__str__(value)
     if isinstance(value, bytes | bytearray):
         return {TAG: "bytes", "v": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, Found):

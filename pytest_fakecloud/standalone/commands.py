@@ -94,7 +94,8 @@ def _kept_token(url: str) -> str | None:
     """
     if os.environ.get(TOKEN_VARIABLE):
         return None
-    return control_token() if is_loopback(urlsplit(url).hostname or "") else None
+    host = urlsplit(url if "://" in url else f"http://{url}").hostname
+    return control_token() if is_loopback(host or "") else None
 
 
 def _complain(text: str) -> None:

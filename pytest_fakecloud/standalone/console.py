@@ -26,6 +26,8 @@ FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.reporting", name) for name in ("trace.css", "trace.js")},
 }
 """Package and path of each file of the console. No code is inline or loaded from another origin."""
+_GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))")
+"""An ``Accept-Encoding`` header that accepts gzip: ``q=0`` rejects an encoding."""
 
 
 def page(request: Request) -> Answer:
@@ -49,10 +51,10 @@ def _read(package: str, path: str) -> tuple[bytes, bytes]:
 
 def _compressed(request: Request, data: tuple[bytes, bytes], content_type: str) -> Answer:
     plain, compressed = data
-    accepted = (request.fields.get("accept-encoding") or "").split(",")
-    if not any(one.partition(";")[0].strip() == "gzip" for one in accepted):
-        return Answer(plain, content_type=content_type)
-    headers = [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+    vary = ("Vary", "Accept-Encoding")
+    if not _GZIP.search(request.fields.get("accept-encoding") or ""):
+        return Answer(plain, headers=[vary], content_type=content_type)
+    headers = [("Content-Encoding", "gzip"), vary]
     return Answer(compressed, headers=headers, content_type=content_type)
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 URL_VARIABLE = "PYTEST_FAKECLOUD_URL"
 TOKEN_VARIABLE = "PYTEST_FAKECLOUD_TOKEN"
 _PLAIN = re.compile(r"[\w.:/@+=%-]*")
+_NOT_IN_SINGLE_QUOTES = re.compile(r"['\n\r]|\\\\|\\$")
+"""Some programs read two backslashes as one, and one at the end as an escaped quote."""
+_NOT_IN_DOUBLE_QUOTES = re.compile(r'["$`\\\n\r]')
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?(\w+)\s*=")
 
 
@@ -35,7 +38,8 @@ def exports(variables: Mapping[str, str]) -> str:
 def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
     """Write the variables to a ``.env`` file that only its owner can read; keep its other lines.
 
-    Raises ``ContractError`` if the file cannot be read or written.
+    Raises ``ContractError`` if the file cannot be read or written, or if it cannot represent a
+    value.
     """
     try:
         lines = read_file(path).decode("utf-8").splitlines() if path.exists() else []
@@ -59,5 +63,11 @@ def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
 def _assignment(name: str, value: str) -> str:
     if _PLAIN.fullmatch(value):
         return f"{name}={value}"
-    quote = '"' if "'" in value else "'"
-    return f"{name}={quote}{value}{quote}"
+    if not _NOT_IN_SINGLE_QUOTES.search(value):
+        return f"{name}='{value}'"
+    if not _NOT_IN_DOUBLE_QUOTES.search(value):
+        return f'{name}="{value}"'
+    raise ContractError(
+        f"{name} cannot be written to a .env file, because programs read quotes, $, ` and backslashes "
+        "in its value differently: choose a value without them"
+    )

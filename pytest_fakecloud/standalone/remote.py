@@ -71,10 +71,10 @@ class Connection:
         """Call a method of a remote object, or read a field of it."""
         body: dict[str, Any] = {"object": target, "name": name, "get": get}
         body["args"] = [
-            _sent(arg, f"argument {place} of {name}()") for place, arg in enumerate(args, 1)
+            self.encoded(arg, f"argument {place} of {name}()") for place, arg in enumerate(args, 1)
         ]
         body["kwargs"] = {
-            key: _sent(value, f"{key}= of {name}()") for key, value in (kwargs or {}).items()
+            key: self.encoded(value, f"{key}= of {name}()") for key, value in (kwargs or {}).items()
         }
         answer = self.request("POST", "/call", body, CALLS_TAKE_AT_MOST + _timeout(kwargs))
         with self._understood():
@@ -83,6 +83,17 @@ class Connection:
         if error is not None:
             raise error
         return value
+
+    def encoded(self, value: Any, where: str) -> Any:
+        """Return the JSON form of an argument; ``where`` describes it in errors."""
+        if not isinstance(value, RemoteObject):
+            return encode(value, None, where)
+        if value._connection.url != self.url:
+            raise ContractError(
+                f"{where} is {value!r} of another server ({value._connection.url}): pass an object "
+                f"of {self.url}"
+            )
+        return {"$": "object", "id": value._number, "c": "", "repr": ""}
 
     @contextmanager
     def _understood(self) -> Iterator[None]:
@@ -179,12 +190,6 @@ def _timeout(kwargs: Mapping[str, Any] | None) -> float:
     return float(given) if isinstance(given, int | float) and 0 < given < 1e9 else 0.0
 
 
-def _sent(value: Any, where: str) -> Any:
-    if isinstance(value, RemoteObject):
-        return {"$": "object", "id": value._number, "c": "", "repr": ""}
-    return encode(value, None, where)
-
-
 class RemoteObject:
     """Local proxy of an object that stays on the server. It forwards field reads and method calls."""
 
@@ -215,8 +220,7 @@ class RemoteObject:
 
     def __enter__(self) -> Any:
         found = self._follow("__enter__")
-        same = isinstance(found, RemoteObject) and found._number == self._number
-        return self if same else found
+        return self if isinstance(found, RemoteObject) and found == self else found
 
     def __exit__(self, *exc: object) -> None:
         self._follow("__exit__", None, None, None)
@@ -242,13 +246,16 @@ class RemoteObject:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, RemoteObject):
-            return other._number == self._number
+            return other._identity() == self._identity()
         if isinstance(other, list | tuple):
             return list(self) == list(other)
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._number)
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, int | str | None]:
+        return self._connection.url, self._number
 
     def __repr__(self) -> str:
         return self._text
@@ -412,7 +419,9 @@ class RemoteCloud(AnyCloud):
         return seed
 
     def reseed(self, seed: int | str) -> None:
-        self._connection.request("PUT", "/seed", {"seed": _sent(seed, "the seed")})
+        self._connection.request(
+            "PUT", "/seed", {"seed": self._connection.encoded(seed, "the seed")}
+        )
 
     @property
     def clock(self) -> Clock:
@@ -454,7 +463,10 @@ class RemoteCloud(AnyCloud):
 
     def start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
         fixture = find(fixture).fixture
-        sent = {key: _sent(value, f"{key}= of {fixture}()") for key, value in settings.items()}
+        sent = {
+            key: self._connection.encoded(value, f"{key}= of {fixture}()")
+            for key, value in settings.items()
+        }
         made = self._connection.request("POST", "/handles", {"fixture": fixture, "settings": sent})
         handle = remote_handle(self._connection, fixture, str(made.get("name")))
         self._started.append(handle)
@@ -495,7 +507,7 @@ class RemoteCloud(AnyCloud):
         """Start over for another test, with the server's own settings until ``_adapt()`` is called."""
         self._give_own_back()
         instant = None if now is None else to_datetime(instant_us(now)).isoformat()
-        mode = _sent(clock, "clock= of begin()")
+        mode = self._connection.encoded(clock, "clock= of begin()")
         self._connection.request("POST", "/begin", {"now": instant, "clock": mode})
         self._allowed.clear()
         self._listeners.clear()
@@ -548,8 +560,8 @@ class RemoteCloud(AnyCloud):
         if self.closed:
             return
         self.closed = True
-        with suppress(ContractError):
-            for handle in self._started:
+        for handle in self._started:
+            with suppress(ContractError):
                 handle.close()
         self._connection.close()
 

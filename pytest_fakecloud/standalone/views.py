@@ -121,10 +121,12 @@ def last_query(handle: Any, namespace: str) -> tuple[list[float], list[str]]:
             body, result = json.loads(call.body), json.loads(call.answer)["result"]
             embedder, size = handle._app.embedder, handle._app.engine.dimension
             text = call.route == "query-data" and embedder is not None
+            if not isinstance(body, dict):
+                continue  # a batch of queries
             vector = (
                 embedder.embed(body["data"], dimension=size, query=True)[0]
                 if text
-                else body.get("vector")
+                else body["vector"]
             )
             return [float(one) for one in vector], [str(hit["id"]) for hit in result]
     return [], []

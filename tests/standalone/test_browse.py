@@ -70,6 +70,18 @@ def test_all_keys_are_in_the_pages_and_counted(lists: Lists) -> None:
     assert back["previous"] is None
 
 
+def test_the_page_before_repeats_nothing_if_items_were_removed(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    kv.load({f"key:{number}": "x" for number in range(8)})
+    first = lists.get("kv_server/lists/keys", limit=4)
+    second = lists.get("kv_server/lists/keys", limit=4, after=first["next"])
+    kv.execute("DEL", "key:1", "key:2")
+    back = lists.get("kv_server/lists/keys", limit=4, before=second["previous"])
+    assert (back["first"], ids(back, "key")) == (1, ["key:0", "key:3"])
+    after = lists.get("kv_server/lists/keys", limit=4, after=back["next"])
+    assert ids(after, "key") == ids(second, "key")
+
+
 def test_a_search_finds_a_key_far_behind_the_first_page(lists: Lists) -> None:
     kv = lists.cloud.kv_server()
     kv.load({f"key:{number:04}": "x" for number in range(2005)} | {"Zoë": "y", "k[1]": "z"})

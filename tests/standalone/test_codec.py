@@ -252,6 +252,10 @@ def test_texts_and_arrays_of_other_classes_cross_as_data() -> None:
     class Color(enum.StrEnum):
         RED = "red"
 
+    class Size(str, enum.Enum):  # noqa: UP042 (str() of its members differs from a StrEnum's)
+        SMALL = "s"
+
+    assert crossed([Size.SMALL, {Size.SMALL: 1}]) == ["s", {"s": 1}]
     assert crossed([Color.RED, np.array([0.5, 2.0]), np.float32(0.5)]) == ["red", [0.5, 2.0], 0.5]
     assert type(crossed(Color.RED)) is str
 

@@ -176,3 +176,5 @@ def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server:
     monkeypatch.setattr(commands, "CONTROL_URL", server.url)
     monkeypatch.setattr(commands, "control_token", lambda: server.token)
     assert "clock " in command("state")
+    place = server.url.removeprefix("http://")
+    assert "clock " in command("state", "--url", place)

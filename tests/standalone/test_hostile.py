@@ -502,5 +502,12 @@ def test_the_page_needs_nothing_that_its_policy_forbids(server: Server) -> None:
         for part in ["", *files]
     ]
     assert sum(sizes) < 75_000
+    for accepted, encoding in {
+        "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=1": "gzip", "*": None, "gzipped": None,
+        "gzip;q=0": None, "gzip; q=0.00, br": None,
+    }.items():  # fmt: skip
+        answer = fetch("GET", server.url, headers={"Accept-Encoding": accepted})
+        assert answer.headers.get("Content-Encoding") == encoding, accepted
+        assert answer.headers["Vary"] == "Accept-Encoding"
     for name in ("console.py", "console.html", "page", "..%2Fapi.py", "%2e%2e"):
         assert fetch("GET", f"{server.url}/console/{name}").status == 404

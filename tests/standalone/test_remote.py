@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -55,6 +56,29 @@ def test_handles_are_of_the_same_classes(cloud: Cloud) -> None:
         "kv_server", "vector_index", "broker", "queue",
     ]  # fmt: skip
     assert cloud.env["UPSTASH_REDIS_REST_URL"] == kv.url
+
+
+def test_objects_of_two_servers_differ() -> None:
+    here, there = (remote.Connection(f"http://127.0.0.1:{port}", "t") for port in (1, 2))
+    one, same, other = (remote.RemoteObject(to, 7, "Call", "<Call>") for to in (here, here, there))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    with pytest.raises(ContractError, match="of another server"):
+        there.use(7, "matches", (one,))
+
+
+def test_closing_goes_on_if_one_fake_cannot_be_closed(server: Server) -> None:
+    def fail() -> None:
+        raise ContractError("closed already")
+
+    cloud = Cloud.connect(server.url, server.token)
+    name = cloud.kv_server(name="second").name
+    started: list[Any] = cloud._started  # type: ignore[attr-defined]
+    started.insert(0, SimpleNamespace(close=fail))
+    cloud.close()
+    with Cloud.connect(server.url, server.token) as again:
+        assert name not in [handle.name for handle in again.handles]
 
 
 def test_a_test_works_as_in_process(cloud: Cloud) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
@@ -71,6 +72,8 @@ def test_thelast_query_of_a_namespace_is_among_its_vectors() -> None:
         client = index.client()
         client.query([1.0, 1.0], top_k=3, namespace="n")
         client.query([4.0, 0.0], top_k=1)
+        batch = [{"vector": [0.0, 0.0], "topK": 1}] * 2
+        httpx.post(f"{index.url}/query", json=batch, headers=index.headers)
         here, there = view(index)["namespaces"]
     point = {one["id"]: one["point"] for one in here["vectors"]}
     assert here["query"]["found"] == ["b"]

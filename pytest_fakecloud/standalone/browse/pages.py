@@ -116,8 +116,7 @@ def page_of(
         if value := wanted.filters.get(name):
             found = [item for item in found if value_of(item) == value]
     found = sorted(found, key=place)
-    start = _start(found, wanted, place)
-    end = min(len(found), start + wanted.limit)
+    start, end = _ends(found, wanted, place)
     rows = found[start:end]
     return page | {
         "matching": len(found),
@@ -128,17 +127,20 @@ def page_of(
     }
 
 
-def _start(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> int:
+def _ends(found: list[T], wanted: Wanted, place: Callable[[T], Place]) -> tuple[int, int]:
+    """Return the indexes at which a page begins and ends."""
+    start = 0
     try:
         if wanted.after:
-            return bisect_right(found, _read(wanted.after), key=place)
-        if wanted.before:
-            return max(0, bisect_left(found, _read(wanted.before), key=place) - wanted.limit)
+            start = bisect_right(found, _read(wanted.after), key=place)
+        elif wanted.before:
+            end = bisect_left(found, _read(wanted.before), key=place)
+            return max(0, end - wanted.limit), end
     except (TypeError, ValueError, RecursionError):
         raise ContractError(
             "the cursor does not belong to this list: use `next` or `previous` of a page"
         ) from None
-    return 0
+    return start, min(len(found), start + wanted.limit)
 
 
 def _cursor(place: Place) -> str:
