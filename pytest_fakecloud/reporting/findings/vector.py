@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ServiceError
@@ -11,7 +12,8 @@ from ...vector.filter.explain import why_not
 from ..bodies import parsed
 from ..model import Finding
 from ..scene import taken
-from .kv.commands import WRITES, commands
+from .kv.commands import WRITES as KV_WRITES
+from .kv.commands import commands
 from .look import NONE, Look, about_namespace, executed, items_of
 
 if TYPE_CHECKING:
@@ -19,10 +21,39 @@ if TYPE_CHECKING:
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _READS = (*_QUERIES, "fetch", "range", "info", "list-namespaces")
+_UPSERTS = ("upsert", "upsert-data")
+_WRITES = (*_UPSERTS, "update")
+_REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
+"""Routes after which records are no longer in their namespace."""
 
 
-def _namespace(call: Call) -> str:
-    return str(call.facts.get("namespace") or "")
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """An executed query; one of several if its call is a batch."""
+
+    call: Call
+    namespace: str
+    options: dict[str, Any]
+    hits: list[Any]
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(hit["id"]) for hit in self.hits]
+
+
+def _queries(look: Look, handle: Any) -> Iterator[_Query]:
+    for call in _calls(look, handle):
+        if call.route not in _QUERIES or not executed(call):
+            continue
+        items, answer = items_of(call.body), parsed(call.answer)
+        if not items or not isinstance(answer, dict):
+            continue
+        found = answer.get("result")
+        found = found.get("scores", []) if isinstance(found, dict) else found
+        lists = found if len(items) > 1 else [found]
+        for options, hits in zip(items, lists or (), strict=False):
+            if isinstance(hits, list):
+                yield _Query(call, _namespace(call), options, hits)
 
 
 def _calls(look: Look, handle: Any) -> list[Call]:
@@ -34,92 +65,88 @@ def _calls(look: Look, handle: Any) -> list[Call]:
     return [] if unknown else calls
 
 
-def _queries(look: Look, handle: Any) -> Iterator[tuple[Call, dict[str, Any], list[Any], str]]:
-    """Yield each executed query with its call, its hits and its namespace."""
-    for call in _calls(look, handle):
-        if call.route not in _QUERIES or not executed(call):
-            continue
-        items, answer = items_of(call.body), parsed(call.answer)
-        if not items or not isinstance(answer, dict):
-            continue
-        found = answer.get("result")
-        found = found.get("scores", []) if isinstance(found, dict) else found
-        lists = found if len(items) > 1 else [found]
-        for item, hits in zip(items, lists or (), strict=False):
-            if isinstance(hits, list):
-                yield call, item, hits, _namespace(call)
+def _namespace(call: Call) -> str:
+    return str(call.facts.get("namespace") or "")
 
 
-_FORGETS = ("delete", "reset", "delete-namespace", "rename-namespace")
-_UPSERTS = ("upsert", "upsert-data")
-_WRITES = ("upsert", "upsert-data", "update")
-
-
-def _touched_after(look: Look, handle: Any, query: Call, namespace: str) -> set[str] | None:
+def _written_after(look: Look, handle: Any, query: _Query, namespace: str) -> set[str] | None:
     """Return the IDs that were written to a namespace after a query.
 
-    The result is None if data was deleted or renamed after the query, because the data at its time
-    is then unknown.
+    The result is None if records were removed or renamed after the query, because the records at
+    its time are then unknown.
     """
-    touched: set[str] = set()
+    written: set[str] = set()
     for call in _calls(look, handle):
-        if call.number > query.number and call.route in _FORGETS:
-            return None
-        written = call.route in _WRITES and _namespace(call) == namespace
-        if call.number > query.number and written:
-            touched.update(str(item.get("id")) for item in items_of(call.body))
-    return touched
-
-
-def refused_candidates(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find records that a filter rejected for the same reason, in a query without hits."""
-    for call, item, hits, namespace in _queries(look, handle):
-        text = item.get("filter")
-        if not text or hits or namespace not in handle.namespaces():
+        if call.number <= query.call.number:
             continue
-        touched = _touched_after(look, handle, call, namespace)
-        records = handle.vectors(namespace=namespace) if touched is not None else []
+        if call.route in _REMOVALS:
+            return None
+        if call.route in _WRITES and _namespace(call) == namespace:
+            written.update(str(item.get("id")) for item in items_of(call.body))
+    return written
+
+
+def filter_rejected(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find records that a filter rejected for the same reason, in a query without hits."""
+    for query in _queries(look, handle):
+        filter, namespace = query.options.get("filter"), query.namespace
+        if not filter or query.hits or namespace not in handle.namespaces():
+            continue
+        written = _written_after(look, handle, query, namespace)
+        if written is None:
+            continue
         with suppress(ServiceError):
-            whys = {id: why_not(text, record.get("metadata")) for record in records
-                    if (id := str(record["id"])) not in (touched or ())}  # fmt: skip
-            why = next(iter(whys.values()), None)
-            if why is not None:
-                ids = [id for id, own in whys.items() if own == why]
-                yield about_namespace("filter_rejected", call, namespace, ids=ids, why=why)
+            reasons = {
+                id: why_not(filter, record.get("metadata"))
+                for record in handle.vectors(namespace=namespace)
+                if (id := str(record["id"])) not in written
+            }
+            first = next(iter(reasons.values()), None)
+            if first is not None:
+                values = {"ids": [id for id, own in reasons.items() if own == first], "why": first}
+                yield about_namespace("filter_rejected", query.call, namespace, **values)
 
 
 def no_longer_matches(look: Look, handle: Any) -> Iterator[Finding]:
-    """Find records that a filter rejects but would have accepted before an update."""
-    written: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
+    """Find records that a filter rejects but would have accepted when they were first written.
+
+    The metadata of the first write is compared with the metadata now; metadata between them and
+    writes without metadata are ignored.
+    """
+    writes: dict[tuple[str, str], list[tuple[Call, Any]]] = {}
     for call in _calls(look, handle):
         if call.route in _WRITES and call.status == 200:
             for item in items_of(call.body):
-                about = _namespace(call), str(item.get("id"))
-                written.setdefault(about, []).append((call, item.get("metadata")))
-    for call, item, hits, namespace in _queries(look, handle):
-        ids = {str(hit["id"]) for hit in hits}
-        if not item.get("filter") or namespace not in handle.namespaces():
+                if item.get("metadata") is not None:
+                    key = _namespace(call), str(item.get("id"))
+                    writes.setdefault(key, []).append((call, item["metadata"]))
+    for query in _queries(look, handle):
+        filter, namespace = query.options.get("filter"), query.namespace
+        if not filter or namespace not in handle.namespaces():
             continue
-        if _touched_after(look, handle, call, namespace) != set():
+        if _written_after(look, handle, query, namespace) != set():
             continue
         for record in handle.vectors(namespace=namespace):
             id = str(record["id"])
-            steps = [one for one in written.get((namespace, id), ()) if one[1] is not None]
-            if id in ids or len(steps) < 2:
+            steps = writes.get((namespace, id), [])
+            if id in query.ids or len(steps) < 2:
                 continue
+            (_, first), (last, _) = steps[0], steps[-1]
             with suppress(ServiceError):
-                why = why_not(item["filter"], record.get("metadata"))
-                if why is not None and why_not(item["filter"], steps[0][1]) is None:
-                    last = steps[-1][0]
+                why = why_not(filter, record.get("metadata"))
+                if why is not None and why_not(filter, first) is None:
                     values = {"id": id, "why": why, "route": last.route,
-                              "mode": _mode(last, id), "writes": len(steps) - 1}  # fmt: skip
-                    evidence = [call.number]
+                              "mode": _update_mode(last, id), "writes": len(steps) - 1}  # fmt: skip
+                    evidence = [query.call.number]
                     yield about_namespace("no_longer_matches", last, namespace, evidence, **values)
 
 
-def _mode(write: Call, id: str) -> str:
-    of = [one for one in items_of(write.body) if str(one.get("id")) == id]
-    return str(of[-1].get("metadataUpdateMode") or "OVERWRITE") if write.route == "update" else ""
+def _update_mode(write: Call, id: str) -> str:
+    """Return the mode in which an update wrote a record's metadata; empty for other writes."""
+    if write.route != "update":
+        return ""
+    items = [item for item in items_of(write.body) if str(item.get("id")) == id]
+    return str(items[-1].get("metadataUpdateMode") or "OVERWRITE")
 
 
 def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
@@ -134,11 +161,14 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
         if taken(call):
             lost.append((content, ids, call.number))
             continue
-        alike = [(old, number) for earlier, old, number in lost
-                 if content == earlier and not {*ids} & {*old}]  # fmt: skip
-        if alike:
-            earlier, number = alike[0]
-            values = {"count": len(items), "ids": ids, "earlier": earlier}
+        repeated = [
+            (earlier_ids, number)
+            for earlier, earlier_ids, number in lost
+            if content == earlier and not {*ids} & {*earlier_ids}
+        ]
+        if repeated:
+            earlier_ids, number = repeated[0]
+            values = {"count": len(items), "ids": ids, "earlier": earlier_ids}
             yield about_namespace("upserted_again", call, _namespace(call), [number], **values)
 
 
@@ -154,7 +184,7 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
         if call.route in _UPSERTS:
             ids = {str(one["id"]) for one in items_of(call.body) if "id" in one}
             known.setdefault(namespace, set()).update(ids)
-        elif call.route in _FORGETS:
+        elif call.route in _REMOVALS:
             present = known.pop(namespace, set())
             prefix = body.get("prefix") if isinstance(body, dict) else ""
             if not isinstance(prefix, str) or not prefix[-1:].isalnum():
@@ -175,79 +205,105 @@ def deleted_by_prefix(look: Look, handle: Any) -> Iterator[Finding]:
 def hit_not_used(look: Look, handle: Any) -> Iterator[Finding]:
     """Find hits that were not used: the key with the hit's ID was not read, and a similar key was
     written.
+
+    Example: a query returned ``q1``, ``answer:q1`` was written before the query and not read after
+    it, and ``answer:q2`` was written.
     """
-    for query, item, hits, namespace in _queries(look, handle):
+    for query in _queries(look, handle):
         content = ("includeMetadata", "includeData", "includeVectors")
-        later = [call for call in look.calls if call.number > query.number]
-        ids = [str(hit["id"]) for hit in hits]
-        if not ids or any(item.get(name) for name in content) or any(one.cut for one in later):
+        if not query.hits or any(query.options.get(name) for name in content):
             continue
-        if any(id in call.target or id.encode() in call.body for call in later for id in ids):
+        later = [call for call in look.calls if call.number > query.call.number]
+        if any(call.cut for call in later) or _are_mentioned(query.ids, later):
             continue
         for store in look.handles("kv"):
-            writes = [(one.entry, one.key) for one in commands(look, store) if one.name in WRITES]
-            of_hit = [key for call, key in writes if call.number < query.number and ids[0] in key]
-            before, _, after = (of_hit or [""])[-1].partition(ids[0])
-            alike = [(call, key) for call, key in writes if call.number > query.number
-                     and of_hit and key.startswith(before) and key.endswith(after)]  # fmt: skip
-            if (before or after) and alike:
-                write, key = alike[0]
-                values = {"id": ids[0], "score": hits[0]["score"], "unread": of_hit[-1],
-                          "written": key}  # fmt: skip
-                evidence = [write.number]
-                yield about_namespace("hit_not_used", query, namespace, evidence, **values)
+            writes = [(one.entry.number, one.key) for one in commands(look, store)
+                      if one.name in KV_WRITES]  # fmt: skip
+            pair = _similar_writes(query, writes)
+            if pair is not None:
+                unread, (number, written) = pair
+                values = {"id": query.ids[0], "score": query.hits[0]["score"], "unread": unread,
+                          "written": written}  # fmt: skip
+                evidence = [number]
+                call, namespace = query.call, query.namespace
+                yield about_namespace("hit_not_used", call, namespace, evidence, **values)
+
+
+def _are_mentioned(ids: list[str], calls: list[Call]) -> bool:
+    return any(id in call.target or id.encode() in call.body for call in calls for id in ids)
+
+
+def _similar_writes(
+    query: _Query, writes: list[tuple[int, str]]
+) -> tuple[str, tuple[int, str]] | None:
+    """Return the last key with the first hit's ID that was written before a query, and the first
+    write after the query to a key with the same text around its ID; None if there are none.
+    """
+    id, number = query.ids[0], query.call.number
+    of_hit = [key for written, key in writes if written < number and id in key]
+    before, _, after = of_hit[-1].partition(id) if of_hit else ("", "", "")
+    if not before and not after:
+        return None
+    for write in writes:
+        if write[0] > number and write[1].startswith(before) and write[1].endswith(after):
+            return of_hit[-1], write
+    return None
 
 
 def empty_namespace(look: Look, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
     spaces = handle._engine.info().namespaces
     full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
-    for call, _, hits, namespace in _queries(look, handle):
-        if hits or not full or namespace in full or _pending(spaces, namespace):
+    for query in _queries(look, handle):
+        namespace = query.namespace
+        if query.hits or not full or namespace in full or _has_pending(spaces, namespace):
             continue
         others = {}
         for name, count in full.items():
-            touched = _touched_after(look, handle, call, name)
+            written = _written_after(look, handle, query, name)
             # All vectors may be newer than the query.
-            if touched is not None and count > len(touched):
+            if written is not None and count > len(written):
                 others[name] = count
         if others:
-            yield about_namespace("empty_namespace", call, namespace, others=others)
+            yield about_namespace("empty_namespace", query.call, namespace, others=others)
 
 
-def _pending(spaces: Any, namespace: str) -> bool:
+def _has_pending(spaces: Any, namespace: str) -> bool:
     return namespace in spaces and bool(spaces[namespace].pending_vector_count)
 
 
-def without_metadata(look: Look, handle: Any) -> Iterator[Finding]:
+def metadata_not_included(look: Look, handle: Any) -> Iterator[Finding]:
     """Find queries that found records with metadata but did not request the metadata."""
-    for call, item, hits, namespace in _queries(look, handle):
-        if item.get("includeMetadata") or not hits or namespace not in handle.namespaces():
+    for query in _queries(look, handle):
+        namespace = query.namespace
+        if query.options.get("includeMetadata") or not query.hits:
             continue
-        ids = {str(hit["id"]) for hit in hits}
-        ids -= _touched_after(look, handle, call, namespace) or set()
-        known = handle.vectors(namespace=namespace)
-        if any(str(one["id"]) in ids and one.get("metadata") for one in known):
-            yield about_namespace("metadata_not_included", call, namespace)
+        if namespace not in handle.namespaces():
+            continue
+        ids = {*query.ids} - (_written_after(look, handle, query, namespace) or set())
+        records = handle.vectors(namespace=namespace)
+        if any(str(one["id"]) in ids and one.get("metadata") for one in records):
+            yield about_namespace("metadata_not_included", query.call, namespace)
 
 
-def replaced(look: Look, handle: Any) -> Iterator[Finding]:
+def upsert_replaced(look: Look, handle: Any) -> Iterator[Finding]:
     """Find upserts that replaced records of an earlier upsert with other metadata."""
     known: dict[tuple[str, str], Any] = {}
     for call in _calls(look, handle):
         if call.route not in _UPSERTS or call.status != 200:
-            if call.route in (*_FORGETS, "update"):
+            if call.route in (*_REMOVALS, "update"):
                 known.clear()
             continue
-        namespace, found = _namespace(call), []
+        namespace, replaced = _namespace(call), []
         for item in items_of(call.body):
             id, metadata = str(item.get("id")), item.get("metadata")
             before = known.get((namespace, id))
             if metadata and before and before != metadata:
-                found.append(id)
+                replaced.append(id)
             known[namespace, id] = metadata
-        if found:
-            yield about_namespace("upsert_replaced", call, namespace, count=len(found), ids=found)
+        if replaced:
+            values = {"count": len(replaced), "ids": replaced}
+            yield about_namespace("upsert_replaced", call, namespace, **values)
 
 
 def none_in_id(look: Look, handle: Any) -> Iterator[Finding]:
@@ -272,22 +328,24 @@ def deleted_elsewhere(look: Look, handle: Any) -> Iterator[Finding]:
             continue
         ids = set(map(str, given))
         for name in handle.namespaces():
+            if name == namespace:
+                continue
             there = [str(one["id"]) for one in handle.vectors(namespace=name)]
             found = [one for one in there if one in ids]
-            if found and name != namespace:
+            if found:
                 values = {"other": name, "ids": found}
                 yield about_namespace("deleted_elsewhere", call, namespace, **values)
 
 
 FINDINGS: tuple[Callable[[Look, Any], Iterator[Finding]], ...] = (
-    refused_candidates,
+    filter_rejected,
     no_longer_matches,
     upserted_again,
     deleted_by_prefix,
     hit_not_used,
     empty_namespace,
-    without_metadata,
-    replaced,
+    metadata_not_included,
+    upsert_replaced,
     none_in_id,
     deleted_elsewhere,
 )

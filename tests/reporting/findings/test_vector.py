@@ -175,7 +175,7 @@ def test_the_findings_of_queries_know_every_write(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2)
     httpx.post(index.url + "/info", headers=index.headers)
     app: Any = index._app
-    assert app.writes == {*vector._WRITES, *vector._FORGETS}
+    assert app.writes == {*vector._WRITES, *vector._REMOVALS}
 
 
 def test_later_writes_do_not_explain_an_earlier_query(cloud: Cloud) -> None:
