@@ -13,12 +13,13 @@ SLEPT_S = 1.0
 """Minimum wall-clock time in seconds that a test must sleep before a frozen clock is reported."""
 _INCOMPLETE = {"broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
-_LINGERING = {"consume", "fetch", "chat", "subscribe", "monitor"}
+_WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
+"""Routes and commands whose calls may wait, in wall-clock time."""
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
              "WAIT", "DEBUG"}  # fmt: skip
 
 
-def went_on(look: Look) -> Iterator[Finding]:
+def continued_after_error(look: Look) -> Iterator[Finding]:
     """Find 404 and 409 responses after which the application called the same fake again."""
     for number, call in enumerate(look.calls):
         if call.status not in (404, 409) or call.fault is not None or call.problem is not None:
@@ -30,7 +31,7 @@ def went_on(look: Look) -> Iterator[Finding]:
                 "call": f"{call.method} {call.path}", "status": status, "error": error,
                 "later": len(later),
             }  # fmt: skip
-            yield Finding("continued_after_error", call.handle, (call.number,), (), values)
+            yield Finding("continued_after_error", call.handle, (call.number,), values=values)
 
 
 def unused_fault(look: Look) -> Iterator[Finding]:
@@ -38,29 +39,27 @@ def unused_fault(look: Look) -> Iterator[Finding]:
     # Faults that the test allows to stay unused are not among the violations.
     unused = {one.facts.get("handle") for one in look.cloud.problems if one.kind == "unused_fault"}
     for handle in look.cloud.handles:
-        came: dict[str, None] = {}
+        received: dict[str, None] = {}
         for call in look.calls_of(handle) if handle.name in unused else ():
             names = call.facts.get("command") or [call.route or f"{call.method} {call.path}"]
-            came.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
-        if came:
+            received.update(dict.fromkeys(names if isinstance(names, list) else [str(names)]))
+        if received:
             faults = [repr(fault) for fault in handle.faults.unused()]
-            values = {"faults": faults, "calls": list(came)}
+            values = {"faults": faults, "calls": list(received)}
             yield Finding("unused_fault", handle.name, values=values)
 
 
-def uncalled(look: Look) -> Iterator[Finding]:
+def never_called(look: Look) -> Iterator[Finding]:
     """Find fakes without calls, if all calls of other fakes succeeded."""
-    if not look.entries or any(map(_went_wrong, look.entries)):
+    if not look.entries or any(map(_has_failed, look.entries)):
         return
-    recorder = getattr(look.cloud.journal, "_recorder", None)
-    # A test that acts on a fake directly may need no client.
-    used = {one.handle for one in recorder.actions} if recorder is not None else set()
     for handle in look.cloud.handles:
-        if not len(handle.journal) and handle.name not in used:
+        # A test that acts on a fake directly may need no client.
+        if not len(handle.journal) and not look.actions_on(handle):
             yield Finding("never_called", handle.name)
 
 
-def _went_wrong(entry: Entry) -> bool:
+def _has_failed(entry: Entry) -> bool:
     if isinstance(entry, Call):
         return entry.status is None or entry.status >= 400 or entry.outcome in _INCOMPLETE
     if entry.kind != "attempt":
@@ -69,12 +68,12 @@ def _went_wrong(entry: Entry) -> bool:
     return not isinstance(status, int) or status >= 300 or bool(entry.data.get("logged"))
 
 
-def clock_stood_still(look: Look) -> Iterator[Finding]:
+def clock_frozen(look: Look) -> Iterator[Finding]:
     """Find wall-clock time that the process slept while the fake clock did not move."""
     if look.idle_s is None or look.idle_s < SLEPT_S or look.cloud.clock.mode != "frozen":
         return
     # A call that waits for data waits in the fake, in wall-clock time.
-    if any(call.route in _LINGERING or _blocks(call) for call in look.calls):
+    if any(call.route in _WAITING or _blocks(call) for call in look.calls):
         return
     if look.entries and len({entry.at_us for entry in look.entries}) == 1:
         yield Finding("clock_frozen", values={"seconds": f"{look.idle_s:.1f}"})
@@ -87,34 +86,40 @@ def _blocks(call: Call) -> bool:
     )
 
 
-def swallowed(look: Look) -> Iterator[Finding]:
+def error_not_seen(look: Look) -> Iterator[Finding]:
     """Find rejected requests whose error did not reach the test, which only failed an assertion."""
-    error, asserted = look.raised, False
-    for _ in range(20):
-        if error is None:
-            break
-        asserted = isinstance(error, AssertionError)
-        if not asserted:
-            return
-        error = error.__cause__ or error.__context__
-    tokens = _read_only_tokens(look).values()
-    for call in look.calls if asserted else ():
-        refused = call.status in (400, 422) and call.fault is None and call.problem is None
-        # The detector `read_only` reports these.
-        if (
-            refused
-            and call.headers.get("Authorization") not in tokens
-            and not _sent_anew(call, look)
-        ):
-            values = {"call": call.route, "status": str(call.status)}
-            if on_connection(call):
-                if call.number in look.scene.gathered or call.number in look.scene.told:
-                    continue  # clients try options that a server may not support
-                values = {"call": call.facts["command"][0], "status": ""}
-            yield Finding("error_not_seen", call.handle, (call.number,), (), values)
+    if look.raised is None or not _has_only_assertions(look.raised):
+        return
+    read_only = _read_only_tokens(look).values()
+    for call in look.calls:
+        rejected = call.status in (400, 422) and call.fault is None and call.problem is None
+        # The detector `read_only_token` reports writes with that token.
+        if not rejected or call.headers.get("Authorization") in read_only:
+            continue
+        # Clients try options that a server may not support, and scripts that it may not have.
+        is_attempt = call.number in look.scene.gathered or call.number in look.scene.told
+        if is_attempt or _was_sent_with_source(call, look):
+            continue
+        values = {"call": call.route, "status": str(call.status)}
+        if on_connection(call):
+            values = {"call": call.facts["command"][0], "status": ""}
+        yield Finding("error_not_seen", call.handle, (call.number,), values=values)
 
 
-def _sent_anew(call: Call, look: Look) -> bool:
+def _has_only_assertions(error: BaseException) -> bool:
+    """Return whether an exception, its causes and its contexts are all assertion errors."""
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        if not isinstance(following, AssertionError):
+            return False
+        seen.add(id(following))
+        following = following.__cause__ or following.__context__
+    return True
+
+
+def _was_sent_with_source(call: Call, look: Look) -> bool:
+    """Return whether a script that the server did not know was sent again with its source."""
     return b"NOSCRIPT" in call.answer and any(
         set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
         for later in look.calls
@@ -122,13 +127,13 @@ def _sent_anew(call: Call, look: Look) -> bool:
     )
 
 
-def read_only(look: Look) -> Iterator[Finding]:
+def read_only_token(look: Look) -> Iterator[Finding]:
     """Find writes that were sent with the read-only token."""
     tokens = _read_only_tokens(look)
     for call in look.calls:
-        refused = call.status in (400, 401, 403) and call.fault is None
+        rejected = call.status in (400, 401, 403) and call.fault is None
         given = call.headers.get("Authorization")
-        if refused and given is not None and given == tokens.get(call.handle):
+        if rejected and given is not None and given == tokens.get(call.handle):
             names = call.facts.get("command") or call.route
             values = {"command": names[0] if isinstance(names, list) and names else names}
             yield Finding("read_only_token", call.handle, (call.number,), values=values)
@@ -143,10 +148,10 @@ def _read_only_tokens(look: Look) -> dict[str, str]:
 
 
 FINDINGS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
-    went_on,
-    swallowed,
+    continued_after_error,
+    error_not_seen,
     unused_fault,
-    uncalled,
-    clock_stood_still,
-    read_only,
+    never_called,
+    clock_frozen,
+    read_only_token,
 )

@@ -84,11 +84,10 @@ class Look:
         return [call for call in self.calls if call.handle == handle.name]
 
     def actions_on(self, handle: Any) -> list[Action]:
-        """Return the actions of the test on a fake that may have changed its data."""
+        """Return the actions of the test on a fake."""
         recorder = getattr(self.cloud.journal, "_recorder", None)
-        since = getattr(handle, "_rewound", 0)
         every = tuple(recorder.actions) if recorder is not None else ()
-        return [one for one in every if one.handle == handle.name and one.number > since]
+        return [one for one in every if one.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""

@@ -198,7 +198,9 @@ def commands(look: Look, handle: Any) -> list[Command]:
 def history(look: Look, handle: Any) -> list[Command]:
     """Return each command that changed the data or may have changed it, and each known read."""
     if handle.name not in look.commands:
-        entries: list[Call | Action] = [*look.calls_of(handle), *look.actions_on(handle)]
+        since = getattr(handle, "_rewound", 0)
+        actions = [one for one in look.actions_on(handle) if one.number > since]
+        entries: list[Call | Action] = [*look.calls_of(handle), *actions]
         entries.sort(key=lambda one: one.number)
         look.commands[handle.name] = [
             command
