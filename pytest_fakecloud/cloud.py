@@ -19,8 +19,9 @@ from .core.clock import STANDS, Clock, Mode
 from .core.errors import ContractError, shown
 from .core.found import Found
 from .core.ids import Ids
-from .core.journal import Journal, Recorder
+from .core.journal import Journal
 from .core.problems import Problem, ProblemFields, Problems, found_problems
+from .core.recording.recorder import Recorder
 from .core.settings import SWITCH, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant

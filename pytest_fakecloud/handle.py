@@ -23,9 +23,10 @@ from .core.errors import ContractError, check_function, shown
 from .core.field_types import FLAG, TEXT, URL, one_of
 from .core.found import Found, found_of
 from .core.ids import Ids
-from .core.journal import Journal, Recorder, is_own, recorder_of
+from .core.journal import Journal, recorder_of
 from .core.matching import Field
 from .core.problems import Problem, Problems
+from .core.recording.recorder import Recorder, is_own
 from .core.settings import HandleConfig, read_some
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
@@ -81,7 +82,9 @@ def action(method: Method) -> Method:
         message = getattr(result, "_id", None)
         about = {"message_id": message} if isinstance(message, str) else {}
         call = given, named
-        self._recorder.act(method.__name__, caller, number, call, arguments=arguments, **about)
+        self._recorder.record_action(
+            method.__name__, caller, number, call, arguments=arguments, **about
+        )
         return result
 
     return cast("Method", recorded)

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
-from ..core.journal import is_own
+from ..core.recording.recorder import is_own
 from .runtime.frames import innermost, is_library
 from .runtime.strands import Crash, Strand
 

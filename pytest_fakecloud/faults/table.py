@@ -16,8 +16,8 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
-from ..core.journal import is_own
 from ..core.matching import Field
+from ..core.recording.recorder import is_own
 from ..http.encoding import phrase
 from ..http.messages import JSON_TYPE, Answer, Effect, HeaderPairs, Request, Response, Serve
 from .answers import checked, checked_body, checked_headers, checked_status, checked_type
@@ -103,7 +103,7 @@ class FaultTable:
         """
         recorder = getattr(self._app, "recorder", None)
         if recorder is not None and not is_own(caller):
-            recorder.act(kind, caller, recorder.reserve(), **data)
+            recorder.record_action(kind, caller, recorder.reserve(), **data)
 
     def add(self, rule: Rule) -> None:
         with self._lock:

@@ -16,9 +16,9 @@ import orjson
 
 from ..core.calls import Call, Headers, end_faults
 from ..core.errors import ContractError, ServiceError, shown
-from ..core.journal import Recorder
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
+from ..core.recording.recorder import Recorder
 from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .routing import Route, RouteMatch, RouteTable
 
@@ -74,7 +74,7 @@ class App:
         self.faults = faults
         self.problems = problems
         self.name = name
-        recorder.learn(self.service, self)
+        recorder.register_app(self.service, self)
         faults.attach(self)
 
     @cached_property

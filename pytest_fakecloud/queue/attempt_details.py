@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..core.errors import report_failure
-from ..core.journal import Recorder
+from ..core.recording.recorder import Recorder
 from .delivery_log import DeliveryLog, LogCollector
 from .model import MESSAGE, Delivery, HeaderList, Outcome, SigningKeys, first
 from .signature_details import shortened_body, signature_details
@@ -135,7 +135,7 @@ class AttemptDetails:
         """Keep a delivery for reports, and forget old ones until the journal's limit is met."""
         self.finished.append(delivery)
         self._finished_bytes += delivery.size
-        while len(self.finished) > _MAX_FINISHED or self._finished_bytes > self.recorder.most_bytes:
+        while len(self.finished) > _MAX_FINISHED or self._finished_bytes > self.recorder.shared.large.limit:
             self._finished_bytes -= self.finished.popleft().size
 
     def _exchanged(self, sent: Delivery, log: DeliveryLog, outcome: Outcome) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
-from ..core.journal import Recorder
+from ..core.recording.recorder import Recorder
 from ..handle import closed_fakes_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
@@ -50,7 +50,7 @@ def rows(
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
     recorder: Recorder | None = getattr(cloud.journal, "_recorder", None)
-    sites: Mapping[int, Any] = {} if recorder is None else recorder.sites
+    sites: Mapping[int, Any] = {} if recorder is None else recorder.shared.sites
     addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
     addresses.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
@@ -77,7 +77,7 @@ def rows(
                     same=number, failure=text)
             )  # fmt: skip
     if entries is None:
-        actions = () if recorder is None else tuple(recorder.actions)
+        actions = () if recorder is None else tuple(recorder.shared.actions)
         found += [_action_row(one, cloud, mask) for one in actions]
     found += _served_rows(served, found, source, mask)
     return _nested(found)

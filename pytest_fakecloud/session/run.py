@@ -265,7 +265,7 @@ class Run(RunOptions):
             from ..core.journal import recorder_of
 
             recorder = recorder_of(cloud.journal)
-            recorder.find_site = self._call_site
+            recorder.shared.find_site = self._call_site
             if self.timelines is not None:
                 from ..reporting.replay import record_times
 

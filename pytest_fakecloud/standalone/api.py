@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.auth import bearer_token, new_token, same
 from ..core.errors import ContractError, ServiceError
-from ..core.journal import Recorder
 from ..core.problems import Problem, Problems
+from ..core.recording.recorder import Recorder
 from ..faults.fault import setting_over
 from ..faults.table import FaultTable
 from ..http.app import App

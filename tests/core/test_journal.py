@@ -13,8 +13,9 @@ import pytest
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
-from pytest_fakecloud.core.journal import Journal, Recorder
+from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
+from pytest_fakecloud.core.recording.recorder import Recorder
 
 from ..harness import in_threads
 
@@ -211,7 +212,7 @@ TEACHER = Teaching()
 
 @pytest.fixture
 def used(journal: Both) -> Both:
-    journal.learn("demo", TEACHER)
+    journal.register_app("demo", TEACHER)
     call_on(journal, "POST", "/", route="command", status=200, facts={"command": ["SET"]})
     call_on(
         journal,
@@ -285,23 +286,23 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
 
 def test_a_dropped_call_takes_its_source_line_along() -> None:
     cloud = Both(lambda: 0)
-    cloud.find_site = lambda: {"line": 1}
+    cloud.shared.find_site = lambda: {"line": 1}
     one, two = Both(lambda: 0, handle="one", parent=cloud), Both(lambda: 0, parent=cloud)
     cloud.keep = 4
     for _ in range(9):
         call_on(one)
-    assert [*cloud.sites] == [entry.number for entry in cloud.entries]
+    assert [*cloud.shared.sites] == [entry.number for entry in cloud.entries]
     mark = cloud.reserve()
     call_on(two)
     cloud.forget_since(mark)
-    assert [*cloud.sites] == [entry.number for entry in cloud.entries]
+    assert [*cloud.shared.sites] == [entry.number for entry in cloud.entries]
     call_on(two)
     one.clear()
-    assert [*cloud.sites] == [entry.number for entry in two.entries]
+    assert [*cloud.shared.sites] == [entry.number for entry in two.entries]
     cloud.keep = 0
     call_on(two)
     call_on(two)
-    assert len(cloud.sites) == 1
+    assert len(cloud.shared.sites) == 1
 
 
 def test_a_bounded_journal_forgets_the_oldest() -> None:
@@ -352,7 +353,7 @@ def finished(journal: Both, body: bytes, answer: bytes = b"", **fields: Any) -> 
 def cloud() -> Both:
     """A cloud's journal that keeps at most 100 kB in full."""
     journal = Both(lambda: 0)
-    journal.keep_bytes = 100_000
+    journal.shared.large.limit = 100_000
     return journal
 
 
@@ -416,7 +417,7 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
         held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
         whole = [call for call in held.values() if not call.cut]
         assert sum(weight_of(call) for call in whole) <= 100_000
-    assert cloud._heavy_bytes == sum(cloud._heavy.values())
+    assert cloud.shared.large.total == sum(cloud.shared.large.sizes.values())
 
 
 def test_clearing_takes_the_weight_along(cloud: Both) -> None:
@@ -424,11 +425,11 @@ def test_clearing_takes_the_weight_along(cloud: Both) -> None:
     finished(one, b"a" * 40_000)
     finished(other, b"b" * 40_000)
     one.clear()
-    assert cloud._heavy_bytes == cloud._heavy[cloud.calls().only()]
+    assert cloud.shared.large.total == cloud.shared.large.sizes[cloud.calls().only()]
     finished(one, b"c" * 40_000)
     assert not any(call.cut for call in cloud.calls())
     cloud.clear()
-    assert (cloud._heavy_bytes, len(cloud._heavy)) == (0, 0)
+    assert (cloud.shared.large.total, len(cloud.shared.large.sizes)) == (0, 0)
 
 
 def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Both) -> None:
@@ -454,7 +455,7 @@ WORDED = Worded()
 @pytest.fixture
 def cut(cloud: Both) -> Both:
     """A journal with one complete call and two that were cut."""
-    cloud.learn("kv", WORDED)
+    cloud.register_app("kv", WORDED)
     finished(cloud, b"a" * 60_000)
     finished(cloud, b"b" * 60_000)
     finished(cloud, b"c" * 60_000)
@@ -514,7 +515,7 @@ def test_many_threads_keep_the_balance(cloud: Both) -> None:
                 journal.clear()
 
     in_threads(*(partial(work, part) for part in parts))
-    assert cloud._heavy_bytes == sum(cloud._heavy.values()) <= 100_000
+    assert cloud.shared.large.total == sum(cloud.shared.large.sizes.values()) <= 100_000
 
 
 def test_the_journals_of_many_handles_keep_together_what_their_clouds_keeps() -> None:
@@ -559,15 +560,15 @@ def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     cloud.forget_since(mark)
     assert cloud.entries == [*kept, heavy]
     assert (one.entries, two.entries) == ([kept[0], heavy], [kept[1]])
-    assert list(cloud._heavy) == [heavy]
-    assert cloud._heavy_bytes == weight_of(heavy)
+    assert list(cloud.shared.large.sizes) == [heavy]
+    assert cloud.shared.large.total == weight_of(heavy)
     assert call_on(two).number > mark
 
 
 def test_what_a_service_teaches_a_handle_its_cloud_knows() -> None:
     cloud = Both(lambda: 0)
     one = Both(lambda: 0, parent=cloud)
-    one.learn("kv", WORDED)
+    one.register_app("kv", WORDED)
     assert [*one.words()] == [*cloud.words()] == ["PUT", "GET", "SET"]
     call = finished(one, b"a")
     assert cloud.calls(word="a") == one.calls(word="a") == [call]
@@ -577,7 +578,7 @@ def test_what_a_service_teaches_a_handle_its_cloud_knows() -> None:
 
 def test_a_teacher_that_is_gone_teaches_no_words() -> None:
     journal = Both(lambda: 0)
-    journal.learn("kv", Worded())
+    journal.register_app("kv", Worded())
     gc.collect()
     assert [*journal.words()] == []
 
@@ -638,7 +639,7 @@ def test_a_handle_shows_the_bounds_of_its_cloud() -> None:
     one = Both(lambda: 0, parent=cloud)
     assert (Journal(one).keep, Journal(one).keep_bytes) == (5, KEEP_BYTES)
     Journal(cloud).keep, Journal(cloud).keep_bytes = 7, 8
-    assert (cloud.keep, cloud.keep_bytes) == (7, 8)
+    assert (cloud.keep, cloud.shared.large.limit) == (7, 8)
 
 
 def test_a_journal_that_keeps_nothing_is_empty() -> None:
@@ -652,14 +653,14 @@ def test_a_journal_that_keeps_nothing_is_empty() -> None:
 @pytest.mark.parametrize("size", [0, 1, 4_095, 4_096])
 def test_calls_up_to_four_kilobytes_are_never_cut(size: int) -> None:
     journal = Both(lambda: 0)
-    journal.keep_bytes = 0
+    journal.shared.large.limit = 0
     assert finished(journal, b"a" * size).cut == {}
     assert finished(journal, b"", answer=b"a" * size).cut == {}
 
 
 def test_calls_beyond_four_kilobytes_count() -> None:
     journal = Both(lambda: 0)
-    journal.keep_bytes = 0
+    journal.shared.large.limit = 0
     assert finished(journal, b"a" * 4_097).cut["body"] == 4_097
     assert finished(journal, b"", answer=b"a" * 4_097).cut == {"answer": 4_097}
 
@@ -667,7 +668,7 @@ def test_calls_beyond_four_kilobytes_count() -> None:
 def test_what_may_just_be_kept_is_kept_whole() -> None:
     journal = Both(lambda: 0)
     first, second = finished(journal, b"a" * 6_000), finished(journal, b"b" * 5_000)
-    journal.keep_bytes = weight_of(second)
+    journal.shared.large.limit = weight_of(second)
     journal.answered(second)
     assert (bool(first.cut), bool(second.cut)) == (True, False)
 
@@ -697,4 +698,4 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     # The server still needs the call in progress in full.
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3
-    assert set(cloud._heavy) == {slow, *others}
+    assert set(cloud.shared.large.sizes) == {slow, *others}

@@ -281,7 +281,7 @@ def test_down_refuses_connections_until_up(demo: Demo, client: httpx.Client) -> 
 def test_up_is_recorded_like_remove(demo: Demo) -> None:
     demo.faults.down()
     demo.faults.up()
-    actions = recorder_of(demo.context.journal).actions
+    actions = recorder_of(demo.context.journal).shared.actions
     assert [action.kind for action in actions] == ["add_fault", "remove_fault"]
 
 

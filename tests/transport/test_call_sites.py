@@ -43,7 +43,7 @@ def without_threads_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        recorder_of(opened.journal).find_site = call_site
+        recorder_of(opened.journal).shared.find_site = call_site
         yield opened
 
 
@@ -82,7 +82,7 @@ def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
     by_client()
     assert places(cloud) == ["over_http", "by_client"]
     cloud.journal.clear()
-    assert recorder_of(cloud.journal).sites == {}
+    assert recorder_of(cloud.journal).shared.sites == {}
     over_redis()
     assert set(places(cloud)) == {"over_redis"}
 

@@ -187,7 +187,7 @@ class Points(EventLoops):
         until = self._cut.get((strand.root.title, handle.name), 0)
         line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
         app: Any = handle._app
-        app.recorder.begins_now(request.call, line.at_us)
+        app.recorder.renumber(request.call, line.at_us)
         if self._stacks:
             line.lines = (
                 carried_source.get()

@@ -301,7 +301,7 @@ class Engine:
         if not waits:
             count.usec += usec
             count.lengths[usec.bit_length()] += 1
-            if usec >= self.config.patience_us:
+            if usec >= self.config.slow_threshold_us:
                 statistics.note_slow(session, spec, argv, start_us, usec)
         if self.monitors and not spec.hidden:
             for monitor in self.monitors:

@@ -33,7 +33,7 @@ from .url_scopes import UrlScope, scope_of, split_text, split_wire
 from .wsgi import WsgiApp
 
 if TYPE_CHECKING:
-    from ...core.journal import Recorder
+    from ...core.recording.recorder import Recorder
     from .deadlines import Deadlines
     from .lifespans import AsgiApp
     from .loopback import LoopbackSender

@@ -86,7 +86,7 @@ class Look:
     def actions_on(self, handle: Any) -> list[Action]:
         """Return the actions of the test on a fake."""
         recorder = getattr(self.cloud.journal, "_recorder", None)
-        every = tuple(recorder.actions) if recorder is not None else ()
+        every = tuple(recorder.shared.actions) if recorder is not None else ()
         return [one for one in every if one.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:

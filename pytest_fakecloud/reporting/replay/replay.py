@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.calls import Action, Call, Entry, Event, faults_ended
 from ...core.errors import report_failure
 from ...core.ids import Ids
-from ...core.journal import Journal, Recorder, recorder_of
+from ...core.journal import Journal, recorder_of
+from ...core.recording.recorder import Recorder
 from ...core.timekeeper import Timekeeper
 from ...handle import Context, Handle
 from ...http.messages import Request
@@ -59,7 +60,7 @@ def record_times(cloud: AnyCloud) -> None:
     fractions of a millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    cloud.clock._reads = recorder_of(cloud.journal).reads = reads
+    cloud.clock._reads = recorder_of(cloud.journal).shared.reads = reads
 
 
 class Inexact(Exception):
@@ -125,7 +126,7 @@ class _Time(Timekeeper):
 def _times(cloud: AnyCloud) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     current: dict[int, list[int]] = {}
-    for thread, value in tuple(recorder_of(cloud.journal).reads or ()):
+    for thread, value in tuple(recorder_of(cloud.journal).shared.reads or ()):
         if value < 0:
             current[thread] = found[-value] = []
         elif thread in current:
@@ -144,7 +145,7 @@ class _Replay:
         self.reasons = reasons
         self.entries = [
             entry
-            for entry in (*cloud.journal.entries, *recorder_of(cloud.journal).actions)
+            for entry in (*cloud.journal.entries, *recorder_of(cloud.journal).shared.actions)
             if entry.handle in self.real
         ]
         first = min(self.entries, key=lambda entry: entry.number, default=None)

@@ -1,0 +1,1 @@
+"""Records calls and events, within limits of number and size."""

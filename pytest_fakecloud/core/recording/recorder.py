@@ -1,0 +1,365 @@
+"""Records the calls and events of fakes, and forgets the oldest."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..call_fields import CALL_FIELDS, EVENT_KINDS, Listed, part
+from ..calls import LIGHT, Action, Call, Entry, Event, shorten
+from ..field_types import either
+from ..matching import Field
+from .large_calls import LargeCalls
+
+if TYPE_CHECKING:
+    from ...http.app import App
+    from ...http.messages import Request
+    from ..clock import Reads
+
+_PACKAGE = f"{__package__.partition('.')[0]}."
+_ACTIONS = 1_000
+"""Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
+
+
+class SharedRecords:
+    """The state that the recorders of one cloud and of its fakes share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Protects the entries of all recorders, and ``large``."""
+        self.numbers = itertools.count(1)
+        self.actions: deque[Action] = deque(maxlen=_ACTIONS)
+        self.large = LargeCalls()
+        self.find_site: Callable[[], dict[str, str | int] | None] | None = None
+        """A function that returns the source line of the current call; None if call sites are not
+        recorded.
+        """
+        self.sites: dict[int, dict[str, str | int]] = {}
+        """The source line that made each call, by the call's number."""
+        self.reads: Reads | None = None
+        """When threads read the clock, interleaved with the numbers of calls and actions; None if
+        not recorded.
+        """
+
+    def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
+        """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
+        # Iterate over a copy, because calls in other threads add their sites without the lock.
+        for number in list(self.sites):
+            if is_gone(number):
+                self.sites.pop(number, None)
+
+
+class Recorder:
+    """Records the calls and events of one fake, or of a whole cloud, in order.
+
+    A fake's recorder also adds each entry to its cloud's recorder (``parent``), which therefore has
+    the entries of all fakes. Recording is thread-safe. The cloud's recorder limits what it and the
+    fakes' recorders keep, by number (``keep``) and by size (``shared.large``). ``entries`` holds
+    the entries that are kept.
+    """
+
+    keep: int | None = None
+    """Number of entries to keep; older ones may be forgotten. None keeps all."""
+    was_read = False
+    """Whether a test has read the journal or asserted on it."""
+    _watchers: tuple[Callable[[Entry], None], ...] = ()
+
+    def __init__(
+        self,
+        now_us: Callable[[], int],
+        service: str = "",
+        handle: str = "",
+        parent: Recorder | None = None,
+    ) -> None:
+        self._now_us = now_us
+        self._service = service
+        self._handle = handle
+        self._parent = parent
+        self.entries: list[Entry] = []
+        self._apps: dict[str, tuple[type[App], weakref.ref[App]]] = {}
+        self._names = {handle} - {""}
+        """Names of all fakes whose calls this recorder records, including closed ones."""
+        self._children: set[weakref.ref[Recorder]] = set()
+        """The recorders of a cloud's fakes."""
+        self.shared: SharedRecords = SharedRecords() if parent is None else parent.shared
+        if parent is not None:
+            self.keep = parent.keep
+            parent._names |= self._names
+            parent._children.add(weakref.ref(self, parent._children.discard))
+
+    def register_app(self, service: str, app: App) -> None:
+        """Register the facts, routes and commands that a service's calls can be filtered by."""
+        known = self._apps[service] = type(app), weakref.ref(app)
+        if self._parent is not None:
+            self._parent._apps[service] = known
+
+    def words(self) -> Iterator[str]:
+        """Yield the names that calls can be filtered by: routes and commands."""
+        for _, reference in self._apps.values():
+            app = reference()
+            if app is not None:
+                yield from app.words()
+
+    @property
+    def call_fields(self) -> Mapping[str, Field]:
+        """The fields that calls can be filtered by: their own and their services' facts."""
+        declared: dict[str, list[Field]] = {}
+        for app, _ in self._apps.values():
+            for name, known in app.fact_fields.items():
+                declared.setdefault(name, []).append(known)
+        facts = {
+            name: Field(
+                either(one.type for one in known),
+                known[0].read or part(name),
+                any(one.several for one in known),
+            )
+            for name, known in declared.items()
+        }
+        listed = {
+            "route": Listed("name of a route", self.words),
+            "service": Listed("service of a fake here", lambda: self._apps),
+            "handle": Listed("name of a fake here", lambda: self._names),
+        }
+        names = {name: Field(field_type, part(name)) for name, field_type in listed.items()}
+        return {**facts, **CALL_FIELDS, **names}
+
+    def event_kinds(self) -> frozenset[str]:
+        """Return the kinds of events that the services of this recorder record."""
+        kinds = (app.event_kinds for app, _ in self._apps.values())
+        return EVENT_KINDS.union(*kinds) if self._apps else frozenset()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a test has read this journal or its cloud's."""
+        return self.was_read or (self._parent is not None and self._parent.was_read)
+
+    # -- recording -------------------------------------------------------------------------------
+
+    def open_call(
+        self,
+        request: Request,
+        *,
+        at_us: int | None = None,
+        facts: Callable[[Call], dict[str, Any]] | None = None,
+    ) -> Call:
+        """Record a received request; the server fills in the response later.
+
+        ``at_us`` is its time (now by default). ``facts`` reads details from the call on first
+        access.
+        """
+        call = Call(
+            0,
+            self._now_us() if at_us is None else at_us,
+            self._service,
+            self._handle,
+            request.method,
+            request.target,
+            request.headers,
+            request.body,
+            request.client,
+            facts,
+        )
+        shared = self.shared
+        self._append(call)
+        self._mark_reads(call.number)
+        if shared.find_site is not None:
+            site = shared.find_site()
+            if site is not None:
+                shared.sites[call.number] = site
+        if len(request.body) + request.head_bytes > LIGHT:
+            self._update_size(call)
+        return call
+
+    def answered(self, call: Call) -> None:
+        """Update the size of a call after its response was recorded."""
+        if len(call.answer) > LIGHT or call in self.shared.large.sizes:
+            self._update_size(call)
+
+    def _update_size(self, call: Call) -> None:
+        with self.shared.lock:
+            over_limit = self.shared.large.update(call)
+        # Shorten the calls without holding the lock, because that may parse a large body for its
+        # facts.
+        for each in over_limit:
+            shorten(each)
+
+    def cut(self, call: Call) -> None:
+        """Cut a large call to its beginning and drop its facts."""
+        with self.shared.lock:
+            if call not in self.shared.large.sizes:
+                return
+            self.shared.large.remove((call,))
+        shorten(call, read_facts=False)
+
+    def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
+        """Record an event inside the service."""
+        event = Event(
+            0,
+            self._now_us() if at_us is None else at_us,
+            self._service,
+            self._handle,
+            kind,
+            text,
+            data,
+        )
+        self._append(event)
+        return event
+
+    def record_action(
+        self,
+        kind: str,
+        caller: FrameType,
+        number: int,
+        call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
+        **data: object,
+    ) -> None:
+        """Record an action of the test on the fake, with a number from ``reserve()``.
+
+        ``caller`` is the frame of the test's code, ``call`` the arguments of the method ``kind``.
+        Actions are not journal entries: only reports show them.
+        """
+        code = caller.f_code
+        where = {"file": code.co_filename, "line": caller.f_lineno, "function": code.co_name}
+        self.shared.actions.append(
+            Action(number, self._now_us(), self._service, self._handle, kind, "",
+                   {**data, "where": where}, call)
+        )  # fmt: skip
+
+    def reserve(self) -> int:
+        """Reserve the next number for something that begins now but is recorded when it ends."""
+        number = next(self.shared.numbers)
+        self._mark_reads(number)
+        return number
+
+    def _mark_reads(self, number: int) -> None:
+        if self.shared.reads is not None:
+            self.shared.reads.append((threading.get_ident(), -number))
+
+    def renumber(self, call: Call, at_us: int) -> None:
+        """Make a call that waited before it reached the engine the newest entry, at the given
+        time.
+        """
+        newest = self._parent or self
+        with self.shared.lock:
+            if newest.entries and newest.entries[-1] is call and call.at_us == at_us:
+                return
+            site = self.shared.sites.pop(call.number, None)
+            call.number, call.at_us = next(self.shared.numbers), at_us
+            if site is not None:
+                self.shared.sites[call.number] = site
+            for entries in {id(each): each.entries for each in (self, newest)}.values():
+                for index in range(len(entries) - 1, -1, -1):
+                    if entries[index] is call:
+                        del entries[index]
+                        entries.append(call)
+                        break
+
+    def watch(self, watcher: Callable[[Entry], None]) -> Callable[[], None]:
+        """Call the watcher with each new entry; return a function that stops it."""
+        with self.shared.lock:
+            self._watchers = (*self._watchers, watcher)
+
+        def stop() -> None:
+            with self.shared.lock:
+                self._watchers = tuple(each for each in self._watchers if each is not watcher)
+
+        return stop
+
+    def _append(self, entry: Entry) -> None:
+        parent = self._parent
+        forgotten: Iterable[Call] = ()
+        # Number the entry inside the lock, so that numbers increase in every list.
+        with self.shared.lock:
+            entry.number = next(self.shared.numbers)
+            self.entries.append(entry)
+            if self.keep is not None:
+                forgotten = self._forget_oldest()
+            if parent is not None:
+                parent.entries.append(entry)
+                if parent.keep is not None:
+                    forgotten = parent._forget_oldest()
+        for each in forgotten:
+            shorten(each)
+        if self._watchers:
+            for watcher in self._watchers:
+                watcher(entry)
+        if parent is not None and parent._watchers:
+            for watcher in parent._watchers:
+                watcher(entry)
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def _forget_oldest(self) -> Iterable[Call]:
+        """Drop the oldest entries; return the large ones, which a fake's journal may still hold."""
+        # Drop entries in batches, so that a full journal is as fast as an empty one. Create a new
+        # list, because another thread may be reading the old one.
+        keep = self.keep or 0
+        if len(self.entries) <= keep + keep // 4:
+            return ()
+        dropped = self.entries[: len(self.entries) - keep]
+        self.entries = self.entries[-keep:] if keep else []
+        if self._parent is not None:
+            return ()
+        last = dropped[-1].number
+        large = self.shared.large
+        gone = [call for call in large.sizes if call.number <= last and call.outcome != "open"]
+        large.remove(gone)
+        self.shared.forget_sites(lambda number: number <= last)
+        for child in self._open_children():
+            # Drop them from the fakes' journals too, because the limit applies to all fakes
+            # together.
+            kept = child.entries
+            child.entries = kept[bisect_right(kept, last, key=_number_of) :]
+        return gone
+
+    def _open_children(self) -> list[Recorder]:
+        # Iterate over a copy: a fake can be garbage-collected at any time, which removes its
+        # reference.
+        found = (reference() for reference in self._children.copy())
+        return [child for child in found if child is not None]
+
+    def clear(self) -> None:
+        """Forget all entries: of a fake, also in the cloud's recorder; of a cloud, also in the
+        recorders of its fakes.
+        """
+        parent, shared = self._parent, self.shared
+        with shared.lock:
+            entries, self.entries = self.entries, []
+            gone = {entry.number for entry in entries}
+            if parent is None:
+                shared.actions.clear()
+                for child in self._open_children():
+                    child.entries = []
+            else:
+                others = [one for one in shared.actions if one.handle != self._handle]
+                shared.actions = deque(others, _ACTIONS)
+                parent.entries = [each for each in parent.entries if each.number not in gone]
+            shared.forget_sites(gone.__contains__)
+            shared.large.remove(entries)
+
+    def forget_since(self, number: int) -> None:
+        """Forget the entries after a number from ``reserve()``, also in the fakes' journals.
+
+        Used by the cloud's recorder to undo a trial run.
+        """
+        with self.shared.lock:
+            self.shared.forget_sites(lambda each: each > number)
+            for recorder in (self, *self._open_children()):
+                at = bisect_right(recorder.entries, number, key=_number_of)
+                gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
+                self.shared.large.remove(gone)
+
+
+def is_own(frame: FrameType) -> bool:
+    """Return whether a frame belongs to this package."""
+    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE)
+
+
+def _number_of(entry: Entry) -> int:
+    return entry.number
