@@ -137,7 +137,7 @@ class KafkaEngine:
 
     def tell_to(self, tell: Any) -> None:
         """Set the callback for events of groups."""
-        self.groups.tell = tell
+        self.groups.commits.tell = tell
 
     # -- snapshots -------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class KafkaEngine:
                 for r in self.fetching.records(name)
             ]
         groups = self.groups.names()
-        return KafkaCopy(topics, messages, {g: self.groups.all_committed(g) for g in groups})
+        return KafkaCopy(topics, messages, {g: self.groups.commits.of_group(g) for g in groups})
 
     def restore(self, copy: KafkaCopy) -> None:
         """Restore a copy into new topics and groups, whose names are the same for clients.
@@ -210,7 +210,7 @@ class KafkaEngine:
         self.interrupt()
 
     def _delete_own(self) -> None:
-        groups = self.groups.forget()
+        groups = self.groups.commits.forget_groups()
         topics = [self.topics.real(name) for name in self.topics.counts()]
         if topics or groups:
             self._cluster.delete(topics, groups)

@@ -1,4 +1,4 @@
-"""Consumer groups on a real cluster: their instances in this process, and their committed offsets.
+"""Consumer groups on a real cluster, and their instances in this process.
 
 A record counts as delivered when a consume request returns it, not when librdkafka reads it.
 """
@@ -6,7 +6,9 @@ A record counts as delivered when a consume request returns it, not when librdka
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn
 
 from confluent_kafka import KafkaException
@@ -21,24 +23,26 @@ from ..model import (
     EventKind,
     GroupAssignments,
     GroupView,
-    MemberView,
     Record,
     TopicPartition,
     TopicPartitionOffset,
     consumer_config,
-    found_members,
 )
 from ..settings import BrokerConfig
+from .buffer import Partition
 from .cluster import Address, real_only
+from .commits import KafkaCommits
 from .fetching import KafkaFetching, Waits
+from .group_view import group_view
 from .instance import KafkaInstance
 from .topics import KafkaTopics, public_names
 
 
 class KafkaGroups:
-    """The consumer instances in this process, with the methods of ``MemoryGroups``.
+    """The consumer instances in this process, and requests to their groups.
 
-    ``tell`` is called with events of their groups.
+    The methods are those of ``MemoryGroups``; the actions that a cluster cannot perform raise
+    ``ContractError``.
     """
 
     def __init__(
@@ -51,18 +55,16 @@ class KafkaGroups:
         waits: Waits,
         fetching: KafkaFetching,
     ) -> None:
-        self.tell: Any = None
+        self.commits = KafkaCommits(topics, cluster)
         self._topics = topics
         self.public = topics.public
         self._fetching = fetching
-        self._cluster = cluster
         self._address = address
         self._settings = settings
         self._clock = clock
         self._waits = waits
         self._lock = threading.Lock()
         self._instances: dict[tuple[str, str], KafkaInstance] = {}
-        self._groups: set[str] = set()
 
     # -- consuming -------------------------------------------------------------------------------
 
@@ -75,28 +77,53 @@ class KafkaGroups:
         timeout_ms: int,
         headers: Mapping[str, str],
     ) -> list[Record]:
+        """Return the next records for an instance. The first call creates it, configured by
+        ``headers``.
+
+        Waits for the first record, and for other requests for the same instance.
+        """
+        until = self._clock.now_us() + timeout_ms * 1000
+        with self._subscribed(group, instance, topics, timeout_ms, headers) as member:
+            if member is None:
+                return []
+            return [self._fetching.record(message) for message in self._next(member, until)]
+
+    @public_names
+    def join(
+        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
+    ) -> None:
+        """Add an instance to a group without consuming."""
+        headers = {"auto-offset-reset": auto_offset_reset}
+        with self._subscribed(group, instance, topics, 0, headers):
+            pass
+
+    @contextmanager
+    def _subscribed(
+        self,
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        timeout_ms: int,
+        headers: Mapping[str, str],
+    ) -> Iterator[KafkaInstance | None]:
+        """Give a request an instance that reads the topics; None if another request has it until
+        the timeout.
+        """
         for topic in topics:
             self._topics.check(topic)
-        until = self._clock.now_us() + timeout_ms * 1000
         member = self._enter(group, instance, headers)
-        if not self._take_turn(member, group, instance, timeout_ms):
-            return []
+        if not member.consume_lock.acquire(blocking=False):
+            if self._settings.concurrent_consume == "error":
+                raise errors.concurrent_consume(group, instance)
+            if not member.consume_lock.acquire(timeout=timeout_ms / 1000):
+                yield None
+                return
         try:
-            self._subscribe(member, topics)
-            return [self._fetching.record(one) for one in self._await(member, until)]
+            if not member.topics or self._settings.resubscribe == "rebalance":
+                member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
+            yield member
         finally:
-            member.turn.release()
-
-    def _take_turn(self, member: KafkaInstance, group: str, instance: str, timeout_ms: int) -> bool:
-        if member.turn.acquire(blocking=False):
-            return True
-        if self._settings.concurrent_consume == "error":
-            raise errors.concurrent_consume(group, instance)
-        return member.turn.acquire(timeout=timeout_ms / 1000)
-
-    def _subscribe(self, member: KafkaInstance, topics: Sequence[str]) -> None:
-        if not member.topics or self._settings.resubscribe == "rebalance":
-            member.subscribe([self._topics.real(topic) for topic in sorted(set(topics))])
+            member.consume_lock.release()
 
     def _enter(self, group: str, instance: str, headers: Mapping[str, str]) -> KafkaInstance:
         with self._lock:
@@ -106,9 +133,9 @@ class KafkaGroups:
                     headers, session_timeout_ms=self._settings.session_timeout_ms
                 )
                 self._check_limit(group)
-                member = self._make(group, instance, config)
+                member = self._new_instance(group, instance, config)
                 self._instances[group, instance] = member
-                self._groups.add(group)
+                self.commits.add_group(group)
             return member
 
     def _check_limit(self, group: str) -> None:
@@ -120,7 +147,27 @@ class KafkaGroups:
         if active + 1 > limit:
             raise errors.too_many_instances(active, limit)
 
-    def _make(self, group: str, instance: str, config: ConsumerConfig) -> KafkaInstance:
+    def _new_instance(self, group: str, instance: str, config: ConsumerConfig) -> KafkaInstance:
+        other_commit: EventKind = "auto commit" if config.auto_commit else "commit"
+        try:
+            return KafkaInstance(
+                self._clock,
+                config,
+                self._client_settings(group, instance, config),
+                buffer_size=self._settings.max_poll_records,
+                idle_ms=self._settings.idle_close_ms,
+                tell=partial(self._report, group, instance),
+                on_stopped=partial(self._remove, (group, instance)),
+                committed_offset=partial(self.commits.of_partition, group),
+                on_other_commit=partial(self.commits.report, group, instance, kind=other_commit),
+            )
+        except KafkaException as error:
+            raise errors.illegal_argument(
+                f"The Kafka client rejects the configuration: {error}"
+            ) from None
+
+    def _client_settings(self, group: str, instance: str, config: ConsumerConfig) -> dict[str, Any]:
+        """Return the settings of an instance's Kafka consumer."""
         reset = "error" if config.auto_offset_reset == "none" else config.auto_offset_reset
         settings: dict[str, Any] = {
             "group.id": self._topics.real(group),
@@ -137,50 +184,29 @@ class KafkaGroups:
         }
         if self._address.static:
             settings["group.instance.id"] = instance
-        key = (group, instance)
+        return self._address.settings(settings)
 
-        def tell(kind: EventKind, text: str, data: dict[str, Any]) -> None:
-            if self.tell is not None:
-                self.tell(
-                    kind,
-                    f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}",
-                    group=group,
-                    instance=instance,
-                    **data,
-                )
+    def _report(
+        self, group: str, instance: str, kind: EventKind, text: str, data: dict[str, Any]
+    ) -> None:
+        if self.commits.tell is not None:
+            message = f"group {group!r}: {instance!r} {kind}: {self._topics.public(text)}"
+            self.commits.tell(kind, message, group=group, instance=instance, **data)
 
-        def gone(member: KafkaInstance) -> None:
-            with self._lock:
-                if self._instances.get(key) is member:
-                    del self._instances[key]
+    def _remove(self, key: tuple[str, str], member: KafkaInstance) -> None:
+        with self._lock:
+            if self._instances.get(key) is member:
+                del self._instances[key]
 
-        try:
-            return KafkaInstance(
-                self._clock,
-                config,
-                self._address.settings(settings),
-                keep=self._settings.max_poll_records,
-                idle_ms=self._settings.idle_close_ms,
-                tell=tell,
-                gone=gone,
-                held=lambda tp: self._cluster.group_offsets(self._topics.real(group), [tp]).get(tp),
-                unasked=lambda offsets: self._told(
-                    group, instance, offsets, "auto commit" if config.auto_commit else "commit"
-                ),
-            )
-        except KafkaException as error:
-            raise errors.illegal_argument(
-                f"The Kafka client rejects the configuration: {error}"
-            ) from None
-
-    def _await(self, member: KafkaInstance, until: int) -> list[Any]:
+    def _next(self, member: KafkaInstance, until: int) -> list[Any]:
+        """Wait for records of an instance; return an empty list if the wait ends first."""
         epoch = (self._waits.epoch, member.epoch)
 
         def poll() -> list[Any] | None:
             if epoch != (self._waits.epoch, member.epoch) or member.stopped:
                 return []
             if member.in_doubt:
-                self._ask_for(member)
+                self._check_cluster(member)
             most, most_bytes = self._settings.max_poll_records, self._settings.max_partition_bytes
             return member.take(most, most_bytes) or None
 
@@ -190,7 +216,10 @@ class KafkaGroups:
         finally:
             self._waits.waiting.remove(member.signal)
 
-    def _ask_for(self, member: KafkaInstance) -> None:
+    def _check_cluster(self, member: KafkaInstance) -> None:
+        """Raise ``BrokerError`` if the cluster to which an instance lost its connections does not
+        respond.
+        """
         # Clear the flag before the request, so that a connection that is lost meanwhile sets it
         # again.
         member.in_doubt = False
@@ -201,6 +230,7 @@ class KafkaGroups:
             raise
 
     def delete(self, group: str, instance: str) -> None:
+        """Stop an instance and let it leave its group."""
         with self._lock:
             member = self._instances.pop((group, instance), None)
         if member is None:
@@ -212,155 +242,96 @@ class KafkaGroups:
 
     @public_names
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
+        """Commit the given offsets or, if there are none, those of the records last delivered to
+        the instance.
+        """
         wanted = distinct_positions(offsets)
         for topic, partition, _ in wanted:
             self._topics.check_partition(topic, partition)
-        real = {(self._topics.real(t), p): o for t, p, o in wanted}
+        real = self._real(wanted)
         with self._lock:
             member = self._instances.get((group, instance))
         if member is None:
             if self._settings.commit_by_unknown == "error":
                 raise errors.unknown_instance(group, instance)
-            self._store(group, real)
-            self._told(group, f"{instance} (unknown)", real)
+            self.commits.store(group, real)
+            self.commits.report(group, f"{instance} (unknown)", real)
             return
         if member.state == "expired":
             raise errors.unknown_member(group, instance)
         if member.state == "rebalancing":
             raise errors.rebalance_in_progress(group)
-        real = real or member.delivered()
+        real = real or member.buffer.delivered
         if not real:
             return
         if member.state == "joining":
-            # Commit without being a member, which a group without members accepts.
-            self._store(group, real)
+            self.commits.store(group, real)
         else:
-            assigned = member.assigned
+            assigned = member.buffer.assigned
             for topic, partition in real:
                 if (topic, partition) not in assigned:
                     raise errors.not_assigned(group, instance, self._topics.shown(topic), partition)
             member.commit(real, self._address.timeout)
-        member.committed(real)
-        self._told(group, instance, real)
+        member.resume_after_commit(real)
+        self.commits.report(group, instance, real)
 
     @public_names
     def set_committed(self, group: str, offset: TopicPartitionOffset) -> None:
         """Set a group's committed offset. The cluster rejects this while the group has members."""
         self._fetching.offsets("earliest", [TopicPartition(offset.topic, offset.partition)])
-        real = {(self._topics.real(offset.topic), offset.partition): offset.offset}
-        self._store(group, real)
-        self._told(group, "the test", real, "offsets set")
+        real = self._real([offset])
+        self.commits.store(group, real)
+        self.commits.report(group, "the test", real, "offsets set")
 
     def store(self, group: str, offsets: Sequence[TopicPartitionOffset]) -> None:
-        """Commit offsets for a group without being a member."""
-        self._store(group, {(self._topics.real(t), p): o for t, p, o in offsets})
+        """Restore a group's committed offsets, without an event."""
+        self.commits.store(group, self._real(offsets))
 
-    def _store(self, group: str, real: Mapping[tuple[str, int], int]) -> None:
-        if real:
-            with self._lock:
-                self._groups.add(group)
-            self._cluster.commit(self._topics.real(group), real)
-
-    def _told(
-        self,
-        group: str,
-        instance: str,
-        real: Mapping[tuple[str, int], int],
-        kind: EventKind = "commit",
-    ) -> None:
-        if self.tell is None or not real:
-            return
-        offsets = [(self._topics.shown(topic), number, at) for (topic, number), at in real.items()]
-        shown = ", ".join(f"{topic}-{number}={at}" for topic, number, at in offsets)
-        self.tell(
-            kind,
-            f"group {group!r}: {instance!r} committed {shown}"
-            + (" automatically" if kind == "auto commit" else ""),
-            group=group,
-            instance=instance,
-            offsets=offsets,
-        )
+    def _real(self, offsets: Sequence[TopicPartitionOffset]) -> dict[Partition, int]:
+        return {(self._topics.real(topic), number): at for topic, number, at in offsets}
 
     @public_names
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
+        """Return a group's committed offsets in request order."""
         for tp in partitions:
             self._topics.check_partition(*tp)
-        held = self.all_committed(group)
-        if not held and not self.members(group) and self._settings.unknown_group == "error":
+        found = self.commits.of_group(group)
+        if not found and not self.members(group) and self._settings.unknown_group == "error":
             raise errors.unknown_group(group)
         never = self._settings.never_committed
-        return [TopicPartitionOffset(*tp, held.get(tp, never)) for tp in partitions]
-
-    def all_committed(self, group: str) -> dict[TopicPartition, int]:
-        own = [
-            (self._topics.real(name), number)
-            for name, count in self._topics.counts().items()
-            for number in range(count)
-        ]
-        held = self._cluster.group_offsets(self._topics.real(group), own) if own else {}
-        return {
-            TopicPartition(self._topics.shown(t), number): at for (t, number), at in held.items()
-        }
+        return [TopicPartitionOffset(*tp, found.get(tp, never)) for tp in partitions]
 
     # -- lookups ---------------------------------------------------------------------------------
 
     def consumers(self) -> list[GroupAssignments]:
+        """Return the groups that have instances, sorted by name."""
         with self._lock:
             instances = dict(self._instances)
         found: dict[str, dict[str, dict[str, list[int]]]] = {}
         for (group, name), member in sorted(instances.items()):
             topics: dict[str, list[int]] = {}
-            for topic, partition in sorted(member.assigned):
+            for topic, partition in sorted(member.buffer.assigned):
                 topics.setdefault(self._topics.shown(topic), []).append(partition)
             found.setdefault(group, {})[name] = topics
         return [GroupAssignments(group, members) for group, members in found.items()]
 
     @public_names
     def view(self, name: str) -> GroupView:
-        members = self.members(name)
-        committed = self.all_committed(name)
-        lag = _lag(self._topics, members, committed)
-        views = found_members(
-            _member(self._topics, each, members[each]) for each in sorted(members)
-        )
-        state = "Stable" if members else "Empty" if committed else "Dead"
-        if any(member.state in ("joining", "rebalancing") for member in members.values()):
-            state = "PreparingRebalance"
-        return GroupView(
-            name,
-            state,
-            sum(member.epoch for member in members.values()),
-            views,
-            {view.name: view.assignment for view in views},
-            dict(sorted(committed.items())),
-            {tp: at for view in views for tp, at in view.position.items()},
-            lag,
-        )
+        """Return the current state of a group."""
+        return group_view(self._topics, name, self.members(name), self.commits.of_group(name))
 
     def members(self, group: str) -> dict[str, KafkaInstance]:
+        """Return the instances of a group by name."""
         with self._lock:
             return {name: member for (g, name), member in self._instances.items() if g == group}
 
     def names(self) -> list[str]:
-        with self._lock:
-            return sorted(self._groups)
+        """Return the groups that have been used, sorted."""
+        return self.commits.groups()
 
     # -- actions of tests ------------------------------------------------------------------------
-
-    @public_names
-    def join(
-        self, group: str, instance: str, topics: Sequence[str], auto_offset_reset: str = "latest"
-    ) -> None:
-        for topic in topics:
-            self._topics.check(topic)
-        member = self._enter(group, instance, {"auto-offset-reset": auto_offset_reset})
-        if self._take_turn(member, group, instance, 0):
-            try:
-                self._subscribe(member, topics)
-            finally:
-                member.turn.release()
 
     def crash(self, group: str, instance: str) -> NoReturn:
         raise real_only("crash() of an instance")
@@ -395,42 +366,3 @@ class KafkaGroups:
                 member.join(max(0.0, until - monotonic()))
 
         return join
-
-    def forget(self) -> list[str]:
-        with self._lock:
-            groups, self._groups = [self._topics.real(name) for name in self._groups], set()
-        return groups
-
-
-def _member(topics: KafkaTopics, name: str, member: KafkaInstance) -> MemberView:
-    delivered = {_own(topics, tp): at for tp, at in member.delivered().items()}
-    return MemberView(
-        name,
-        member.state if member.state in ("active", "expired") else "joining",
-        tuple(topics.shown(topic) for topic in member.topics),
-        [_own(topics, tp) for tp in sorted(member.assigned)],
-        dict(delivered),
-        delivered,
-        member.config,
-    )
-
-
-def _own(topics: KafkaTopics, tp: tuple[str, int]) -> TopicPartition:
-    return TopicPartition(topics.shown(tp[0]), tp[1])
-
-
-def _lag(
-    topics: KafkaTopics,
-    members: Mapping[str, KafkaInstance],
-    committed: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    read = {tp.topic for tp in committed}
-    for member in members.values():
-        read |= {topics.shown(topic) for topic in member.topics}
-    lag = {}
-    for topic in sorted(read):
-        starts, ends = topics.bounds(topic)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            tp = TopicPartition(topic, number)
-            lag[tp] = max(0, end - max(committed.get(tp, start), start))
-    return lag

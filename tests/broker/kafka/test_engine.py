@@ -30,15 +30,13 @@ from confluent_kafka import KafkaError, KafkaException
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.kafka import engine as kafka_engine
+from pytest_fakecloud.broker.kafka.buffer import RecordBuffer
 from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Unavailable, translated
-from pytest_fakecloud.broker.kafka.instance import KafkaInstance
 from pytest_fakecloud.broker.kafka.producing import _Batch
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
-from pytest_fakecloud.broker.model import ConsumerConfig
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.transport import client_cost
@@ -317,22 +315,18 @@ class TestGroups:
         assert rest.values("g", "a", "orders") == ["x"]
 
     def test_a_record_of_no_bytes_overtakes_none(self) -> None:
-        settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-        config = ConsumerConfig(auto_commit=False)
-        member = KafkaInstance(
-            Timekeeper(), config, settings, keep=9, idle_ms=None, tell=print, gone=print,
-            held=lambda tp: None, unasked=print,
-        )  # fmt: skip
-        member._waiting.extend(Message(offset, size) for offset, size in enumerate((5, 5, 0)))
-        assert [message.offset() for message in member.take(9, 6)] == [0]
-        assert [message.offset() for message in member.take(9, 6)] == [1, 2]
-        member.join(1)
+        buffer = RecordBuffer()
+        buffer.assign([("orders", 0)])
+        for offset, size in enumerate((5, 5, 0)):
+            buffer.add(Message(offset, size))
+        assert [message.offset() for message in buffer.take(9, 6)[0]] == [0]
+        assert [message.offset() for message in buffer.take(9, 6)[0]] == [1, 2]
 
     def test_joining_again_delivers_nothing(self, broker: Broker, rest: Rest) -> None:
         rest.consume("g", "i", "orders", Auto_Offset_Reset="earliest")
         rest.produce("orders", "a")
         [member] = broker._engine.groups.members("g").values()  # type: ignore[union-attr]
-        eventually(lambda: bool(member._waiting))
+        eventually(lambda: bool(member.buffer))
         broker.join("g", "i", ["orders"])
         assert rest.values("g", "i", "orders") == ["a"]
 
