@@ -23,7 +23,9 @@ from ..model import (
     TopicPartitionOffset,
 )
 from ..settings import BrokerConfig
-from .cluster import Address, Cluster, real_only
+from .address import Address
+from .cluster import Cluster
+from .errors import real_only
 from .fetching import KafkaFetching, Waits
 from .groups import KafkaGroups
 from .producing import KafkaProducing
@@ -228,7 +230,7 @@ class KafkaEngine:
         self._cluster.interrupt()
         join = self.groups.stop_all()
         # Check first, because an unavailable cluster cannot delete topics and groups.
-        there = self._cluster.answers(_GOODBYE)
+        there = self._cluster.is_reachable(_GOODBYE)
         join(self._patience if there else _LEFT)
         self.producing.close()
         if there and not self.topics.kept:

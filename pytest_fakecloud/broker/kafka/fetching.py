@@ -25,7 +25,8 @@ from ..model import (
     record_fields,
 )
 from ..settings import BrokerConfig
-from .cluster import Address, translated, when_away
+from .address import Address, when_away
+from .errors import translated
 from .topics import KafkaTopics, public_names
 
 T = TypeVar("T")

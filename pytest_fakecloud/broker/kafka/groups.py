@@ -29,9 +29,10 @@ from ..model import (
     consumer_config,
 )
 from ..settings import BrokerConfig
+from .address import Address
 from .buffer import Partition
-from .cluster import Address, real_only
 from .commits import KafkaCommits
+from .errors import real_only
 from .fetching import KafkaFetching, Waits
 from .group_view import group_view
 from .instance import KafkaInstance

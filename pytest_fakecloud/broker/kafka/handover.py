@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .buffer import Partition
-from .cluster import Unavailable
+from .errors import Unavailable
 
 
 class ThreadTasks:

@@ -20,8 +20,9 @@ from ...core.timeparse import monotonic
 from .. import errors
 from ..errors import BrokerError
 from ..model import ConsumerConfig, EventKind
+from .address import when_away
 from .buffer import Partition, RecordBuffer
-from .cluster import Unavailable, translated, when_away
+from .errors import Unavailable, translated
 from .handover import PendingCommits, ThreadTasks
 
 _POLL_SECONDS = 0.02

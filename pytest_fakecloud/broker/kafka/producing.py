@@ -18,7 +18,8 @@ from ...core.wording import counted
 from ..engine.placement import Placement
 from ..model import Metadata, ProducerRecord
 from ..settings import BrokerConfig
-from .cluster import Address, Unavailable, real_only, translated
+from .address import Address
+from .errors import Unavailable, real_only, translated
 from .topics import KafkaTopics, public_names
 
 CREATE_TIME = 1

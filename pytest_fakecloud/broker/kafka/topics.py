@@ -22,7 +22,8 @@ from .. import errors
 from ..engine.log import Topic
 from ..errors import BrokerError, as_misuse, string
 from ..settings import BrokerConfig
-from .cluster import Address, real_only
+from .address import Address
+from .errors import real_only
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""

@@ -1,0 +1,108 @@
+"""The address of a real cluster, and the settings of the clients that connect to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from confluent_kafka import KafkaError
+
+from ...core.errors import ContractError
+
+REQUEST_TIMEOUT = 5.0
+"""Default time limit of an admin request, in seconds."""
+
+
+class Address:
+    """A parsed address: ``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``.
+
+    The settings are librdkafka's and apply to every client, except three settings of this package:
+    ``prefix`` is a prefix of topics and groups, for sharing them with other processes on purpose.
+    ``static`` is whether instances are static members (true by default). ``request.timeout`` is the
+    time in seconds until a cluster counts as unavailable (5 by default). Raises ``ContractError``
+    for an invalid address.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        user, _, hosts = parts.netloc.rpartition("@")
+        if parts.scheme not in ("kafka", "kafkas") or not hosts:
+            raise ContractError(
+                f"engine={parts.scheme or url!r} is unknown: pass an address such as "
+                "'kafka://127.0.0.1:9092'"
+            )
+        settings = dict(parse_qsl(parts.query))
+        self.where = hosts
+        self.prefix = settings.pop("prefix", None)
+        self.static = _flag("static", settings.pop("static", "true"))
+        self.timeout = _seconds(settings.pop("request.timeout", None))
+        tls = parts.scheme == "kafkas"
+        base: dict[str, Any] = {
+            "bootstrap.servers": hosts,
+            "log_level": 0,
+            # Reconnect quickly. By default, librdkafka can take ten seconds to notice that a
+            # cluster is back, and it delays the first connection to a known broker by a tenth of a
+            # second.
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 1000,
+        }
+        if user:
+            name, _, password = user.partition(":")
+            base["sasl.mechanism"] = "PLAIN"
+            base["sasl.username"], base["sasl.password"] = unquote(name), unquote(password)
+            base["security.protocol"] = "SASL_SSL" if tls else "SASL_PLAINTEXT"
+        elif tls:
+            base["security.protocol"] = "SSL"
+        self._base = base
+        self._settings = settings
+
+    def settings(self, what: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings for a client. Settings in the address override those in ``what``."""
+        return {**self._base, **what, **self._settings, "logger": _null_logger()}
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return REQUEST_TIMEOUT
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < float("inf"):
+        raise ContractError(
+            f"request.timeout={text!r} is invalid: pass a positive number of seconds"
+        )
+    return seconds
+
+
+def _flag(name: str, text: str) -> bool:
+    word = text.lower()
+    if word not in ("true", "1", "yes", "false", "0", "no"):
+        raise ContractError(f"{name}={text!r} is invalid: pass true or false")
+    return word in ("true", "1", "yes")
+
+
+def _null_logger() -> logging.Logger:
+    """Return a logger that discards librdkafka's messages.
+
+    Otherwise librdkafka would report every lost connection on stderr.
+    """
+    logger = logging.getLogger("pytest_fakecloud.kafka")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+    return logger
+
+
+def when_away(tell: Callable[[], object]) -> Callable[[Any], None]:
+    """Return an ``error_cb`` that calls ``tell`` when a client has lost its connections to all
+    brokers.
+    """
+
+    def note(error: Any) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            tell()
+
+    return note
