@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ...core.ids import RandomStream
 from .. import errors
@@ -10,8 +11,32 @@ from ..model import Header, Metadata, ProducerRecord
 from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
-Columns = tuple[list[int], list[str | None], list[str], list[tuple[Header, ...]], list[int]]
-"""The records to append to one partition: timestamps, keys, values, headers and sizes."""
+
+class Columns(NamedTuple):
+    """The records to append to one partition, as columns of equal length."""
+
+    timestamps: list[int]
+    keys: list[str | None]
+    values: list[str]
+    headers: list[tuple[Header, ...]]
+    sizes: list[int]
+
+
+class Plan:
+    """The messages of one request that can be appended: those before the first invalid one.
+
+    ``positions`` are their positions in request order, ``columns`` the records to append.
+    ``error`` is the error of the first invalid message. ``keyless`` maps topics to the partition of
+    the request's messages without a key.
+    """
+
+    __slots__ = ("columns", "error", "keyless", "positions")
+
+    def __init__(self) -> None:
+        self.positions: list[Metadata] = []
+        self.columns: dict[PartitionLog, Columns] = {}
+        self.error: errors.BrokerError | None = None
+        self.keyless: dict[str, int] = {}
 
 
 class Placement:
@@ -24,84 +49,76 @@ class Placement:
         self._settings = settings
         self._stream = stream
 
-    def plan(
-        self, messages: Sequence[ProducerRecord], now_ms: int, *, whole: bool
-    ) -> tuple[list[Metadata], dict[PartitionLog, Columns], errors.BrokerError | None]:
-        """Return the messages' positions, the records to append, and the first message's error, if
-        any.
+    def plan(self, messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
+        """Return a plan for appending messages, which changes nothing yet."""
+        plan = Plan()
+        add = self._add
+        try:
+            for message in messages:
+                add(plan, message, now_ms)
+        except errors.BrokerError as error:
+            plan.error = error
+        return plan
 
-        Stops at the first invalid message. If ``whole`` is true, such a message causes the whole
-        request to be rejected.
-        """
-        topics = self._topics
-        empty_is_absent = self._settings.empty_key == "absent"
-        keyless: dict[str, int] = {}
-        columns: dict[PartitionLog, Columns] = {}
-        places: list[Metadata] = []
-        place = Metadata._make
-        problem: errors.BrokerError | None = None
-        for name, value, key, partition, timestamp, headers in messages:
-            topic = topics.get(name)
-            if topic is None:
-                problem = errors.missing_topic(name, sorted(topics))
-                break
-            # Fast path: ASCII strings are by far the most common, and have as many bytes as
-            # characters.
-            if value.isascii():
-                size = len(value)
+    def take_turns(self, plan: Plan) -> None:
+        """Let the next request's messages without a key go to the next partition of each topic."""
+        for name in plan.keyless:
+            self._topics[name].turn += 1
+
+    def _add(self, plan: Plan, message: ProducerRecord, now_ms: int) -> None:
+        name, value, key, partition, timestamp, headers = message
+        topic = self._topics.get(name)
+        if topic is None:
+            raise errors.missing_topic(name, sorted(self._topics))
+        # Fast path: ASCII strings are by far the most common, and have as many bytes as characters.
+        if value.isascii():
+            size = len(value)
+        else:
+            value, size = _storable(value)
+        if key is not None:
+            if key.isascii():
+                size += len(key)
             else:
-                value, size = _storable(value)
+                key, key_size = _storable(key)
+                size += key_size
+            if not key and self._settings.empty_key == "absent":
+                key = None
+        if headers:
+            headers, headers_size = _storable_headers(headers)
+            size += headers_size
+        if size > topic.max_message_bytes:
+            raise errors.record_too_large(size, topic.max_message_bytes)
+        if partition is None:
             if key is not None:
-                if key.isascii():
-                    size += len(key)
-                else:
-                    key, key_size = _storable(key)
-                    size += key_size
-                if empty_is_absent and not key:
-                    key = None
-            if headers:
-                headers, headers_size = _storable_headers(headers)
-                size += headers_size
-            if size > topic.max_message_bytes:
-                problem = errors.record_too_large(size, topic.max_message_bytes)
-                break
-            if partition is not None:
-                if not 0 <= partition < len(topic.logs):
-                    problem = errors.unknown_partition(name, partition, len(topic.logs))
-                    break
-            elif key is not None:
                 partition = topic.partition_for(key)
             else:
-                # All messages of a request without a key go to the same partition, as with Kafka's
-                # sticky partitioner.
-                partition = keyless.get(name, -1)
-                if partition < 0:
-                    partition = keyless[name] = self._keyless_partition(topic)
-            if timestamp is None:
-                timestamp = now_ms
-            elif timestamp < 0:
-                problem = errors.illegal_argument(
-                    f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
-                    "milliseconds or left out"
-                )
-                break
-            log = topic.logs[partition]
-            column = columns.get(log)
-            if column is None:
-                columns[log] = column = ([], [], [], [], [])
-            timestamps, keys, values, header_lists, sizes = column
-            places.append(place((name, partition, log.end + len(values), timestamp)))
-            timestamps.append(timestamp)
-            keys.append(key)
-            values.append(value)
-            header_lists.append(headers)
-            sizes.append(size)
-        if problem is None or not whole:
-            for name in keyless:
-                topics[name].turn += 1
-        return places, columns, problem
+                partition = plan.keyless.get(name)
+                if partition is None:
+                    partition = plan.keyless[name] = self._keyless_partition(topic)
+        elif not 0 <= partition < len(topic.logs):
+            raise errors.unknown_partition(name, partition, len(topic.logs))
+        if timestamp is None:
+            timestamp = now_ms
+        elif timestamp < 0:
+            raise errors.illegal_argument(
+                f"Invalid timestamp: {timestamp}. Timestamp should be a non-negative number of "
+                "milliseconds or left out"
+            )
+        log = topic.logs[partition]
+        column = plan.columns.get(log)
+        if column is None:
+            column = plan.columns[log] = Columns([], [], [], [], [])
+        timestamps, keys, values, header_lists, sizes = column
+        plan.positions.append(Metadata._make((name, partition, log.end + len(values), timestamp)))
+        timestamps.append(timestamp)
+        keys.append(key)
+        values.append(value)
+        header_lists.append(headers)
+        sizes.append(size)
 
     def _keyless_partition(self, topic: Topic) -> int:
+        # All messages of a request without a key go to the same partition, as with Kafka's sticky
+        # partitioner.
         if self._settings.keyless == "random":
             return self._stream.randrange(len(topic.logs))
         return topic.turn % len(topic.logs)

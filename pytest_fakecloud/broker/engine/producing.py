@@ -117,22 +117,21 @@ class MemoryProducing:
         Raises the error if no message was appended. With the ``"in order"`` setting, a part of a
         client's batch can be appended. Batches of the test are appended completely or not at all.
         """
-        whole_batch = not by_client or self._settings.batches == "atomic"
-        places, columns, problem = self._placement.plan(messages, now_us // 1000, whole=whole_batch)
-        if problem is not None and (whole_batch or not places):
-            raise problem
+        atomic = not by_client or self._settings.batches == "atomic"
+        plan = self._placement.plan(messages, now_us // 1000)
+        if plan.error is not None and (atomic or not plan.positions):
+            raise plan.error
         if by_client:
-            self.quota.take(
-                len(places), sum(sum(c[4]) for c in columns.values()), self._stored, now_us
-            )
+            size = sum(sum(columns.sizes) for columns in plan.columns.values())
+            self.quota.take(len(plan.positions), size, self._stored, now_us)
+        self._placement.take_turns(plan)
         woken = self._table.woken
-        for log, (timestamps, keys, values, headers, sizes) in columns.items():
-            log.append(timestamps, keys, values, headers, sizes, by_client=by_client)
+        for log, columns in plan.columns.items():
+            log.append(*columns, by_client=by_client)
             woken |= log.watchers
-        for name in {log.topic for log in columns}:
-            topic = self._table.topics[name]
-            topic.retain(now_us // 1000)
-        return places, problem
+        for name in {log.topic for log in plan.columns}:
+            self._table.topics[name].retain(now_us // 1000)
+        return plan.positions, plan.error
 
     def _stored(self) -> int:
         return sum(log.size for topic in self._table.topics.values() for log in topic.logs)

@@ -72,13 +72,16 @@ class KafkaProducing:
         self, messages: Sequence[ProducerRecord], *, by_client: bool = True
     ) -> list[Metadata]:
         self._look_up(messages)
-        whole = not by_client or self._settings.batches == "atomic"
+        atomic = not by_client or self._settings.batches == "atomic"
         with self._lock:
             placement = Placement(self._topics.known, self._settings, self._stream)
-            places, _, problem = placement.plan(messages, self._clock.now_ms(), whole=whole)
-        if problem is not None and (whole or not places):
-            raise problem
+            plan = placement.plan(messages, self._clock.now_ms())
+            if plan.error is not None and (atomic or not plan.positions):
+                raise plan.error
+            placement.take_turns(plan)
+        places = plan.positions
         sent = _Batch(len(places))
+        # The positions are those of the first messages, up to the first invalid one.
         for index, (message, place) in enumerate(zip(messages, places, strict=False)):
             self._send(sent, index, message, place)
         found = sent.wait(self._patience)
@@ -90,8 +93,8 @@ class KafkaProducing:
         ]
         if not by_client:
             self.by_tester.update((at.topic, at.partition, at.offset) for at in confirmed)
-        if problem is not None:
-            raise problem
+        if plan.error is not None:
+            raise plan.error
         return confirmed
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
