@@ -12,6 +12,10 @@ from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
 
+# Looked up only once, because a batch can have thousands of messages.
+_make_position = Metadata._make
+
+
 class Columns(NamedTuple):
     """The records to append to one partition, as columns of equal length."""
 
@@ -109,7 +113,7 @@ class Placement:
         if column is None:
             column = plan.columns[log] = Columns([], [], [], [], [])
         timestamps, keys, values, header_lists, sizes = column
-        plan.positions.append(Metadata._make((name, partition, log.end + len(values), timestamp)))
+        plan.positions.append(_make_position((name, partition, log.end + len(values), timestamp)))
         timestamps.append(timestamp)
         keys.append(key)
         values.append(value)
