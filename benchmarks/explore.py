@@ -29,6 +29,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import BrokenSchedule, Cloud
 from pytest_fakecloud.explore.runtime.strands import Turns
 from pytest_fakecloud.explore.search.explorer import Explorer
+from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
@@ -55,7 +56,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "turns of the threads": ((Turns, "_work"), (Turns, "_hand"), (Turns, "give_way")),
     "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),
     "return to the baseline": ((World, "reset"),),
-    "check of the promise": ((Explorer, "_call"),),
+    "check of the promise": ((Player, "_broken_promise"),),
     "search": ((Explorer, "search"),),
 }
 """The parts of a schedule, with the functions that belong to each."""

@@ -26,6 +26,8 @@ from .runtime.strands import Threads
 from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
+from .search.failures import replay, run_undisturbed
+from .search.player import Player
 from .search.stored import hypothesis
 from .search.summary import summary
 from .search.tally import Tally
@@ -230,14 +232,14 @@ def explore(
             cooperation(world),
             share_locks(world, programs),
         ):
-            explorer = Explorer(world, programs, promises.check, setup, chosen, threads)
-            return _explored(explorer, promises, cloud, allowed, seed, wanted, kinds)
+            player = Player(world, programs, promises.check, setup, chosen, threads)
+            return _explored(player, promises, cloud, allowed, seed, wanted, kinds)
     finally:
         threads.close()
 
 
 def _explored(
-    explorer: Explorer,
+    player: Player,
     promises: Promises,
     cloud: Cloud,
     budget: Budget,
@@ -246,12 +248,14 @@ def _explored(
     kinds: Kind | Sequence[Kind],
 ) -> Exploration:
     __tracebackhide__ = True
-    tally = explorer.tally
+    tally = player.tally
     asked = () if kinds is KINDS else names_of("kinds", kinds)
     if wanted is not None:
-        run = explorer.play(wanted, keep=True, stacks=True)
+        run = player.play(wanted, keep=True, stacks=True)
         if run.broken is not None:
-            raise BrokenSchedule(run, tally, explorer.undisturbed(run), given=True) from run.broken
+            raise BrokenSchedule(
+                run, tally, run_undisturbed(player, run), given=True
+            ) from run.broken
         missed = [str(event) for event in wanted if event not in run.fired]
         if missed:
             raise ContractError(
@@ -260,33 +264,38 @@ def _explored(
             )
         tally.drawn, tally.is_given = 1, True
         return Exploration(tally, asked)
-    undisturbed = explorer.play(Schedule(), notes=True, stacks=True)
-    _check_undisturbed(explorer, undisturbed)
-    if not promises and not any(may_assert(each.function) for each in explorer.programs):
+    undisturbed = player.play(Schedule(), notes=True, stacks=True)
+    _check_undisturbed(player, undisturbed)
+    if not promises and not any(may_assert(each.function) for each in player.programs):
         raise ContractError(
             "nothing can fail: there is no check=, and the code asserts nothing. Pass check=, a "
             "function that asserts what must hold after a run, or a promise such as once('key')"
         )
     tally.coverage.kinds.clear()
-    broken = explorer.search(undisturbed, budget, cloud.seed if seed is None else seed)
+    broken = Explorer(player, undisturbed, budget, cloud.seed if seed is None else seed).search()
     if broken is not None:
-        found, failed, replays = explorer.confirm(broken)
-        if found is None:
+        replays = replay(player, broken)
+        if replays.run is None:
             raise ContractError(
                 f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
-                f"{replays} further runs of it: the code depends on a state outside the fakes. Reset "
-                "that state in setup="
+                f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
+                "Reset that state in setup="
             )
         raise BrokenSchedule(
-            found, tally, explorer.undisturbed(found), given=False, failed=failed, replays=replays
-        ) from found.broken
+            replays.run,
+            tally,
+            run_undisturbed(player, replays.run),
+            given=False,
+            failed=replays.failed,
+            replays=replays.total,
+        ) from replays.run.broken
     _check_budget(tally, budget)
-    _check_covered(explorer, cloud, asked)
+    _check_covered(player, cloud, asked)
     promises.finish()
     return Exploration(tally, asked or KINDS)
 
 
-def _check_undisturbed(explorer: Explorer, run: Run) -> None:
+def _check_undisturbed(player: Player, run: Run) -> None:
     """Raise an error if the undisturbed run failed."""
     __tracebackhide__ = True
     for name, error in run.errors.items():
@@ -298,9 +307,9 @@ def _check_undisturbed(explorer: Explorer, run: Run) -> None:
             )
             raise error
     if run.broken is not None:
-        again = run if run.is_stuck else explorer.play(Schedule(), keep=True, stacks=True)
+        again = run if run.is_stuck else player.play(Schedule(), keep=True, stacks=True)
         raise BrokenSchedule(
-            again if again.broken is not None else run, explorer.tally, given=False
+            again if again.broken is not None else run, player.tally, given=False
         ) from run.broken
     if not run.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
@@ -317,9 +326,9 @@ def _check_budget(tally: Tally, budget: Budget) -> None:
     )
 
 
-def _check_covered(explorer: Explorer, cloud: Cloud, asked: Sequence[str]) -> None:
+def _check_covered(player: Player, cloud: Cloud, asked: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored."""
-    tally, covered = explorer.tally, explorer.tally.coverage
+    tally, covered = player.tally, player.tally.coverage
     if not tally.tried:
         raise ContractError(
             f"no schedule was possible: the code has no point for {', '.join(asked) or 'any event'}. "

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from ..run import Run
-from ..schedule import DELAYS, EDGE, SLOW, WINDOWS, Event, Schedule
+from ..schedule import DELAY, DELAYS, EDGE, SLOW, WINDOWS, Event, Schedule
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
@@ -114,6 +114,20 @@ def likelihood(pair: Schedule) -> int:
     first, second = pair
     is_long = first.kind == "slow" and first.detail != str(min(SLOW))
     return -(second.kind == "slow") - is_long
+
+
+def has_overlap(run: Run) -> bool:
+    """Return whether another strand woke up and made a call while the run's event delayed a strand."""
+    if not run.fired or run.fired[-1].kind not in DELAYS:
+        return False
+    event = run.fired[-1]
+    own = (line.at_us for line in run.lines if line.event and line.process == event.process)
+    began = next(own, run.start_us)
+    ended = began + int(event.detail or DELAY) * 1_000_000
+    return any(
+        line.call is not None and line.process != event.process and began < line.at_us < ended
+        for line in run.lines
+    )
 
 
 def _begin(run: Run) -> int:

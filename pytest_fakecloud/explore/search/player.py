@@ -1,0 +1,135 @@
+"""Runs the explored code under one schedule and checks the promise."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...core.errors import ContractError
+from ...core.fatal_errors import broken_promise, ends_the_test
+from ...core.journal import recorder_of
+from ..promises import takes_argument
+from ..run import Choice, Program, Run, Strategy
+from ..runtime.loops import await_in_own_loop
+from ..runtime.strands import Threads
+from ..schedule import Schedule
+from ..simulation.scheduler import Simulation
+from ..simulation.state import add_schedule
+from .dpor import Redundant
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from ..history import History
+    from ..world import World
+
+
+class Repeated(Exception):
+    """Raised when a strategy ends a run because it would repeat an earlier one."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+
+@dataclass
+class Player:
+    """Runs programs under schedules, each run from the baseline of the fakes.
+
+    ``known`` maps each schedule that was run to the events that were applied, or to None if the
+    promise held.
+    """
+
+    world: World
+    programs: Sequence[Program]
+    check: Callable[..., object] | None
+    setup: Callable[[], object] | None
+    choice: Choice
+    threads: Threads
+    tally: Tally = field(default_factory=Tally)
+    known: dict[Schedule, Schedule | None] = field(default_factory=dict)
+
+    def play(
+        self,
+        schedule: Schedule,
+        *,
+        strategy: Strategy | None = None,
+        keep: bool = False,
+        stacks: bool = False,
+        notes: bool = False,
+    ) -> Run:
+        """Reset the fakes, run the programs under a schedule, and check the promise.
+
+        ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
+        lines of the application that make each call. The journal forgets the calls of the run unless
+        ``keep`` is true. Raises ``Repeated`` if the strategy ends the run.
+        """
+        recorder = recorder_of(self.world.cloud.journal)
+        number = recorder.reserve()
+        self.world.reset()
+        if self.setup is not None:
+            self.call(self.setup)
+        simulation = Simulation(
+            self.world,
+            self.programs,
+            schedule,
+            self.choice,
+            self.threads,
+            strategy,
+            stacks=stacks,
+            notes=notes,
+        )
+        try:
+            run = simulation.play()
+        except Redundant:
+            recorder.forget_since(number)
+            raise Repeated(simulation.run) from None
+        if run.broken is None and self.check is not None:
+            run.broken = self._broken_promise(self.check, simulation.history, schedule)
+        if not keep:
+            recorder.forget_since(number)
+        if strategy is None:
+            self.known[schedule] = Schedule(run.fired) if run.broken is not None else None
+        self.tally.coverage.add(run)
+        return run
+
+    def _broken_promise(
+        self, check: Callable[..., object], history: History, schedule: Schedule
+    ) -> AssertionError | None:
+        try:
+            result = self.call(check, history) if self._check_takes_history else self.call(check)
+            if result is False:
+                raise ContractError(
+                    "check returned False, which explore() ignores: let it assert "
+                    "the promise, such as 'assert total == 2'"
+                )
+        except BaseException as error:
+            outcome = ends_the_test(error)
+            if outcome is error:
+                raise
+            if outcome is not None:
+                raise outcome from error
+            broken = broken_promise(error)
+            if broken is None:
+                add_schedule(error, "after", schedule)
+                raise
+            return broken
+        return None
+
+    @functools.cached_property
+    def _check_takes_history(self) -> bool:
+        return self.check is not None and takes_argument(self.check)
+
+    def call(self, function: Callable[..., object], *args: object) -> object:
+        """Call a plain or asynchronous function and return its result."""
+        result = function(*args)
+        if inspect.iscoroutine(result):
+            coroutine = result
+
+            async def awaited() -> object:
+                return await coroutine
+
+            return await_in_own_loop(self.world, awaited)
+        return result
