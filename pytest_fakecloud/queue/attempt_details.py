@@ -135,7 +135,8 @@ class AttemptDetails:
         """Keep a delivery for reports, and forget old ones until the journal's limit is met."""
         self.finished.append(delivery)
         self._finished_bytes += delivery.size
-        while len(self.finished) > _MAX_FINISHED or self._finished_bytes > self.recorder.shared.large.limit:
+        limit = self.recorder.shared.large.limit
+        while len(self.finished) > _MAX_FINISHED or self._finished_bytes > limit:
             self._finished_bytes -= self.finished.popleft().size
 
     def _exchanged(self, sent: Delivery, log: DeliveryLog, outcome: Outcome) -> dict[str, Any]:

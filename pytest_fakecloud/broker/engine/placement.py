@@ -11,7 +11,6 @@ from ..model import Header, Metadata, ProducerRecord
 from ..settings import BrokerConfig
 from .log import PartitionLog, Topic
 
-
 # Looked up only once, because a batch can have thousands of messages.
 _make_position = Metadata._make
 

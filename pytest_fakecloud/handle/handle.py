@@ -2,101 +2,35 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 import re
-import sys
 import threading
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, Unpack, cast
+from typing import Any, ClassVar, Self, TypeVar, Unpack
 
-from .core.auth import new_token
-from .core.call_fields import CallFields
-from .core.calls import Call
-from .core.clock import Clock, Mode
-from .core.errors import ContractError, check_function, shown
-from .core.field_types import FLAG, TEXT, URL, one_of
-from .core.found import Found, found_of
-from .core.ids import Ids
-from .core.journal import Journal, recorder_of
-from .core.matching import Field
-from .core.problems import Problem, Problems
-from .core.recording.recorder import Recorder, is_own
-from .core.settings import HandleConfig, read_some
-from .core.timekeeper import Timekeeper
-from .core.timeparse import Instant
-from .core.wording import brief
-from .faults.plan import FaultPlan, table_of
-from .faults.table import FaultTable
-from .http.app import App
-from .http.hub import default_hub
+from ..core.auth import new_token
+from ..core.call_fields import CallFields
+from ..core.calls import Call
+from ..core.clock import Clock
+from ..core.errors import ContractError, check_function, shown
+from ..core.found import Found
+from ..core.journal import Journal, recorder_of
+from ..core.problems import Problem
+from ..core.recording.recorder import Recorder
+from ..core.settings import HandleConfig, read_some
+from ..faults.plan import FaultPlan, table_of
+from ..faults.table import FaultTable
+from ..http.app import App
+from .action import action
+from .clients import close_client
+from .context import Context
+from .credentials import note_token
 
-if TYPE_CHECKING:
-    from .any_cloud import AnyCloud
-    from .http.hub import Hub
-    from .http.mount import Mount
-
-Delivery = Literal["driven", "background"]
 C = TypeVar("C", bound=HandleConfig)
-Method = TypeVar("Method", bound=Callable[..., Any])
-Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
-_GIVEN: deque[str] = deque(maxlen=1000)
-"""Tokens of the latest fakes of this process. A report uses them to recognize a client of another
-test.
-"""
-SECRETS = (
-    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
-)  # fmt: skip
-"""Names of the properties with credentials, which no report may show."""
 _making_stacks = threading.Lock()
-_changing_handles = threading.Lock()
-
-
-def action(method: Method) -> Method:
-    """Decorate a method so that its calls appear in reports, as an action of the test on the fake.
-
-    Calls from inside this package are ignored.
-    """
-
-    @functools.wraps(method)
-    def recorded(self: Handle, *given: Any, **named: Any) -> Any:
-        __tracebackhide__ = True
-        caller = sys._getframe(1)
-        if is_own(caller):
-            return method(self, *given, **named)
-        number = self._recorder.reserve()
-        result = method(self, *given, **named)
-        # Headers may contain secrets, so omit their values.
-        shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
-        arguments = [
-            *map(_argument, given),
-            *(f"{name}={_argument(it)}" for name, it in shown.items()),
-        ]
-        # Read the private attribute, because reading the public id counts as an inspection by the
-        # test.
-        message = getattr(result, "_id", None)
-        about = {"message_id": message} if isinstance(message, str) else {}
-        call = given, named
-        self._recorder.record_action(
-            method.__name__, caller, number, call, arguments=arguments, **about
-        )
-        return result
-
-    return cast("Method", recorded)
-
-
-def _argument(value: object) -> str:
-    """Format an argument in a few characters, without calling repr on large values."""
-    if value is None or isinstance(value, str | bytes | int | float):
-        return brief(value, 60)
-    if isinstance(value, dict | list | tuple | set):
-        return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
-    return type(value).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,140 +39,6 @@ class Snapshot:
 
     fixture: str
     data: Any
-
-
-class ClosedFakes:
-    """Names, addresses and credentials of closed fakes, for reports.
-
-    ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
-    when a report is made, because most tests have no report. Of a fake that closes before its
-    cloud, only the strings are kept.
-    """
-
-    def __init__(self) -> None:
-        self.last: Sequence[Handle] = ()
-        self._addresses: dict[str, tuple[str, str]] = {}
-        self._secrets: set[str] = set()
-
-    def add(self, handle: Handle) -> None:
-        """Record a fake's address and credentials."""
-        self._addresses[handle.name] = handle.fixture, handle.url
-        self.add_secrets(handle)
-
-    def add_secrets(self, handle: Handle) -> None:
-        """Record a fake's credentials."""
-        self._secrets.update(secrets_of(handle))
-
-    @property
-    def addresses(self) -> dict[str, tuple[str, str]]:
-        """The fixture and the address of each closed fake, by name."""
-        return self._addresses | {each.name: (each.fixture, each.url) for each in self.last}
-
-    @property
-    def secrets(self) -> set[str]:
-        """The credentials of all closed fakes."""
-        return self._secrets.union(*map(secrets_of, self.last))
-
-    def clear(self) -> None:
-        """Forget all closed fakes; called when the journal is cleared."""
-        self.last = ()
-        self._addresses.clear()
-        self._secrets.clear()
-
-
-def closed_fakes_of(cloud: AnyCloud) -> ClosedFakes:
-    """Return the closed fakes of a cloud. For reports, not for tests."""
-    return cloud._closed_fakes
-
-
-def was_given(token: str) -> bool:
-    """Return whether a recent fake of this process started with this token."""
-    return token in _GIVEN
-
-
-def secrets_of(handle: Handle) -> set[str]:
-    """Return the credentials that a fake currently accepts."""
-    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
-
-
-class Context:
-    """The objects that the fakes of one cloud share.
-
-    ``clock``, ``ids`` and ``journal`` are the cloud's, ``problems`` collects strict-mode
-    violations, ``delivery`` determines how the queue's messages are delivered, ``interceptor``
-    answers requests for hard-coded origins, ``handles`` are the open fakes, and ``closed_fakes``
-    has records of the closed ones.
-    """
-
-    def __init__(
-        self,
-        clock: Timekeeper,
-        ids: Ids,
-        journal: Journal,
-        problems: Problems | None = None,
-        delivery: Delivery = "driven",
-    ) -> None:
-        self.clock = clock
-        self.ids = ids
-        self.journal = journal
-        self.problems = Problems() if problems is None else problems
-        self.delivery = delivery
-        self.hub: Hub | None = None
-        self.tls: Any = None
-        self.interceptor: Interceptor | None = None
-        self.handles: list[Handle] = []
-        self.closed_fakes = ClosedFakes()
-        self._numbers: dict[str, itertools.count[int]] = {}
-
-    @classmethod
-    def alone(
-        cls,
-        *,
-        now: Instant | None = None,
-        clock: Mode | None = None,
-        seed: int | str = 0,
-        delivery: Delivery = "driven",
-    ) -> Context:
-        """Return a context without a cloud, for a single fake."""
-        time = Timekeeper(now, clock)
-        return cls(time, Ids(seed), Journal(Recorder(time.now_us)), delivery=delivery)
-
-    def enter(self, handle: Handle) -> None:
-        """Add an open fake."""
-        # Create a new list each time, because other threads may be iterating over the old one.
-        with _changing_handles:
-            self.handles = [*self.handles, handle]
-
-    def leave(self, handle: Handle) -> None:
-        """Remove a fake. Can be called repeatedly."""
-        with _changing_handles:
-            self.handles = [each for each in self.handles if each is not handle]
-
-    def name_for(self, fixture: str, given: str | None) -> str:
-        """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
-
-        Raises ``ContractError`` if an open fake has the given name.
-        """
-        taken = [handle.name for handle in self.handles] if self.handles else ()
-        if given is not None:
-            if given in taken:
-                raise ContractError(
-                    f"a fake named {shown(given)} is open already: pass another name"
-                )
-            return given
-        for number in self._numbers.setdefault(fixture, itertools.count(1)):
-            name = fixture if number == 1 else f"{fixture}_{number}"
-            if name not in taken:
-                break
-        return name
-
-    def mount(self, app: Any, **options: Any) -> Mount:
-        """Serve an app at its own address."""
-        if self.hub is None:
-            self.hub = default_hub()
-        if self.tls is not None:
-            options.setdefault("tls", self.tls)
-        return self.hub.mount(app, held=False, **options)
 
 
 class Handle:
@@ -276,7 +76,7 @@ class Handle:
         self._time = context.clock
         self._app = app
         self.token = config.token or self._new_token()
-        _GIVEN.append(self.token)
+        note_token(self.token)
         self._recorder = Recorder(
             self._time.now_us, self.service, self.name, recorder_of(context.journal)
         )
@@ -387,7 +187,7 @@ class Handle:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {package}"
             ) from error
-        self._at_close(partial(_close_client, client))
+        self._at_close(partial(close_client, client))
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -528,7 +328,7 @@ class Handle:
         self.close()
 
     def _server_failed(self, error: BaseException) -> None:
-        from .core.fatal_errors import ends_the_test
+        from ..core.fatal_errors import ends_the_test
 
         ending = ends_the_test(error)
         if ending is not None:
@@ -566,34 +366,3 @@ class Handle:
         """Fail if any client's call matches."""
         __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)
-
-
-def _close_client(client: Any) -> None:
-    """Close the connections of an official client, if it has a method for that."""
-    attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
-    for owner in (client, *attributes.values()):
-        connections = getattr(owner, "_client", None)
-        close = getattr(connections, "close", None)
-        # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
-        if close is not None and not hasattr(connections, "aclose"):
-            close()
-
-
-HANDLE_FIELDS: Mapping[str, Field] = {
-    **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
-    "url": Field(URL),
-    "closed": Field(FLAG),
-}
-
-
-def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
-    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
-    found = list(handles)
-    names = {
-        name: Field(
-            one_of(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
-        )
-        for name in ("name", "fixture", "service")
-        if found
-    }
-    return found_of(found, {**HANDLE_FIELDS, **names}, "handle")
