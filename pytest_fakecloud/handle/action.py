@@ -30,23 +30,26 @@ def action(method: Method) -> Method:
             return method(self, *given, **named)
         number = self._recorder.reserve()
         result = method(self, *given, **named)
-        # Headers may contain secrets, so omit their values.
-        shown = {name: [*it] if name == "headers" and it else it for name, it in named.items()}
         arguments = [
             *map(_argument, given),
-            *(f"{name}={_argument(it)}" for name, it in shown.items()),
+            *(f"{name}={_named_argument(name, value)}" for name, value in named.items()),
         ]
         # Read the private attribute, because reading the public id counts as an inspection by the
         # test.
         message = getattr(result, "_id", None)
-        about = {"message_id": message} if isinstance(message, str) else {}
+        ids = {"message_id": message} if isinstance(message, str) else {}
         call = given, named
         self._recorder.record_action(
-            method.__name__, caller, number, call, arguments=arguments, **about
+            method.__name__, caller, number, call, arguments=arguments, **ids
         )
         return result
 
     return cast("Method", recorded)
+
+
+def _named_argument(name: str, value: Any) -> str:
+    # Headers may contain secrets, so omit their values.
+    return _argument([*value] if name == "headers" and value else value)
 
 
 def _argument(value: object) -> str:

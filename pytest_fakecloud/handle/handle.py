@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from ..core.auth import new_token
 from ..core.call_fields import CallFields
@@ -29,8 +29,11 @@ from .clients import close_client
 from .context import Context
 from .credentials import note_token
 
+if TYPE_CHECKING:
+    from ..http.mount import Mount
+
 C = TypeVar("C", bound=HandleConfig)
-_making_stacks = threading.Lock()
+_stack_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +86,33 @@ class Handle:
         self.journal = Journal(self._recorder)
         # Compare with None: an empty plan is falsy, but it must be used because rules may be added
         # to it later.
-        if faults is None:
-            table = FaultTable(partial(context.ids.stream, self.name, "faults"), self._time)
-            faults = FaultPlan(table)
-        else:
-            table = table_of(faults)
-        self.faults = faults
-        self._fault_table = table
+        self.faults = self._new_faults() if faults is None else faults
+        self._fault_table = table_of(self.faults)
         app.attach(
             clock=self._time,
             recorder=self._recorder,
-            faults=table,
+            faults=self._fault_table,
             problems=context.problems,
             name=self.name,
         )
-        place = {"host": config.host, "port": config.port}
-        wanted = {key: value for key, value in place.items() if value is not None}
-        self._mount = mount = context.mount(app, **wanted)
-        mount.on_close.append(table.close)
-        mount.on_error.append(self._server_failed)
-        table.gate = mount.gate
+        self._mount = self._mounted(config)
         self._baseline = self._first_baseline()
         self.closed = False
         context.enter(self)
+
+    def _new_faults(self) -> FaultPlan:
+        chance = partial(self._context.ids.stream, self.name, "faults")
+        return FaultPlan(FaultTable(chance, self._time))
+
+    def _mounted(self, config: HandleConfig) -> Mount:
+        """Serve the app at the configured address, and connect its faults and errors."""
+        address = {"host": config.host, "port": config.port}
+        given = {key: value for key, value in address.items() if value is not None}
+        mount = self._context.mount(self._app, **given)
+        mount.on_close.append(self._fault_table.close)
+        mount.on_error.append(self._server_failed)
+        self._fault_table.gate = mount.gate
+        return mount
 
     @classmethod
     def _configure(cls, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
@@ -260,14 +267,14 @@ class Handle:
 
     def _stack(self) -> ExitStack:
         # Create the stack on first use, because most fakes have nothing but their mount to close.
-        with _making_stacks:
+        with _stack_lock:
             if self._exits is None:
                 self._exits = ExitStack()
             return self._exits
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        found = [
+        unused = [
             Problem(
                 "unused_fault",
                 f"{self.name}: the fault {shown(fault)} never fired; remove it, or allow it with "
@@ -276,11 +283,11 @@ class Handle:
             )
             for fault in self.faults.unused()
         ]
-        found += [
+        unmet = [
             Problem("unmet", f"{self.name}: {text}", {"handle": self.name})
             for text in self._unmet()
         ]
-        return found
+        return unused + unmet
 
     def _undelivered(self) -> str | None:
         """Describe messages that were published but never delivered; only for fakes that deliver
@@ -316,9 +323,9 @@ class Handle:
 
     def _forget(self) -> None:
         self._context.leave(self)
-        gone = self._context.closed_fakes
-        if self not in gone.last:
-            gone.add(self)
+        closed_fakes = self._context.closed_fakes
+        if self not in closed_fakes.last:
+            closed_fakes.add(self)
             self._context.problems += self._left_behind()
 
     def __enter__(self) -> Self:
