@@ -188,17 +188,16 @@ def _data_of(footprint: Footprint) -> Footprint:
     return Footprint(touch for touch in footprint.touches if touch.fake)
 
 
-def cause_text(run: Run, undisturbed: Run | None) -> str:
+def cause_text(cause: Conflict | Line | None, run: Run) -> str:
     """Return the cause of a broken promise in one sentence; empty if it is uncertain."""
-    found = find_cause(run, undisturbed)
-    if found is None:
+    if cause is None:
         return ""
-    if not isinstance(found, Conflict):
-        return _event_text(found, run)
-    decisive, after = _named(found.decisive, run), _named(found.after, run)
-    if found.before is None:
-        return f"{decisive} came before {after}{_on(found.touch)}"
-    return f"{decisive} came between {_named(found.before, run)} and {after}{_on(found.touch)}"
+    if not isinstance(cause, Conflict):
+        return _event_text(cause, run)
+    decisive, after = _named(cause.decisive, run), _named(cause.after, run)
+    if cause.before is None:
+        return f"{decisive} came before {after}{_on(cause.touch)}"
+    return f"{decisive} came between {_named(cause.before, run)} and {after}{_on(cause.touch)}"
 
 
 def _event_text(line: Line, run: Run) -> str:

@@ -18,7 +18,7 @@ from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief, counted, unknown_name
 from ..every_failure import chosen_handles, names_of
 from .assertions import may_assert
-from .cause import cause_text
+from .cause import cause_text, find_cause
 from .cooperation import cooperation, share_locks
 from .promises import Promises
 from .run import Choice, Program, Run
@@ -140,7 +140,7 @@ class BrokenSchedule(AssertionError):
         self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
-        self.cause = cause_text(run, undisturbed)
+        self.cause = cause_text(find_cause(run, undisturbed), run)
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.timeparse import to_datetime
-from ..reporting.as_json import as_json
+from ..reporting.as_json import as_json, row_json
 from ..reporting.masking import Mask
+from ..reporting.model import AppliedFault, Row
 from ..reporting.rows import rows
 from .cause import Conflict, cause_text, find_cause
 from .story import reason
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ..reporting.model import Report
     from .explore import BrokenSchedule
     from .run import Line, Run
+
+
+_NUMBERS = ("number", "began", "ended", "cause")
+"""Fields of a row that contain numbers of the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,131 +63,124 @@ def picture(
     The actor of each call is the client, worker, task, thread or delivery that made it. The events
     of the schedule are rows of their own.
     """
-    data = as_json(report)
-    mask = Mask(cloud)
     run, undisturbed = found.runs
-    numbers = _Numbers.for_run(run)
-    shown = _as_story(data, run, mask, numbers, undisturbed)
-    shown["failure"] = "\n".join(f"E   {line}" for line in mask.text(str(found)).splitlines())
-    shown["states"] = {
+    story = _Story(run, report, Mask(cloud))
+    page = story.page()
+    story.add_broken_promise(page, undisturbed)
+    page["failure"] = "\n".join(f"E   {line}" for line in story.mask.text(str(found)).splitlines())
+    steps = states.get("steps", ())
+    page["states"] = {
         **states,
-        "steps": [
-            {**step, "number": numbers.of(step["number"])} for step in states.get("steps", ())
-        ],
+        "steps": [{**step, "number": story.numbers.of(step["number"])} for step in steps],
     }
     if undisturbed is not None:
         calls = [line.call for line in undisturbed.lines if line.call is not None]
         plain = replace(
             report, rows=rows(cloud, calls), findings=(), unfinished=(), problems=(), failure=""
         )
-        offset = max((row["number"] for row in shown["rows"]), default=0)
-        beside = _Numbers.for_run(undisturbed, offset)
-        other = _as_story(as_json(plain), undisturbed, mask, beside)
-        shown["beside"] = {"title": "The undisturbed run", "report": other}
-    return shown
+        last = max((row["number"] for row in page["rows"]), default=0)
+        beside = _Story(undisturbed, plain, story.mask, offset=last)
+        page["beside"] = {"title": "The undisturbed run", "report": beside.page()}
+    return page
 
 
-def _as_story(
-    data: dict[str, Any],
-    run: Run,
-    mask: Mask,
-    numbers: _Numbers,
-    undisturbed: Run | None = None,
-) -> dict[str, Any]:
-    """Return a report in which the clients and other strands are actors, and events of the schedule
-    are rows.
+class _Story:
+    """A run as rows of a page."""
+
+    def __init__(self, run: Run, report: Report, mask: Mask, offset: int = 0) -> None:
+        self.mask = mask
+        self.numbers = _Numbers.for_run(run, offset)
+        self._run = run
+        self._report = report
+        self._line_numbers = self.numbers.of_lines(run.lines)
+
+    def page(self) -> dict[str, Any]:
+        """Return the report as data, with the run's strands as actors and its events as rows."""
+        data = as_json(self._report)
+        lines = {line.call.number: line for line in self._run.lines if line.call is not None}
+        page_rows = [self._row(row, lines.get(row["number"])) for row in data["rows"]]
+        page_rows += [
+            self._event(line, number)
+            for line, number in zip(self._run.lines, self._line_numbers, strict=True)
+            if line.call is None
+        ]
+        page_rows.sort(key=lambda row: row["began"])
+        return {
+            **data,
+            "rows": page_rows,
+            **{
+                part: [{**one, "rows": [*map(self.numbers.of, one["rows"])]} for one in data[part]]
+                for part in ("findings", "unfinished", "problems")
+            },
+        }
+
+    def _row(self, row: dict[str, Any], line: Line | None) -> dict[str, Any]:
+        numbers = {name: self.numbers.of(row[name]) for name in _NUMBERS}
+        if line is None or row["kind"] != "call":
+            return {**row, **numbers}
+        note = self.mask.text(line.words) if line.words else row["text"]["note"]
+        return {
+            **row,
+            **numbers,
+            "actor": _strand(line),
+            "where": row["where"] or _place(line.source),
+            "text": {**row["text"], "note": note},
+        }
+
+    def _event(self, line: Line, number: int) -> dict[str, Any]:
+        strand = _strand(line)
+        row = Row(
+            number,
+            line.at_us,
+            "event",
+            actor=strand,
+            peer=strand,
+            operation="event",
+            ok=not line.breaks,
+            faults=(AppliedFault("event", "event of the schedule"),) if line.event else (),
+            began=number,
+        )
+        text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
+        return {**row_json(row, (), self._report.scene), "text": text}
+
+    def add_broken_promise(self, page: dict[str, Any], undisturbed: Run | None) -> None:
+        """Add the broken promise as the first finding, linked to the step that broke it."""
+        run = self._run
+        if run.broken is None:
+            return
+        cause = find_cause(run, undisturbed)
+        number = self._number_of(_decisive_line(run, cause))
+        for row in page["rows"]:
+            row["findings"] = [index + 1 for index in row["findings"]]
+            if row["number"] == number:
+                row["findings"].insert(0, 0)
+        sentences = filter(None, (reason(run.broken), cause_text(cause, run)))
+        finding = {
+            "kind": "broken_promise",
+            "severity": "cause",
+            "fake": "",
+            "rows": [] if number is None else [number],
+            "subjects": [],
+            "values": {},
+            "text": self.mask.text(": ".join(sentences)),
+        }
+        page["findings"] = [finding, *page["findings"]]
+
+    def _number_of(self, wanted: Line | None) -> int | None:
+        numbered = zip(self._run.lines, self._line_numbers, strict=True)
+        return next((number for line, number in numbered if line is wanted), None)
+
+
+def _decisive_line(run: Run, cause: Conflict | Line | None) -> Line | None:
+    """Return the step that broke the promise: the step after which it no longer held, or the cause,
+    or the first event of the schedule.
     """
-    lines = {id(line.call): line for line in run.lines if line.call is not None}
-    by_number = {line.call.number: line for line in lines.values() if line.call is not None}
-    own: list[dict[str, Any]] = []
-    for row in data["rows"]:
-        made = by_number.get(row["number"])
-        if made is not None and row["kind"] == "call":
-            row["actor"] = _lane(made)
-            row["where"] = row["where"] or _place(made.source)
-            if made.words:
-                row["text"]["note"] = mask.text(made.words)
-        for name in ("number", "began", "ended", "cause"):
-            row[name] = numbers.of(row[name])
-        own.append(row)
-    places = {id(line): index for index, line in enumerate(run.lines)}
-    of_lines = numbers.of_lines(run.lines)
-    own += [
-        _event(line, of_lines[places[id(line)]], mask) for line in run.lines if line.call is None
-    ]
-    own.sort(key=lambda row: row["began"])
-    shown = {**data, "rows": own}
-    for one in (*data["findings"], *data["unfinished"], *data["problems"]):
-        one["rows"] = [numbers.of(number) for number in one["rows"]]
-    if run.broken is not None:
-        _mark(shown, run, undisturbed, of_lines, mask)
-    return shown
-
-
-def _mark(
-    shown: dict[str, Any],
-    run: Run,
-    undisturbed: Run | None,
-    numbers: Sequence[int],
-    mask: Mask,
-) -> None:
-    """Add the broken promise as the first finding, linked to the step that broke it."""
-    cause = find_cause(run, undisturbed)
     breaking = next((line for line in run.lines if line.breaks), None)
-    decisive = breaking or (cause.decisive if isinstance(cause, Conflict) else cause)
-    decisive = decisive or next((line for line in run.lines if line.event), None)
-    index = next((i for i, line in enumerate(run.lines) if line is decisive), None)
-    number = None if index is None else numbers[index]
-    for row in shown["rows"]:
-        row["findings"] = [at + 1 for at in row["findings"]]
-        if row["number"] == number:
-            row["findings"].insert(0, 0)
-    finding = {
-        "kind": "broken_promise",
-        "severity": "cause",
-        "fake": "",
-        "rows": [] if number is None else [number],
-        "subjects": [],
-        "values": {},
-        "text": mask.text(
-            ": ".join(filter(None, (reason(run.broken), cause_text(run, undisturbed))))
-        ),
-    }
-    shown["findings"] = [finding, *shown["findings"]]
+    event = next((line for line in run.lines if line.event), None)
+    return breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or event
 
 
-def _event(line: Line, number: int, mask: Mask) -> dict[str, Any]:
-    lane, words = _lane(line), mask.text(line.words)
-    fault = {"kind": "event", "description": "event of the schedule", "function": "", "moment": ""}
-    return {
-        "number": number,
-        "began": number,
-        "ended": 0,
-        "at": to_datetime(line.at_us).isoformat(),
-        "at_us": line.at_us,
-        "kind": "event",
-        "actor": lane,
-        "peer": lane,
-        "service": "",
-        "operation": "event",
-        "subjects": [],
-        "status": None,
-        "outcome": "",
-        "ok": not line.breaks,
-        "faults": [fault] if line.event else [],
-        "cause": 0,
-        "depth": 0,
-        "attempt": 0,
-        "findings": [],
-        "where": None,
-        "text": {"what": words, "answer": "", "lines": [], "note": ""},
-        "request": None,
-        "response": None,
-        "data": {},
-    }
-
-
-def _lane(line: Line) -> str:
+def _strand(line: Line) -> str:
     return line.process.removesuffix(":loop")
 
 
