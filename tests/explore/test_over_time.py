@@ -71,6 +71,15 @@ def test_at_most_one_is_checked_in_the_middle(cloud: Cloud, kv: KVServer, redis:
     assert held.is_exhaustive
 
 
+def test_the_predicate_of_eventually_must_not_raise(cloud: Cloud) -> None:
+    def fails() -> bool:
+        raise LookupError
+
+    with pytest.raises(LookupError) as raised:
+        eventually(fails, within="1s")(History(cloud, ""))
+    assert "raised by fails, the predicate of eventually()" in raised.value.__notes__[0]
+
+
 @pytest.mark.parametrize("found", [None, 0, 1, "1", [], ["ann"], {"ann"}])
 def test_at_most_one_accepts_no_item_and_one(found: object) -> None:
     at_most_one(lambda: found)(History(None, ""))  # type: ignore[arg-type]
