@@ -24,14 +24,16 @@ from types import ModuleType
 from typing import Any
 
 from ..core.timeparse import LAST_US
+from .asyncio_loop import AsyncioLoop
 from .callers import (
     is_infrastructure,
     is_infrastructure_module,
     sleeps_really,
     times_out_really,
 )
-from .loops import LONGEST, SHORTEST, AsyncioLoop, TrioRun, TrioTimeouts, sleep_in, watch
+from .moving import LONGEST, SHORTEST, sleep_in, watch
 from .sleepers import Sleepers
+from .trio_run import TrioRun, TrioTimeouts
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "asyncio": ("asyncio", "asyncio.tasks"),

@@ -31,7 +31,7 @@ import upstash_vector
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.process_time import loops
+from pytest_fakecloud.process_time import asyncio_loop, moving, trio_run
 
 from ..harness import Run, in_threads
 
@@ -351,8 +351,9 @@ def test_an_answer_under_way_is_not_overtaken(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine may take longer for an answer than the default values allow.
-    monkeypatch.setattr(loops, "PATIENCE", 20.0)
-    monkeypatch.setattr(loops, "_NOISE", 20.0)
+    monkeypatch.setattr(moving, "PATIENCE", 20.0)
+    monkeypatch.setattr(asyncio_loop, "_IDLE_TIMEOUT", 20.0)
+    monkeypatch.setattr(trio_run, "_IDLE_TIMEOUT", 20.0)
 
     async def main(cloud: Cloud) -> None:
         kv = cloud.kv_server()
