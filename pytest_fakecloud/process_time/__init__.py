@@ -68,8 +68,8 @@ class ProcessTime:
                 self._sleepers = sleepers = Sleepers(self._clock)
                 self._ends.append(sleepers.stop)
                 patches = Patches(sleepers)
-                patches.start()
                 self._ends.append(patches.stop)
+                patches.start()
         except BaseException:
             self.stop()
             raise

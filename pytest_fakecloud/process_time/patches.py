@@ -56,9 +56,12 @@ class Patches:
     def __init__(self, sleepers: Sleepers) -> None:
         self._sleepers = sleepers
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
-        self._ours: dict[int, tuple[Any, Any]] = {}
-        self._finder = _OnTrioImport(self._late)
-        self._trio_moving: Callable[[float], Any] = lambda seconds: None
+        """The replaced names: namespace, name, original and replacement."""
+        self._by_original: dict[int, tuple[Any, Any]] = {}
+        """The originals and their replacements, by the ID of the original."""
+        self._finder = _OnTrioImport(self._replace_trio)
+        self._call_at = _BaseLoop.call_at
+        self._our_call_at = self._asyncio_call_at(self._call_at)
 
     def start(self) -> None:
         self._replace("time", {
@@ -70,19 +73,23 @@ class Patches:
             },
         })  # fmt: skip
         self._replace("asyncio", {"sleep": self._asyncio_sleep})
-        self._call_at = _BaseLoop.call_at
-        self._our_call_at = self._asyncio_call_at(self._call_at)
         _BaseLoop.call_at = self._our_call_at
         if "trio" in sys.modules:
-            self._late()
+            self._replace_trio()
         else:
             sys.meta_path.insert(0, self._finder)
-        self._everywhere()
+        self._replace_imported()
 
-    def _late(self) -> None:
+    def _replace_trio(self) -> None:
+        original = sys.modules["trio"].sleep
+        really = getattr(original, _REPLACES, original)
+
+        async def sleep_in_fake_time(seconds: float) -> None:
+            await sleep_in(TrioRun.running(self._sleepers, really), self._sleepers, seconds)
+
         self._replace("trio", {
-            "sleep": self._trio_sleep,
-            "sleep_until": self._trio_sleep_until,
+            "sleep": partial(self._trio_sleep, sleep_in_fake_time),
+            "sleep_until": partial(self._trio_sleep_until, sleep_in_fake_time),
             "run": self._trio_run,
         })  # fmt: skip
         trio = sys.modules["trio"]
@@ -99,27 +106,27 @@ class Patches:
             original = homes[0][name]
             ours = make(original)
             setattr(ours, _REPLACES, original)
-            self._ours[id(original)] = (original, ours)
+            self._by_original[id(original)] = (original, ours)
             for names in homes:
-                self._put(names, name, original, ours)
+                self._replace_in(names, name, original, ours)
 
-    def _put(self, names: dict[str, Any], name: str, original: Any, ours: Any) -> None:
+    def _replace_in(self, names: dict[str, Any], name: str, original: Any, ours: Any) -> None:
         if names.get(name) is original:
             names[name] = ours
             self._replaced.append((names, name, original, ours))
 
-    def _everywhere(self) -> None:
+    def _replace_imported(self) -> None:
         """Replace names imported with ``from … import``."""
-        taken = [
+        modules = [
             vars(module)
             for module_name, module in list(sys.modules.items())
             if isinstance(module, ModuleType) and not is_infrastructure_module(module_name)
         ]
-        for names in (*taken, *_names_of_loops()):
+        for names in (*modules, *_names_of_loops()):
             for name, value in list(names.items()):
-                found = self._ours.get(id(value))
-                if found is not None:
-                    self._put(names, name, *found)
+                known = self._by_original.get(id(value))
+                if known is not None:
+                    self._replace_in(names, name, *known)
 
     def stop(self) -> None:
         """Restore the originals wherever a replacement is still in place."""
@@ -131,13 +138,13 @@ class Patches:
             names, name, original, ours = self._replaced.pop()
             if names.get(name) is ours:
                 names[name] = original
-        mine = {id(ours): original for original, ours in self._ours.values()}
+        originals = {id(ours): original for original, ours in self._by_original.values()}
         # Restore names in modules that were imported since start().
         for module in list(sys.modules.values()):
             if isinstance(module, ModuleType):
                 for name, value in list(vars(module).items()):
-                    if id(value) in mine:
-                        vars(module)[name] = mine[id(value)]
+                    if id(value) in originals:
+                        vars(module)[name] = originals[id(value)]
 
     # -- the replacements ------------------------------------------------------------------------
 
@@ -148,7 +155,7 @@ class Patches:
         def sleep(seconds: float, /) -> None:
             # Let sleep(0) take a moment too, because a loop around it expects time to pass.
             span = MOMENT if seconds == 0 else seconds
-            if _is_plain(sleepers, span) or sleeps_really(sys._getframe(1)):
+            if _takes_real_time(sleepers, span) or sleeps_really(sys._getframe(1)):
                 really(seconds)
             else:
                 sleepers.sleep(span, really)
@@ -170,15 +177,15 @@ class Patches:
     def _asyncio_sleep(self, really: Any) -> Any:
         sleepers = self._sleepers
 
-        async def moving(delay: float, result: Any = None) -> Any:
+        async def sleep_in_fake_time(delay: float, result: Any = None) -> Any:
             await sleep_in(AsyncioLoop.running(sleepers, really), sleepers, delay)
             return result
 
         @functools.wraps(really)
         def sleep(delay: float, result: Any = None) -> Any:
-            if _is_plain(sleepers, delay) or sleeps_really(sys._getframe(1)):
+            if _takes_real_time(sleepers, delay) or sleeps_really(sys._getframe(1)):
                 return really(delay, result)
-            return moving(delay, result)
+            return sleep_in_fake_time(delay, result)
 
         return _marked(sleep)
 
@@ -202,30 +209,30 @@ class Patches:
 
         return call_at
 
-    def _trio_sleep(self, really: Any) -> Any:
+    def _trio_sleep(self, sleep_in_fake_time: Callable[[float], Any], really: Any) -> Any:
         sleepers = self._sleepers
-        self._trio_moving = moving = partial(_trio_moving, sleepers, really)
 
         @functools.wraps(really)
         def sleep(seconds: float) -> Any:
-            if _is_plain(sleepers, seconds) or sleeps_really(sys._getframe(1)):
+            if _takes_real_time(sleepers, seconds) or sleeps_really(sys._getframe(1)):
                 return really(seconds)
-            return moving(seconds)
+            return sleep_in_fake_time(seconds)
 
         return _marked(sleep)
 
-    def _trio_sleep_until(self, really: Any) -> Any:
+    def _trio_sleep_until(self, sleep_in_fake_time: Callable[[float], Any], really: Any) -> Any:
         sleepers = self._sleepers
 
-        async def moving(deadline: float) -> None:
+        async def sleep_until_fake_time(deadline: float) -> None:
             seconds = deadline - sys.modules["trio"].current_time()
-            await (really(deadline) if _is_plain(sleepers, seconds) else self._trio_moving(seconds))
+            is_real = _takes_real_time(sleepers, seconds)
+            await (really(deadline) if is_real else sleep_in_fake_time(seconds))
 
         @functools.wraps(really)
         def sleep_until(deadline: float) -> Any:
             if sleeps_really(sys._getframe(1)):
                 return really(deadline)
-            return moving(deadline)
+            return sleep_until_fake_time(deadline)
 
         return _marked(sleep_until)
 
@@ -245,11 +252,7 @@ class Patches:
         return run
 
 
-async def _trio_moving(sleepers: Sleepers, really: Any, seconds: float) -> None:
-    await sleep_in(TrioRun.running(sleepers, really), sleepers, seconds)
-
-
-def _is_plain(sleepers: Sleepers, seconds: object) -> bool:
+def _takes_real_time(sleepers: Sleepers, seconds: object) -> bool:
     """Return whether a sleep must take real time.
 
     This is so for a time that is zero, infinite or invalid, for a sleep that ends after the year

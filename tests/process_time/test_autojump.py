@@ -32,6 +32,7 @@ import upstash_vector
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.process_time import asyncio_loop, moving, trio_run
+from pytest_fakecloud.process_time.patches import Patches
 
 from ..harness import Run, in_threads
 
@@ -824,6 +825,17 @@ def test_nobody_waits_for_trio_after_the_end() -> None:
         [sys.executable, "-c", UNUSED_TRIO], capture_output=True, text=True, timeout=60
     )
     assert made.stdout.split() == ["True"], made.stderr
+
+
+def test_a_start_that_fails_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(patches: Patches) -> None:
+        raise LookupError
+
+    before = time.sleep, asyncio.sleep, asyncio.BaseEventLoop.call_at
+    monkeypatch.setattr(Patches, "_replace_imported", fails)
+    with pytest.raises(LookupError):
+        Cloud(process_time="autojump")
+    assert (time.sleep, asyncio.sleep, asyncio.BaseEventLoop.call_at) == before
 
 
 def test_all_names_are_given_back() -> None:
