@@ -69,7 +69,8 @@ class _Lock:
         if timeout != -1:
             if not blocking or timeout < 0:
                 return bool(self._real.acquire(blocking, timeout))  # raises ValueError
-            until = self._world.now_us() + math.ceil(timeout * 1e6)
+            # A real wait lasts longer than its timeout. Code such as `as_completed()` relies on this.
+            until = self._world.now_us() + math.floor(timeout * 1e6) + 1
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break

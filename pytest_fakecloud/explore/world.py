@@ -20,6 +20,7 @@ from ..services import find
 from .disturbances import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime
 from .footprint import READS_CLOCK
+from .runtime.clocks import clocks_follow
 from .runtime.deliveries import Deliveries
 from .runtime.loops import OwnLoop, loops_follow, sleeps_follow
 from .runtime.wires import Wires
@@ -95,6 +96,8 @@ class World:
             swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
             exits.enter_context(sleeps_follow(self))
             exits.enter_context(loops_follow(self, self.is_here))
+            if self._process_time is not False:
+                exits.enter_context(clocks_follow(self))
             exits.enter_context(self.wires)
             exits.callback(self.carriers.shutdown, wait=False)
             self._exits = exits.pop_all()
@@ -130,11 +133,11 @@ class World:
         if wanted and not clock.anchored:
             steering = ProcessTime(clock)
             steering.start()
-            steering.wall.on_read = self._read_clock
+            steering.wall.on_read = self.note_clock_read
             self._wall = steering.wall
             exits.callback(steering.stop)
 
-    def _read_clock(self) -> None:
+    def note_clock_read(self) -> None:
         """Record that the code has read the time."""
         if self.stage is not None and self.stage.records and self.stage.is_here():
             self.stage.touch([READS_CLOCK])
@@ -142,6 +145,10 @@ class World:
     def is_here(self) -> bool:
         """Return whether this thread is running explored code."""
         return self.stage is not None and self.stage.is_here()
+
+    def shows_fake_time(self) -> bool:
+        """Return whether this thread runs explored code, or the checks of the exploration."""
+        return self.is_here() or threading.get_ident() == self._owner
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, or None if it must not let other strands run."""

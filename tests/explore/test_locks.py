@@ -39,7 +39,7 @@ def explored(cloud: Cloud, redis: Redis, waits: Callable[[], object]) -> tuple[o
         redis.ping()
         before = cloud.clock.now()
         seen.append(outcome(waits))
-        seen.append((cloud.clock.now() - before).total_seconds())
+        seen.append(round((cloud.clock.now() - before).total_seconds(), 3))
 
     cloud.explore(run, schedule="", setup=seen.clear)
     found, seconds = seen
@@ -63,7 +63,7 @@ def test_a_lock_that_another_client_holds_answers_like_the_original(
         redis.get("b")
         before = cloud.clock.now()
         seen.append(outcome(lock.acquire, *args))
-        seen.append((cloud.clock.now() - before).total_seconds())
+        seen.append(round((cloud.clock.now() - before).total_seconds(), 3))
 
     cloud.explore(
         {"holder": holder, "other": other}, schedule="holder.1 switch other", setup=seen.clear

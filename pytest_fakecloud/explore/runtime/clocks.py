@@ -1,0 +1,78 @@
+"""Makes the monotonic clocks of explored code follow fake time."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ...process_time.callers import is_infrastructure_module
+
+if TYPE_CHECKING:
+    from ..world import World
+
+_PER_SECOND = {
+    "monotonic": 1, "perf_counter": 1, "monotonic_ns": 10**9, "perf_counter_ns": 10**9,
+}  # fmt: skip
+"""The replaced functions of ``time``, with the number of their units in a second."""
+_WAITING_FOR_CALLERS = frozenset({"concurrent", "multiprocessing", "queue", "sched", "threading"})
+"""Packages of the standard library that measure the timeouts of their callers."""
+_MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "requests", "urllib3"})
+"""Packages that read a clock for each request, and do nothing that depends on it."""
+
+
+@contextlib.contextmanager
+def clocks_follow(world: World) -> Iterator[None]:
+    """Make ``time.monotonic()``, ``time.perf_counter()`` and their ``_ns`` variants follow the fake
+    time of explored code within the block.
+
+    They continue from the real time at the start of the block. The replacements also apply to
+    modules that imported the functions by name. Threads that are not explored and infrastructure
+    keep using real time.
+    """
+    pairs = [
+        (name, getattr(time, name), _following(world, getattr(time, name), per_second))
+        for name, per_second in _PER_SECOND.items()
+    ]
+    replaced = [
+        (names, name, real, fake)
+        for module_name, module in list(sys.modules.items())
+        if module is time or not is_infrastructure_module(module_name)
+        for names in [getattr(module, "__dict__", {})]
+        for name, real, fake in pairs
+        if names.get(name) is real
+    ]
+    for names, name, _, fake in replaced:
+        names[name] = fake
+    try:
+        yield
+    finally:
+        for names, name, real, fake in replaced:
+            if names.get(name) is fake:
+                names[name] = real
+
+
+def _following(world: World, real: Callable[[], float], per_second: int) -> Callable[[], float]:
+    start = real()
+
+    @functools.wraps(real)
+    def read() -> float:
+        if not world.shows_fake_time():
+            return real()
+        package = _package(sys._getframe(1))
+        if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
+            return real()
+        if package not in _MEASURING_REQUESTS:
+            world.note_clock_read()
+        elapsed_us = world.elapsed_us()
+        return start + (elapsed_us / 1e6 if per_second == 1 else elapsed_us * 1000)
+
+    return read
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -1,0 +1,125 @@
+"""The monotonic clocks of explored code follow fake time."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import queue
+import threading
+import time
+from time import monotonic_ns, perf_counter
+from typing import Any
+
+import pytest
+from upstash_redis import Redis
+
+from pytest_fakecloud import Cloud, KVServer
+
+CLOCKS: list[Any] = [
+    lambda: time.time(), lambda: time.monotonic(), lambda: perf_counter(),
+    lambda: monotonic_ns() / 1e9, lambda: time.perf_counter_ns() / 1e9,
+]  # fmt: skip
+
+
+def spans(start: list[float]) -> list[float]:
+    return [round(clock() - began, 3) for clock, began in zip(CLOCKS, start, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("run.1 slow 30", [30.0, 35.0, 35.0]),
+        ("run.2 delay 30", [0.0, 5.0, 35.0]),
+        ("run.1 tick 1s", [1.0, 6.0, 6.0]),
+    ],
+)
+def test_every_clock_moves_by_the_same_time(
+    cloud: Cloud, kv: KVServer, schedule: str, expected: list[float]
+) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    seen: list[list[float]] = []
+
+    def run() -> None:
+        start = [clock() for clock in CLOCKS]
+        redis.set("a", 1)
+        seen.append(spans(start))
+        time.sleep(5)
+        seen.append(spans(start))
+        redis.set("a", 2)
+        seen.append(spans(start))
+
+    cloud.explore(run, lambda: None, schedule=schedule, setup=seen.clear)
+    assert seen == [[one] * len(CLOCKS) for one in expected]
+
+
+def test_timeouts_of_the_standard_library_pass(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    waited: list[float] = []
+
+    def run() -> None:
+        redis.ping()
+        start = time.monotonic()
+        with pytest.raises(queue.Empty):
+            queue.Queue[None]().get(timeout=5)
+        waited.append(time.monotonic() - start)
+        condition = threading.Condition()
+        with condition:
+            assert not condition.wait_for(lambda: False, timeout=5)
+        waited.append(time.monotonic() - start)
+        future: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with pytest.raises(concurrent.futures.TimeoutError):
+            list(concurrent.futures.as_completed([future], timeout=5))
+        waited.append(time.monotonic() - start)
+
+    cloud.explore(run, lambda: None, budget=3, setup=waited.clear)
+    assert waited == pytest.approx([5, 10, 15], abs=1e-3)
+
+
+def test_a_lock_of_redis_py_gives_up(cloud: Cloud, kv: KVServer) -> None:
+    redis_py = pytest.importorskip("redis")
+    url = kv.database_url
+
+    def client() -> str:
+        with redis_py.Redis.from_url(url) as redis:
+            lock = redis.lock("oven", timeout=20, blocking_timeout=5)
+            if not lock.acquire():
+                return "gave up"
+            redis.incr("loaves")
+            lock.release()
+            return "baked"
+
+    results: dict[str, object] = {}
+    cloud.explore(
+        {"ann": client, "bob": client},
+        lambda history: results.update(history.results),
+        schedule="ann.2 crash",
+    )
+    assert results["bob"] == "gave up"
+
+
+def test_threads_that_are_not_explored_keep_real_time(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    real: list[float] = []
+    ask, answered = threading.Event(), threading.Event()
+
+    def read() -> None:
+        ask.wait()
+        real.append(time.monotonic())
+        answered.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    before, originals = time.monotonic(), (time.monotonic, perf_counter)
+
+    def run() -> None:
+        redis.ping()
+        time.sleep(3600)
+
+    def check() -> None:
+        assert time.monotonic() - before >= 3600
+        ask.set()
+        answered.wait()
+
+    cloud.explore(run, check, schedule="run.1 slow 30")
+    thread.join()
+    assert real[0] - before < 3600
+    assert (time.monotonic, perf_counter) == originals
