@@ -71,11 +71,8 @@ if TYPE_CHECKING:
     from .core.problems import Problem as Problem
     from .core.timers import Fired as Fired
     from .core.timeparse import Duration as Duration, Instant as Instant
-    from .explore.explore import (
-        BrokenSchedule as BrokenSchedule,
-        Exploration as Exploration,
-        replay_schedule as replay_schedule,
-    )
+    from .explore.arguments import replay_schedule as replay_schedule
+    from .explore.exploration import BrokenSchedule as BrokenSchedule, Exploration as Exploration
     from .explore.history import History as History, Operation as Operation
     from .explore.promises import (
         always as always,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from .core.problems import Problem
     from .core.timeparse import Instant
     from .every_failure import FailureOptions, Failures
-    from .explore.explore import Checks, Exploration, ExploreOptions, Runs
+    from .explore.arguments import Runs
+    from .explore.exploration import Exploration
+    from .explore.explore import Checks, ExploreOptions
     from .handle import ClosedFakes, Handle
     from .kv.handle import KVServer
     from .kv.settings import KVSettings

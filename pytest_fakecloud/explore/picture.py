@@ -16,7 +16,7 @@ from .story import reason
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
     from ..reporting.model import Report
-    from .explore import BrokenSchedule
+    from .exploration import BrokenSchedule
     from .run import Line, Run
 
 

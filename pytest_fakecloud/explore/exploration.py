@@ -1,0 +1,115 @@
+"""The results of ``explore()``: an exploration without a failure, or a broken promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..core.wording import counted
+from .cause import cause_text, find_cause
+from .run import Run
+from .search.failures import Replays
+from .search.summary import summary
+from .story import story
+
+if TYPE_CHECKING:
+    from .search.tally import Tally
+
+
+class Exploration:
+    """The result of an ``explore()`` call that found no broken promise.
+
+    ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
+    there are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn``
+    random ones. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown).
+    ``calls`` maps each client to its calls, ``points`` to the points at which events were tried;
+    ``kinds`` maps each kind of event to the number of times it was applied. ``untried`` are the
+    kinds that were never possible, ``unreached`` those that the budget did not allow. ``likely``
+    maps a number of ordered switches to the minimum probability that a bug that needs them was
+    found. ``notes`` describe what could not be explored.
+    ``seconds`` is wall-clock time. ``str()`` returns a summary.
+    """
+
+    def __init__(self, tally: Tally, wanted: Iterable[str]) -> None:
+        self.tried = tally.tried
+        self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
+        self.singles, self.all_singles = tally.singles, tally.all_singles
+        self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
+        self.drawn = tally.drawn
+        covered = tally.coverage
+        self.calls = dict(covered.calls)
+        self.points = {name: len(points) for name, points in covered.points.items()}
+        self.kinds = dict(covered.kinds)
+        missing = [kind for kind in wanted if kind not in covered.kinds]
+        left = covered.possible - covered.attempted
+        self.untried = tuple(kind for kind in missing if kind not in left)
+        self.unreached = tuple(kind for kind in missing if kind in left)
+        self.likely = tally.priority_runs.likely
+        self.notes = tuple(covered.notes)
+        self.seconds = tally.seconds
+        self.seed = tally.seed
+        self._text = summary(tally)
+
+    def __str__(self) -> str:
+        lines = [f"the promise held in {self._text}"]
+        if self.calls:
+            texts = (f"{name} {counted(calls, 'call')}" for name, calls in self.calls.items())
+            lines.append(f"calls: {', '.join(texts)}")
+        if self.kinds:
+            texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
+            lines.append(f"events: {', '.join(texts)}")
+        if self.untried:
+            lines.append(f"never had a place: {', '.join(self.untried)}")
+        if self.unreached:
+            lines.append(f"not reached within the budget: {', '.join(self.unreached)}")
+        lines += self.notes
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Exploration: the promise held in {self._text}>"
+
+
+class BrokenSchedule(AssertionError):
+    """Raised with the smallest schedule found that breaks a promise.
+
+    ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
+    ``replay_schedule``; it is empty for the undisturbed run. ``events`` is its number of events.
+    ``cause`` describes the event or the conflict that broke the promise, or is empty. ``story`` lists
+    what happened up to the step that broke the promise, on one clock. ``tried`` is the number of
+    schedules tried before. ``runs`` are the failing run and the undisturbed run, for the report's
+    page. The failed assertion is the ``__cause__``.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        tally: Tally,
+        undisturbed: Run | None = None,
+        *,
+        replays: Replays | None = None,
+    ) -> None:
+        self.runs = run, undisturbed
+        self.schedule = str(run.schedule)
+        self.events = len(run.schedule)
+        self.cause = cause_text(find_cause(run, undisturbed), run)
+        self.story = story(run)
+        self.tried = tally.tried
+        self.seconds = tally.seconds
+        text = f"the promise was broken by {self._schedule_text(tally)}"
+        if replays is not None and replays.failed < replays.total:
+            text += (
+                "; the code is not deterministic: it failed in "
+                f"{replays.failed} of {replays.total} replays"
+            )
+        text += f":\ncause: {self.cause}\n" if self.cause else ":\n"
+        text += self.story
+        if self.events:
+            text += f'\nreplay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
+        super().__init__(text)
+
+    def _schedule_text(self, tally: Tally) -> str:
+        if tally.is_given:
+            return "the given schedule"
+        if not self.events:
+            return "the undisturbed run: no event was applied"
+        return f"a schedule of {counted(self.events, 'event')}, after {summary(tally)}"
