@@ -15,13 +15,22 @@ from .story import call_text, scene_of
 if TYPE_CHECKING:
     from .run import Line, Run
 
-_Made: TypeAlias = "tuple[int, Line, Footprint]"
-"""The position of a call in the run's lines, the call's line, and the data that the call accesses."""
 _Key: TypeAlias = tuple[str, int, str]
 _DELAYS = SWITCHES | PAUSES | {"slow"}
 """Kinds of events that delay a strand while others run."""
 _OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"})
 """Kinds of events that happen in a fake. Their lines are whole sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a run: the position of its line, the line, and the data of the fakes that it
+    accesses.
+    """
+
+    at: int
+    line: Line
+    data: Footprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +63,29 @@ def find_cause(run: Run, undisturbed: Run | None) -> Conflict | Line | None:
 def _find_conflict(run: Run, undisturbed: Run) -> Conflict | None:
     if not run.fired or not all(event.kind in _DELAYS for event in run.fired):
         return None
-    end = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
-    calls = [
-        (at, line, _data_of(run.steps[line.step].footprint))
-        for at, line in enumerate(run.lines[:end])
-        if line.call is not None
-        and line.call.service != "queue"
-        and 0 <= line.step < len(run.steps)
-    ]
+    calls = list(_calls(run))
     orders = _Orders(run, undisturbed)
     for delayed, since in reversed(list(_delays(run))):
-        own = [made for made in calls if _is_of(made[1], delayed)]
-        earlier = [made for made in own if made[0] < since]
-        later = [made for made in own if made[0] > since]
-        until = later[0][0] if later else since
-        others = [made for made in calls if since < made[0] < until]
-        found = _between(earlier, others, later, orders) or _before(others, later, orders)
-        if found is not None:
-            return found
-    return _of_deliveries(calls, orders)
+        own = [call for call in calls if _is_of(call.line, delayed)]
+        earlier = [call for call in own if call.at < since]
+        later = [call for call in own if call.at > since]
+        until = later[0].at if later else since
+        others = [call for call in calls if since < call.at < until]
+        conflict = _conflict_between(earlier, others, later, orders)
+        conflict = conflict or _conflict_before(others, later, orders)
+        if conflict is not None:
+            return conflict
+    return _conflict_of_deliveries(calls, orders)
+
+
+def _calls(run: Run) -> Iterator[_Call]:
+    """Yield the calls of a run up to the step that broke the promise, without those of queues."""
+    for at, line in enumerate(run.lines):
+        if line.breaks:
+            return
+        is_recorded = 0 <= line.step < len(run.steps)
+        if line.call is not None and line.call.service != "queue" and is_recorded:
+            yield _Call(at, line, _data_in_fakes(run.steps[line.step].footprint))
 
 
 def _delays(run: Run) -> Iterator[tuple[str, int]]:
@@ -94,41 +107,48 @@ def _is_of(line: Line, strand: str) -> bool:
     return line.process == strand or line.process.startswith((f"{strand}:", f"{strand}+"))
 
 
-def _between(
-    earlier: Sequence[_Made], others: Sequence[_Made], later: Sequence[_Made], orders: _Orders
+def _conflict_between(
+    earlier: Sequence[_Call], others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
 ) -> Conflict | None:
-    for _, late, late_data in later:
-        for _, middle, data in reversed(others):
-            after = data.conflict(late_data)
-            if after is None:
+    """Return a call of another strand that came between two calls of the delayed strand and
+    conflicts with both, as a write between a read and the write that depends on it.
+    """
+    for late in later:
+        for middle in reversed(others):
+            if middle.data.conflict(late.data) is None:
                 continue
-            for _, early, early_data in reversed(earlier):
-                before = data.conflict(early_data)
-                if before is None or not before[0].writes:
+            for early in reversed(earlier):
+                conflict = middle.data.conflict(early.data)
+                if conflict is None or not conflict[0].writes:
                     continue
-                if orders.is_reversed(middle, late) or orders.is_reversed(early, middle):
-                    return Conflict(middle, late, early, before[0])
+                if orders.is_reversed(middle.line, late.line) or orders.is_reversed(
+                    early.line, middle.line
+                ):
+                    return Conflict(middle.line, late.line, early.line, conflict[0])
     return None
 
 
-def _before(others: Sequence[_Made], later: Sequence[_Made], orders: _Orders) -> Conflict | None:
-    for _, late, late_data in later:
-        for _, early, data in reversed(others):
-            found = data.conflict(late_data)
-            if found is not None and orders.is_reversed(early, late):
-                return Conflict(early, late, None, found[0])
+def _conflict_before(
+    others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
+) -> Conflict | None:
+    """Return a call of another strand that conflicts with a later call of the delayed strand."""
+    for late in later:
+        for early in reversed(others):
+            conflict = early.data.conflict(late.data)
+            if conflict is not None and orders.is_reversed(early.line, late.line):
+                return Conflict(early.line, late.line, None, conflict[0])
     return None
 
 
-def _of_deliveries(calls: Sequence[_Made], orders: _Orders) -> Conflict | None:
+def _conflict_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Conflict | None:
     """Return the last conflict between two deliveries that the schedule put in another order."""
-    delivered = [made for made in calls if _is_delivery(made[1])]
+    delivered = [call for call in calls if _is_delivery(call.line)]
     for index in range(len(delivered) - 1, 0, -1):
-        _, late, late_data = delivered[index]
-        others = [made for made in delivered[:index] if made[1].process != late.process]
-        found = _before(others, [(0, late, late_data)], orders)
-        if found is not None:
-            return found
+        late = delivered[index]
+        others = [call for call in delivered[:index] if call.line.process != late.line.process]
+        conflict = _conflict_before(others, [late], orders)
+        if conflict is not None:
+            return conflict
     return None
 
 
@@ -137,29 +157,32 @@ def _is_delivery(line: Line) -> bool:
 
 
 class _Orders:
-    """Compares the order of two calls with their order in the undisturbed run."""
+    """Compares the order of two calls with their order in the undisturbed run.
+
+    The place of a call is its position in the undisturbed run, as ``(position, 0)``. A call that the
+    undisturbed run did not make follows the strand's previous call, as ``(position, 1)``.
+    """
 
     def __init__(self, run: Run, undisturbed: Run) -> None:
-        self._found: dict[_Key, int | None] = {}
+        self._positions: dict[_Key, int | None] = {}
         for at, (_, keys) in enumerate(_keyed(undisturbed)):
             for key in keys:
                 # Several deliveries that make the same call are indistinguishable.
-                self._found[key] = None if key in self._found else at
-        self._positions: dict[int, float] = {}
-        latest: dict[str, float] = {}
+                self._positions[key] = None if key in self._positions else at
+        self._places: dict[int, tuple[int, int]] = {}
+        latest: dict[str, int] = {}
         for line, keys in _keyed(run):
-            places = (self._found.get(key) for key in keys)
-            place = next((place for place in places if place is not None), None)
-            # A call that the undisturbed run did not make follows the strand's previous call.
-            if place is not None:
-                latest[line.process] = place
-            if line.process in latest:
-                self._positions[id(line)] = latest[line.process]
-                latest[line.process] = int(latest[line.process]) + 0.5
+            positions = (self._positions.get(key) for key in keys)
+            position = next((position for position in positions if position is not None), None)
+            if position is not None:
+                latest[line.process] = position
+                self._places[id(line)] = position, 0
+            elif line.process in latest:
+                self._places[id(line)] = latest[line.process], 1
 
     def is_reversed(self, early: Line, late: Line) -> bool:
         """Return whether the undisturbed run made two calls in the other order."""
-        first, second = self._positions.get(id(early)), self._positions.get(id(late))
+        first, second = self._places.get(id(early)), self._places.get(id(late))
         return first is not None and second is not None and first > second
 
 
@@ -181,7 +204,7 @@ def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
             yield line, [(line.process, number, text.partition(" ")[0])]
 
 
-def _data_of(footprint: Footprint) -> Footprint:
+def _data_in_fakes(footprint: Footprint) -> Footprint:
     """Return the part of a footprint that is in the fakes, without the clock, the memory and the
     like.
     """
@@ -202,31 +225,32 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
 
 def _event_text(line: Line, run: Run) -> str:
     event = run.fired[0]
-    kind = event.kind
     if line.call is not None:
         return f"{_named(line, run)} {line.words}"
-    if kind in _OF_A_FAKE:
+    if event.kind in _OF_A_FAKE:
         return line.words
-    if not event.point:
-        return f"{line.process} {line.words}"
-    at = next(at for at, one in enumerate(run.lines) if one is line)
-    near = run.lines[at + 1 :] if kind in PAUSES else run.lines[:at][::-1]
-    calls = (one for one in near if one.process == line.process and one.call is not None)
-    call = next(calls, None)
-    if kind == "slow" and call is not None:
+    call = _nearest_call(line, run, is_next=event.kind in PAUSES) if event.point else None
+    if call is not None and event.kind == "slow":
         return f"{_named(call, run)} {line.words}"
-    if kind == "crash" and call is not None:
-        return f"{line.process} {line.words} after {_call(call, run)}"
-    if kind in PAUSES and call is not None:
-        return f"{line.process} {line.words}, {_call(call, run)}"
+    if call is not None and event.kind == "crash":
+        return f"{line.process} {line.words} after {_call_text(call, run)}"
+    if call is not None and event.kind in PAUSES:
+        return f"{line.process} {line.words}, {_call_text(call, run)}"
     return f"{line.process} {line.words}"
 
 
+def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
+    """Return the next call of an event's strand, or the call before the event."""
+    at = next(at for at, other in enumerate(run.lines) if other is line)
+    near = run.lines[at + 1 :] if is_next else run.lines[:at][::-1]
+    return next((one for one in near if one.process == line.process and one.call is not None), None)
+
+
 def _named(line: Line, run: Run) -> str:
-    return f"{line.process}'s {_call(line, run)}"
+    return f"{line.process}'s {_call_text(line, run)}"
 
 
-def _call(line: Line, run: Run) -> str:
+def _call_text(line: Line, run: Run) -> str:
     assert line.call is not None
     place = f" ({line.source})" if line.source else ""
     return f"{call_text(line.call, scene_of(run))}{place}"
