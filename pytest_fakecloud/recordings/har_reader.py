@@ -1,0 +1,160 @@
+"""The entries of an HTTP archive (HAR), checked."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from ..core.errors import ContractError
+from ..core.timeparse import instant_us
+from ..files import DATA_BYTES, read_file
+from ..reporting.masking import HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recorded request with its response.
+
+    ``handle`` and ``fixture`` are the name and the fixture of the recorded fake, if this package
+    wrote the archive. ``is_replayable`` is False for an entry that a replay skips.
+    """
+
+    at_us: int
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    status: int
+    answer: bytes
+    has_answer_body: bool
+    handle: str | None
+    fixture: str | None
+    is_replayable: bool
+
+    @property
+    def parts(self) -> SplitResult:
+        """The parts of the URL."""
+        return urlsplit(self.url)
+
+
+def read_archive(path: Path) -> list[Entry]:
+    """Read an archive; raise ``ContractError`` for an unreadable file."""
+    try:
+        # Use utf-8-sig, because some tools write a byte order mark.
+        entries = json.loads(read_file(path, DATA_BYTES).decode("utf-8-sig"))["log"]["entries"]
+        if not isinstance(entries, list):
+            raise TypeError(f"log.entries is {entries!r:.100}, not a list")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ContractError(f"{path} is not an HTTP archive (HAR): {error!r:.200}") from error
+    for number, entry in enumerate(entries, 1):
+        wrong = _wrong_in(entry)
+        if wrong:
+            raise ContractError(f"{path} is not an HTTP archive (HAR): entry {number}: {wrong}")
+    return [_entry(entry) for entry in entries]
+
+
+def _entry(data: Mapping[str, Any]) -> Entry:
+    request, response = data["request"], data["response"]
+    content = response.get("content") or {}
+    return Entry(
+        at_us=instant_us(data["startedDateTime"]),
+        method=request["method"],
+        url=request["url"],
+        headers=tuple((one["name"], one["value"]) for one in request.get("headers") or ()),
+        body=_body(request.get("postData") or {}),
+        status=response["status"],
+        answer=_body(content),
+        # Many tools do not record bodies.
+        has_answer_body=content.get("text") is not None or content.get("size") == 0,
+        handle=data.get("_handle"),
+        fixture=data.get("_fixture"),
+        is_replayable=not _is_left_out(data),
+    )
+
+
+def _is_left_out(data: Mapping[str, Any]) -> bool:
+    answer = data["response"]
+    kind = str((answer.get("content") or {}).get("mimeType") or "")
+    return bool(
+        data.get("_fault")
+        or data.get("_outcome") == "streamed"
+        or kind.startswith("text/event-stream")
+        or answer["status"] == 0
+        or _is_masked(data["request"])
+    )
+
+
+def _is_masked(request: Mapping[str, Any]) -> bool:
+    """Return whether a request was masked as a whole, because it contained a password."""
+    posted = request.get("postData") or {}
+    return posted.get("text") == HIDDEN or urlsplit(request["url"]).path.endswith(f"/{HIDDEN}")
+
+
+def _body(content: Mapping[str, Any]) -> bytes:
+    text = content.get("text") or ""
+    if content.get("encoding") == "base64":
+        return base64.b64decode(text)
+    return str(text).encode("utf-8", "backslashreplace")
+
+
+def _wrong_in(entry: Any) -> str:
+    """Return the first deviation of an entry from the HAR format, or an empty string."""
+    for where, kind, needed in _SHAPE:
+        value = entry
+        for name in filter(None, where.split(".")):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None and not needed:
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool):
+            words = "missing" if value is None else f"{value!r:.100}"
+            return f"{where or 'it'} is {words}, not {_WORDS[kind]}"
+    for header in entry["request"].get("headers") or ():
+        if not isinstance(header, dict) or not are_strings(
+            [header.get("name"), header.get("value")]
+        ):
+            return f"the header {header!r:.100} has no name and value"
+    for where, content in (
+        ("request.postData", entry["request"].get("postData")),
+        ("response.content", entry["response"].get("content")),
+    ):
+        try:
+            _body(content or {})
+        except ValueError as error:
+            return f"{where}.text cannot be read: {error}"
+    try:
+        instant_us(entry["startedDateTime"])
+        parts = urlsplit(entry["request"]["url"])
+    except (ContractError, ValueError) as error:
+        return str(error)
+    if not entry["request"]["method"]:
+        return "request.method is empty"
+    if not (parts.scheme and parts.netloc):
+        return f"request.url is {entry['request']['url']!r:.100}, not an absolute URL"
+    return ""
+
+
+def are_strings(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+_WORDS = {dict: "an object", str: "a string", int: "an integer", list: "a list"}
+_SHAPE: tuple[tuple[str, type, bool], ...] = (
+    ("", dict, True),
+    ("startedDateTime", str, True),
+    ("request", dict, True),
+    ("request.url", str, True),
+    ("request.method", str, True),
+    ("request.headers", list, False),
+    ("request.postData", dict, False),
+    ("request.postData.text", str, False),
+    ("response", dict, True),
+    ("response.status", int, True),
+    ("response.content", dict, False),
+    ("response.content.text", str, False),
+    ("_fixture", str, False),
+)

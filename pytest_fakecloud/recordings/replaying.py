@@ -1,0 +1,190 @@
+"""Replay an HTTP archive against fakes, and compare the responses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from ..core.errors import ContractError, shown
+from ..handle import Handle
+from .differences import Comparison, Difference, Differences
+from .har_reader import Entry, are_strings, read_archive
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
+
+VOLATILE = frozenset(
+    {"messageId", "scheduleId", "dlqId", "uuid", "timestamp", "time", "createdAt", "updatedAt"}
+    | {"notBefore", "cursor", "endpointId", "topicId", "taskId", "jti", "workflowRunId"}
+)
+"""Fields whose values differ between runs. Later requests use the fakes' values in place of the
+recorded ones.
+"""
+_CREDENTIALS = frozenset({"_token", "qstash_token"})
+"""Query parameters that hold credentials. A replay uses the fake's own credentials instead."""
+_NOT_SENT_AGAIN = frozenset(
+    {"host", "content-length", "connection", "transfer-encoding", "authorization", "expect"}
+)
+
+
+class ReplayOptions(TypedDict, total=False):
+    """The options of ``replay()``."""
+
+    into: Mapping[str, Handle] | Handle | None
+    ignore: Iterable[str]
+    move_clock: bool
+
+
+def replay(
+    cloud: AnyCloud,
+    file: str | Path,
+    *,
+    into: Mapping[str, Handle] | Handle | None = None,
+    ignore: Iterable[str] = (),
+    move_clock: bool = True,
+) -> Differences:
+    """Send a recorded session to fakes and compare the responses.
+
+    ``file`` is a HAR file from this package, a browser, a proxy or a client of the real service.
+    ``into`` maps origins to fakes (``{"https://kv.example.com": kv_server}``), or is one fake for
+    all requests; without it the fakes of the recorded fixtures are used. Status and body are
+    compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
+    recorded values are replaced in later requests by the fake's values. ``move_clock`` advances the
+    clock by the recorded intervals. Some requests are skipped: those whose recorded response came
+    from an injected fault, those without a recorded response (status 0), streams, and requests that
+    were masked because they contained a password. Masked or missing parts of a recorded response
+    match anything. It is a difference if a fake does not respond.
+
+    Raises ``ContractError`` for an unreadable file, for requests that cannot be sent or have no
+    fake, and for invalid options.
+    """
+    __tracebackhide__ = True
+    if not isinstance(file, str | Path):
+        raise ContractError(f"{shown(file)} is not a file: pass the path of an HTTP archive (HAR)")
+    _check_into(into)
+    volatile = VOLATILE | _names(ignore)
+    entries = read_archive(Path(file))
+    translation: dict[str, str] = {}
+    differences = Differences()
+    started_us = cloud.clock.now_us()
+    first_us: int | None = None
+    for number, entry in enumerate(entries, 1):
+        if not entry.is_replayable:
+            continue
+        first_us = entry.at_us if first_us is None else first_us
+        behind_us = started_us + entry.at_us - first_us - cloud.clock.now_us()
+        if move_clock and behind_us > 0:
+            cloud.clock.advance(behind_us / 1e6)
+        handle = _fake_for(cloud, entry, into)
+        label = f"{entry.method} {entry.parts.path}"
+        try:
+            status, body = _send(cloud, handle, entry, translation)
+        except _NoAnswer as none:
+            differences.append(Difference(number, label, "status", entry.status, str(none)))
+            continue
+        except ValueError as error:
+            raise ContractError(f"request {number} of {file} cannot be sent: {error}") from error
+        if status != entry.status:
+            differences.append(Difference(number, label, "status", entry.status, status))
+        if entry.has_answer_body:
+            comparison = Comparison(entry.answer, body, volatile)
+            translation.update(comparison.learned)
+            differences += [
+                Difference(number, label, change.where, change.recorded, change.answered)
+                for change in comparison.changes
+            ]
+    return differences
+
+
+class _NoAnswer(Exception):
+    """Raised when a fake did not respond. The text says how the connection ended."""
+
+
+def _check_into(into: object) -> None:
+    fakes = list(into.values()) if isinstance(into, Mapping) else [into]
+    keys = list(into) if isinstance(into, Mapping) else []
+    if not all(isinstance(key, str) for key in keys) or not all(
+        isinstance(fake, Handle) or (fake is None and not keys) for fake in fakes
+    ):
+        raise ContractError(
+            f"into={into!r:.200} is not valid: pass a fake, or a dict from origins to fakes"
+        )
+
+
+def _names(ignore: object) -> set[str]:
+    if not isinstance(ignore, str) and isinstance(ignore, Iterable):
+        names = list(ignore)
+        if are_strings(names):
+            return set(names)
+    raise ContractError(f"ignore={ignore!r:.200} is not valid: pass a list of field names")
+
+
+def _fake_for(cloud: AnyCloud, entry: Entry, into: Mapping[str, Handle] | Handle | None) -> Handle:
+    """Return the fake that gets a request; raise ``ContractError`` if there is none."""
+    if isinstance(into, Mapping):
+        parts = entry.parts
+        for origin, handle in into.items():
+            if f"{parts.scheme}://{parts.netloc}" == origin.rstrip("/"):
+                return handle
+        raise ContractError(f"no fake for {entry.url}: pass its origin in into={{origin: fake}}")
+    if into is not None:
+        return into
+    for handle in cloud.handles:
+        if handle.name == entry.handle:
+            return handle
+    if entry.fixture:
+        started: Handle = cloud.fixture_handle(entry.fixture)
+        return started
+    raise ContractError(
+        f"the recording does not name the fake for {entry.url}: "
+        "pass into=fake or into={origin: fake}"
+    )
+
+
+def _send(
+    cloud: AnyCloud, handle: Handle, entry: Entry, translation: Mapping[str, str]
+) -> tuple[int, bytes]:
+    """Send a request and return the status and body of the response."""
+    import urllib3
+
+    headers = urllib3.HTTPHeaderDict()
+    for name, value in entry.headers:
+        if name.lower() not in _NOT_SENT_AGAIN and not name.startswith(":"):
+            headers.add(name, _translated(value, translation))
+    if entry.status != 401:
+        headers.update(handle.headers)
+    body = _translated(entry.body.decode("utf-8", "surrogateescape"), translation)
+    trusted = None if cloud.authority is None else str(cloud.authority.ca_file)
+    # Use a new connection for each request, because a fault may have closed the last one.
+    with urllib3.PoolManager(retries=False, timeout=30, ca_certs=trusted) as pool:
+        try:
+            answer = pool.request(
+                entry.method,
+                handle.url + _translated(_target(entry), translation),
+                body=body.encode("utf-8", "surrogateescape") or None,
+                headers=headers,
+            )
+            return answer.status, answer.data
+        except urllib3.exceptions.LocationValueError:
+            raise
+        except urllib3.exceptions.HTTPError as error:
+            raise _NoAnswer(f"no answer ({type(error).__name__}: {error})") from error
+
+
+def _target(entry: Entry) -> str:
+    """Return the path and the query of a request, without credentials."""
+    parts = entry.parts
+    query = "&".join(
+        part for part in parts.query.split("&") if part.partition("=")[0] not in _CREDENTIALS
+    )
+    return (parts.path or "/") + (f"?{query}" if query else "")
+
+
+def _translated(text: str, translation: Mapping[str, str]) -> str:
+    if not translation:
+        return text
+    # Replace all values in one pass, so that a replacement is never replaced again.
+    known = "|".join(map(re.escape, sorted(translation, key=len, reverse=True)))
+    return re.sub(known, lambda found: translation[found[0]], text)
