@@ -1,15 +1,21 @@
-"""The closed fakes of a cloud, for reports."""
+"""The closed fakes of a cloud, and the credentials of fakes, for reports."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from .credentials import secrets_of
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
     from .handle import Handle
+
+_recent_tokens: deque[str] = deque(maxlen=1000)
+"""The first tokens of the latest fakes of this process."""
+SECRETS = (
+    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
+)  # fmt: skip
+"""Names of the properties with credentials, which no report may show."""
 
 
 class ClosedFakes:
@@ -54,3 +60,21 @@ class ClosedFakes:
 def closed_fakes_of(cloud: AnyCloud) -> ClosedFakes:
     """Return the closed fakes of a cloud. For reports, not for tests."""
     return cloud._closed_fakes
+
+
+def note_token(token: str) -> None:
+    """Record the token with which a fake of this process starts."""
+    _recent_tokens.append(token)
+
+
+def was_given(token: str) -> bool:
+    """Return whether a recent fake of this process started with this token.
+
+    A report uses this to recognize a client of another test's fake.
+    """
+    return token in _recent_tokens
+
+
+def secrets_of(handle: Handle) -> set[str]:
+    """Return the credentials that a fake currently accepts."""
+    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}

@@ -25,9 +25,8 @@ from ..faults.plan import FaultPlan, table_of
 from ..faults.table import FaultTable
 from ..http.app import App
 from .action import action
-from .clients import close_client
+from .closed_fakes import note_token
 from .context import Context
-from .credentials import note_token
 
 if TYPE_CHECKING:
     from ..http.mount import Mount
@@ -194,7 +193,7 @@ class Handle:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {package}"
             ) from error
-        self._at_close(partial(close_client, client))
+        self._at_close(partial(_close_client, client))
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -373,3 +372,14 @@ class Handle:
         """Fail if any client's call matches."""
         __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)
+
+
+def _close_client(client: Any) -> None:
+    """Close the connections of an official client, if it has a method for that."""
+    attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
+    for owner in (client, *attributes.values()):
+        connections = getattr(owner, "_client", None)
+        close = getattr(connections, "close", None)
+        # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
+        if close is not None and not hasattr(connections, "aclose"):
+            close()
