@@ -204,9 +204,11 @@ def _explain(
                 record(cloud, run.recordings / f"{file_name(name)}.har")
     wanted = run.journal_when
     if (wanted == "always" and in_call) or (
-        wanted == "failed" and report.failed and not (call.when == "teardown" and run.reported)
+        wanted == "failed"
+        and report.failed
+        and not (call.when == "teardown" and run.test.is_reported)
     ):
-        run.reported = True
+        run.test.is_reported = True
         texts = []
         for cloud, name in zip(clouds, names, strict=False):
             texts.append(_report_of(run, cloud, name, item, call, report))
@@ -231,7 +233,7 @@ def _report_of(
 
         with report_failure("the hints about missing requests could not be made", lines.append):
             lines += hints(cloud, call.excinfo.value) or strangers(cloud)
-            if not lines and call.when == "call" and cloud is run.cloud:
+            if not lines and call.when == "call" and cloud is run.test.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
                 lines += suspicions(cloud, known, call.excinfo.value)
             if not lines and call.when == "call":

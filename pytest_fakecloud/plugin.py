@@ -198,7 +198,7 @@ def present() -> Run:
         from .session.run import run_of
 
         run = run_of(config)
-    if item is not None and run.item is not item:
+    if item is not None and run.test.item is not item:
         run.begin_test(item)
         run.begin_call()
     return run
@@ -326,7 +326,7 @@ def fakecloud_session(
     from .session.run import run_of
 
     run = run_of(pytestconfig)
-    return without_traceback(lambda: run.long_cloud(fakecloud_session_settings))
+    return without_traceback(lambda: run.session_cloud(fakecloud_session_settings))
 
 
 @pytest.fixture
@@ -430,7 +430,7 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
-    from .session.run import publish_env
+    from .session.clouds import publish_env
 
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud

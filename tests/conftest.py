@@ -83,7 +83,7 @@ def _askers(config: pytest.Config) -> list[int]:
     """Return the number of clouds that use each kind of change to this process. The plugin keeps
     one.
     """
-    kept = run_of(config)._kept
+    kept = run_of(config)._process_changes
     return [changes._users - (changes is kept) for changes in patches._all.values()]
 
 

@@ -1,0 +1,118 @@
+"""The clouds of a pytest run: their creation, their variables, and the cloud that outlives tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .options import BECAUSE_OF_WORKERS, RunOptions, fixture_of, misuse
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ..any_cloud import AnyCloud
+    from ..cloud import Cloud
+
+
+def new_cloud(settings: Mapping[str, Any], delivery: Any) -> Cloud:
+    """Create a cloud with the settings of a test or of the session."""
+    from ..cloud import Cloud
+
+    cloud = Cloud(
+        settings["seed"],
+        settings["now"],
+        settings["clock"],
+        settings["process_time"],
+        delivery=delivery,
+        transport=settings["transport"],
+        tls=settings["tls"],
+        share_tls_context=settings["share_tls_context"],
+    )
+    cloud._fixture_settings = settings
+    return cloud
+
+
+def publish_env(cloud: AnyCloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Set the variables of a cloud's fakes, and of later fakes until the returned function is
+    called.
+
+    That function must be called at the end of the test, because the cloud may outlive it and
+    nothing else would undo variables set later.
+    """
+    seen: set[str] = set()
+
+    def publish(handle: Any) -> None:
+        variables = dict(handle.env)
+        if cloud.authority is not None:
+            variables.update(cloud.authority.variables)
+        for name, value in variables.items():
+            if name not in seen:
+                seen.add(name)
+                monkeypatch.setenv(name, value)
+
+    for handle in cloud.handles:
+        publish(handle)
+    return cloud._on_start(publish)
+
+
+class SessionCloud:
+    """The cloud that lasts for a whole run, in this process or a server, if the run needs one.
+
+    It returns to its baseline before each test. ``cloud`` is None until it is created.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        self.cloud: AnyCloud | None = None
+        self._options = options
+        self._seed: Any = "session"
+        self._seed_is_given = False
+        self._handles_before_test: list[Any] | None = None
+
+    def open(self, settings: Mapping[str, Any] | None = None) -> AnyCloud:
+        """Return the cloud, created on first use with the settings of the session."""
+        options = self._options
+        if self.cloud is None and options.url is not None:
+            from ..cloud import Cloud
+
+            if options.is_shared(options.url):
+                raise misuse(BECAUSE_OF_WORKERS)
+            self.cloud = Cloud.connect(options.url)
+        elif self.cloud is None:
+            layers = [settings] if settings else []
+            self._seed_is_given = any("seed" in layer for layer in layers)
+            merged = options.merged(self._seed, layers)
+            self._seed = merged["seed"]
+            self.cloud = new_cloud(merged, "background")
+        elif settings:
+            given = {fixture_of(name): value for name, value in settings.items()}
+            self.cloud._fixture_settings = {**self.cloud._fixture_settings, **given}
+        return self.cloud
+
+    def begin_test(self, item: pytest.Item) -> None:
+        """Return to the baseline. Random values start over from the test's own seed."""
+        options, cloud = self._options, self.cloud
+        if not self._seed_is_given:
+            self._seed = options.defaults["seed"] or item.nodeid
+        if cloud is None:
+            return
+        if self._handles_before_test is not None:
+            cloud._keep_only(self._handles_before_test)
+            self._handles_before_test = None
+        # Keep the clock mode that the server was started with, unless the suite sets one.
+        cloud.begin(clock=options.defaults["clock"] if options.url is not None else None)
+        cloud.reseed(self._seed)
+
+    def begin_call(self) -> None:
+        """Mark calls recorded before the test's own code, and remember the fakes that exist.
+
+        Fakes that the test's own code starts are closed after the test.
+        """
+        if self.cloud is not None:
+            self._handles_before_test = list(self.cloud.handles)
+            for call in self.cloud.journal.calls():
+                call.note = call.note or "made before the test's own code, maybe by an earlier test"
+
+    def close(self) -> None:
+        """Close the cloud."""
+        if self.cloud is not None:
+            self.cloud.close()
