@@ -30,7 +30,10 @@ from pytest_fakecloud import BrokenSchedule, Cloud
 from pytest_fakecloud.explore.runtime.strands import Turns
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
+from pytest_fakecloud.explore.simulation.calls import Calls
+from pytest_fakecloud.explore.simulation.record import Record
+from pytest_fakecloud.explore.simulation.scheduler import Scheduler
+from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.transport.shortcut import Shortcut
@@ -50,9 +53,9 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "in-process transport": ((Shortcut, "takes"), (Shortcut, "send")),
     "HTTP pipeline and journal": ((App, "answer"),),
     "engine": ((App, "_serve"),),
-    "points and events of calls": ((Simulation, "at_call"),),
-    "accesses of steps": ((Simulation, "touch"),),
-    "choice of the next strand": ((Simulation, "choose"),),
+    "points and events of calls": ((Calls, "at_call"),),
+    "accesses of steps": ((Record, "touch"),),
+    "choice of the next strand": ((Scheduler, "choose"),),
     "turns of the threads": ((Turns, "_work"), (Turns, "_hand"), (Turns, "give_way")),
     "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),
     "return to the baseline": ((World, "reset"),),

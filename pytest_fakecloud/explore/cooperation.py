@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from .run import Program
-    from .simulation.scheduler import Simulation
+    from .simulation.simulation import Simulation
     from .world import World
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -58,9 +58,9 @@ class _Lock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
         stage: Any = self._world.stage
-        strand = None if stage is None else stage.cooperating()
+        strand = None if stage is None else stage.state.cooperating()
         if strand is None:
-            if blocking and stage is not None and stage.is_ending():
+            if blocking and stage is not None and stage.state.is_ending():
                 if self._real.acquire(True, _ENDING):
                     return True
                 raise Crash
@@ -74,8 +74,8 @@ class _Lock:
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
-            stage.wait_for(strand, self._is_free, until, "lock")
-        stage.touch_lock(self.name)
+            stage.waits.wait_for(strand, self._is_free, until, "lock")
+        stage.record.touch_lock(self.name)
         return bool(acquired)
 
     def release(self) -> None:
@@ -84,8 +84,8 @@ class _Lock:
         stage: Any = self._world.stage
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a run stops: a strand that waited depends on their order.
-        if stage is not None and stage.is_here():
-            stage.touch_lock(self.name)
+        if stage is not None and stage.state.is_here():
+            stage.record.touch_lock(self.name)
 
     def locked(self) -> bool:
         """Return whether any thread holds the lock."""
@@ -149,7 +149,7 @@ def cooperation(world: World) -> Iterator[None]:
 
     def start(thread: threading.Thread) -> None:
         stage: Any = world.stage
-        strand = None if stage is None else stage.cooperating()
+        strand = None if stage is None else stage.state.cooperating()
         # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
         is_of_a_fake = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
@@ -163,7 +163,7 @@ def cooperation(world: World) -> Iterator[None]:
 
     def join(thread: threading.Thread, timeout: float | None = None) -> None:
         stage: Any = world.stage
-        strand = None if stage is None else stage.cooperating()
+        strand = None if stage is None else stage.state.cooperating()
         child: Strand | None = vars(thread).get("_strand")
         if strand is None or child is None or thread is threading.current_thread():
             real_join(thread, timeout)
@@ -174,7 +174,7 @@ def cooperation(world: World) -> Iterator[None]:
         while not _has_ended(child):
             if until is not None and world.now_us() >= until:
                 return
-            stage.wait_for(strand, lambda: _has_ended(child), until, "join")
+            stage.waits.wait_for(strand, lambda: _has_ended(child), until, "join")
 
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
@@ -195,7 +195,7 @@ def cooperation(world: World) -> Iterator[None]:
     def refuse(what: str, advice: str) -> Callable[..., Any]:
         def refused(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
-            strand = None if stage is None else stage.cooperating()
+            strand = None if stage is None else stage.state.cooperating()
             if strand is None:
                 return originals[what](*args, **kwargs)
             where = innermost(sys._getframe(1))
@@ -206,7 +206,7 @@ def cooperation(world: World) -> Iterator[None]:
     def starts_process(name: str) -> Callable[..., Any]:
         def started(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
-            strand = None if stage is None else stage.cooperating()
+            strand = None if stage is None else stage.state.cooperating()
             if strand is None:
                 return originals[name](*args, **kwargs)
             if not _finds_address(sys._getframe(1)):
@@ -223,7 +223,7 @@ def cooperation(world: World) -> Iterator[None]:
 
         def skipped(*args: Any, **kwargs: Any) -> Any:
             stage: Any = world.stage
-            strand = None if stage is None else stage.cooperating()
+            strand = None if stage is None else stage.state.cooperating()
             if strand is None:
                 return originals[name](*args, **kwargs)
             stage.run.notes["not explored: signals, and timeouts that signals end"] = None
@@ -312,7 +312,7 @@ def _has_ended(strand: Strand) -> bool:
 def _begin(
     stage: Simulation, strand: Strand, thread: threading.Thread, real_start: Callable[..., None]
 ) -> None:
-    child = stage.new_thread(strand, thread)
+    child = stage.waits.new_thread(strand, thread)
     run = thread.run
     vars(thread)["_strand"] = child
 

@@ -64,8 +64,8 @@ def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[...
     def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
         stage = world.stage
         if stage is not None:
-            if stage.records:
-                stage.touch(touches_of_command(fake, session, spec, argv))
+            if stage.record.records:
+                stage.record.touch(touches_of_command(fake, session, spec, argv))
             world.time.note_idle_time(fake, session.db.index, argv)
         return real(session, spec, argv)
 
@@ -80,7 +80,7 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
         stage = world.stage
         if stage is None:
             return real(delivery)
-        return stage.perform_delivery(delivery, real, route_to(queue.destinations, delivery.url))
+        return stage.deliveries.perform(delivery, real, route_to(queue.destinations, delivery.url))
 
     swap(exits, runner, "perform", perform)
     for route in queue.destinations.routes:
@@ -117,10 +117,10 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     if stage is None:
         await checkpoint()
         return exchange()
-    if stage.is_here():
-        await stage.leaves(handle)
+    if stage.state.is_here():
+        await stage.calls.leaves(handle)
         answer = exchange()
-        await stage.arrives(handle)
+        await stage.calls.arrives(handle)
         return answer
     # Several strands share this event loop, so run the request in a thread: it would block the
     # loop.
@@ -152,7 +152,7 @@ class _Watched:
         if self._plan.active:
             serve = partial(self._plan.run, request, serve)
         stage = self._world.stage
-        return serve() if stage is None else stage.at_call(self._handle, request, serve)
+        return serve() if stage is None else stage.calls.at_call(self._handle, request, serve)
 
     def attach(self, app: App) -> None:
         self._plan.attach(app)
@@ -183,7 +183,7 @@ class _Interruptions:
             if planned is not None:
                 planned(index)
             if self._world.stage is not None:
-                self._world.stage.at_gap()
+                self._world.stage.calls.at_gap()
 
         return at
 
@@ -205,7 +205,7 @@ class _ExploredDeliveries:
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         found: tuple[str, ...] = self._planned.before(message, delivery)
         stage = self._world.stage
-        return found if stage is None else found + stage.faults_of(message.id)
+        return found if stage is None else found + stage.deliveries.faults_of(message.id)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._planned, name)

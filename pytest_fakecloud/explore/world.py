@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..process_time.wall import Wall
     from ..queue.handle import Queue
     from .runtime.strands import Strand
-    from .simulation.scheduler import Simulation
+    from .simulation.simulation import Simulation
 
 
 class World:
@@ -118,7 +118,7 @@ class World:
 
         def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
             if self.stage is not None:
-                waited, found = self.stage.wait(signal, poll, deadline_us)
+                waited, found = self.stage.waits.wait(signal, poll, deadline_us)
                 if waited:
                     return found
             return real_wait(signal, poll, deadline_us)
@@ -139,12 +139,12 @@ class World:
 
     def note_clock_read(self) -> None:
         """Record that the code has read the time."""
-        if self.stage is not None and self.stage.records and self.stage.is_here():
-            self.stage.touch([READS_CLOCK])
+        if self.stage is not None and self.stage.record.records and self.is_here():
+            self.stage.record.touch([READS_CLOCK])
 
     def is_here(self) -> bool:
         """Return whether this thread is running explored code."""
-        return self.stage is not None and self.stage.is_here()
+        return self.stage is not None and self.stage.state.is_here()
 
     def shows_fake_time(self) -> bool:
         """Return whether this thread runs explored code, or the checks of the exploration."""
@@ -152,7 +152,7 @@ class World:
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, or None if it must not let other strands run."""
-        return None if self.stage is None else self.stage.cooperating()
+        return None if self.stage is None else self.stage.state.cooperating()
 
     # -- one schedule ----------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class World:
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
         if self.stage is not None:
-            return self.stage.sleep(seconds)
+            return self.stage.waits.sleep(seconds)
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
         # Move the clock when the check sleeps, so that it can wait for later events.
@@ -197,12 +197,12 @@ class World:
 
     def pass_time(self, seconds: float) -> bool:
         """Let the fake time of a sleep pass in an event loop that is not explored."""
-        return self.stage is not None and self.stage.pass_time(seconds)
+        return self.stage is not None and self.stage.waits.pass_time(seconds)
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Called when an event loop has nothing to run; return False if nothing else can run."""
         if self.stage is not None:
-            return self.stage.idle(loop, timeout)
+            return self.stage.loops.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
 
 

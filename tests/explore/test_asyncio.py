@@ -17,7 +17,7 @@ import redis.asyncio as redis_asyncio
 from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
 from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.runtime.wires import PATIENCE, Wire, Wires
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
+from pytest_fakecloud.explore.simulation.simulation import Simulation
 
 Call = Callable[..., Awaitable[Any]]
 

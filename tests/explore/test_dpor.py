@@ -20,7 +20,7 @@ from pytest_fakecloud.explore.run import Choice, Program, Run
 from pytest_fakecloud.explore.runtime.strands import Place, Threads
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, Redundant, decided_places
-from pytest_fakecloud.explore.simulation.scheduler import Simulation
+from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.world import World
 
 from ..budget import cases

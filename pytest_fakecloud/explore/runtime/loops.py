@@ -97,13 +97,13 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         sleeper = self.loop.sleeper
         if sleeper.stage is not None:
-            sleeper.stage.settles(self.loop)
+            sleeper.stage.loops.settles(self.loop)
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
             if sleeper.idle(self.loop, timeout):
                 timeout = 0
                 if sleeper.stage is not None:
-                    sleeper.stage.settles(self.loop)
+                    sleeper.stage.loops.settles(self.loop)
             ready = super().select(timeout)
         # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
@@ -132,17 +132,17 @@ class OwnLoop(asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         if self.sleeper.stage is not None:
-            self.sleeper.stage.enters_loop(self)
+            self.sleeper.stage.loops.enters_loop(self)
         try:
             super().run_forever()
         finally:
             if self.sleeper.stage is not None:
-                self.sleeper.stage.leaves_loop(self)
+                self.sleeper.stage.loops.leaves_loop(self)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         task = super().create_task(coro, **options)
         if self.sleeper.stage is not None:
-            self.sleeper.stage.creates_task(task, _is_inner(coro))
+            self.sleeper.stage.loops.creates_task(task, _is_inner(coro))
         return task
 
     def has_sockets(self, known: Collection[int]) -> bool:
@@ -158,7 +158,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
         error = context.get("exception")
         if isinstance(error, BaseException):
             if not isinstance(error, Crash) and self.sleeper.stage is not None:
-                self.sleeper.stage.unhandled(error)
+                self.sleeper.stage.lifecycle.unhandled(error)
         elif "was destroyed" not in str(context.get("message")):
             self.default_exception_handler(context)
 

@@ -18,7 +18,8 @@ from .frames import wakings
 if TYPE_CHECKING:
     import asyncio
 
-    from ..simulation.scheduler import Simulation
+    from ..simulation.lifecycle import Lifecycle
+    from ..simulation.scheduler import Scheduler
     from .deliveries import Due
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
@@ -229,12 +230,15 @@ _real_start = threading.Thread.start
 class Turns:
     """Passes the turn between strands, so that only one runs at a time."""
 
-    def __init__(self, simulation: Simulation, threads: Threads) -> None:
-        self._simulation = simulation
+    _scheduler: Scheduler
+    _lifecycle: Lifecycle
+    _context: contextvars.Context
+
+    def __init__(self, threads: Threads, live: Callable[[], list[Strand]]) -> None:
         self._threads = threads
+        self._live_strands = live
         self._finished = Gate()
         self._lock = threading.Lock()
-        self._context = contextvars.copy_context()
         self.over = False
         self.failure: BaseException | None = None
         self.current: Strand | None = None
@@ -245,10 +249,12 @@ class Turns:
 
     # -- the caller's thread -----------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, scheduler: Scheduler, lifecycle: Lifecycle) -> None:
         """Run all strands to their end. Raises errors of ``explore()`` itself, but not errors of
         the code.
         """
+        self._scheduler, self._lifecycle = scheduler, lifecycle
+        self._context = contextvars.copy_context()
         self._to_next()
         seen, frame, since = -1, None, monotonic()
         try:
@@ -274,7 +280,7 @@ class Turns:
                     continue
                 if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
                     if stood > _STUCK:
-                        self._simulation.stuck(current)
+                        self._scheduler.stuck(current)
                         current.carried = True
                         self.end(None)
                     seen = -1
@@ -290,7 +296,7 @@ class Turns:
     def _await_threads(self) -> None:
         """Wait, for a limited time, until the threads of the strands have ended."""
         deadline = monotonic() + _JOIN
-        for strand in self._simulation.live():
+        for strand in self._live_strands():
             strand.go.release()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=0.002)
@@ -308,7 +314,7 @@ class Turns:
             current.why = "blocked"
             self.current = None
             self._switching = True
-        chosen = self._simulation.choose_meanwhile()
+        chosen = self._scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and current.carried:
@@ -402,7 +408,7 @@ class Turns:
     def begin_adopted(self, strand: Strand) -> None:
         """Begin a strand that has a thread of its own."""
         self._go_on(strand)
-        self._simulation.begins(strand)
+        self._lifecycle.begins(strand)
 
     def leave(self, strand: Strand) -> None:
         """End a strand that has a thread of its own, and let the next one run."""
@@ -420,7 +426,7 @@ class Turns:
             self.current, self._switching = None, True
         chosen = error = None
         try:
-            chosen = None if self.over else self._simulation.choose()
+            chosen = None if self.over else self._scheduler.choose()
         except BaseException as raised:
             error = raised
         with self._lock:
@@ -501,9 +507,9 @@ class Turns:
 
     def perform(self, strand: Strand) -> None:
         """Run a strand's code and store its result."""
-        self._simulation.begins(strand)
+        self._lifecycle.begins(strand)
         try:
-            strand.result = self._simulation.perform(strand)
+            strand.result = self._lifecycle.perform(strand)
         except Crash:
             strand.crashed = True
         except ContractError as error:
@@ -519,7 +525,7 @@ class Turns:
         if self.over:
             return
         try:
-            self._simulation.ended(strand)
+            self._lifecycle.ended(strand)
         except BaseException as error:
             self.end(error)
 
@@ -531,7 +537,7 @@ class Turns:
             self.over = True
             self.failure = error
             self.current = None
-        for strand in self._simulation.live():
+        for strand in self._live_strands():
             strand.go.release()
         self._finished.release()
 

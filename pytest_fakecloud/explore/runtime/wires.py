@@ -12,7 +12,7 @@ from ...core.timeparse import monotonic
 from .strands import Gate
 
 if TYPE_CHECKING:
-    from ..simulation.scheduler import Simulation
+    from ..simulation.simulation import Simulation
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
@@ -241,8 +241,8 @@ class Wires:
                 stage = self._stage()
                 if stage is None:
                     return original(sock, *args)
-                if not stage.is_here():
-                    stage.sends_elsewhere(sock)
+                if not stage.state.is_here():
+                    stage.sockets.sends_elsewhere(sock)
                     wire = self._answers(sock, size(*args)) if name == "sendall" else None
                     try:
                         return original(sock, *args)
@@ -253,7 +253,7 @@ class Wires:
                 wire = self._wire(sock)
                 if wire is None:
                     return original(sock, *args)
-                stage.sends(wire.port, is_blocking=sock.gettimeout() != 0)
+                stage.sockets.sends(wire.port, is_blocking=sock.gettimeout() != 0)
                 if name == "sendall":
                     wire.sent += size(*args)
                     return original(sock, *args)
@@ -268,14 +268,14 @@ class Wires:
 
             def reading(sock: socket.socket, *args: Any, **options: Any) -> Any:
                 stage = self._stage()
-                if stage is not None and not stage.is_here():
+                if stage is not None and not stage.state.is_here():
                     # A fake's thread reads again after it has handled all earlier bytes.
                     self.progresses()
                     return original(sock, *args, **options)
                 wire = self._wire(sock) if stage is not None else None
                 if wire is None or stage is None:
                     return original(sock, *args, **options)
-                if not stage.reads(wire, sock.gettimeout()):
+                if not stage.sockets.reads(wire, sock.gettimeout()):
                     raise TimeoutError("timed out")
                 try:
                     found = original(sock, *args, **options)
@@ -311,7 +311,7 @@ class Wires:
 
         def ends(wire: Wire) -> None:
             stage = self._stage()
-            if stage is not None and stage.is_here():
+            if stage is not None and stage.state.is_here():
                 # Wait until the fake has noticed the end of the connection.
                 self.wait_while(lambda: wire.is_served() and not wire.is_inside())
 
@@ -320,7 +320,7 @@ class Wires:
         def connect(sock: socket.socket, address: Any, /) -> None:
             stage = self._stage()
             is_fake = isinstance(address, tuple) and self._mount_at(address[1]) is not None
-            if stage is None or not is_fake or not stage.is_here():
+            if stage is None or not is_fake or not stage.state.is_here():
                 real_connect(sock, address)
                 return
             try:

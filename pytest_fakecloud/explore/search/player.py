@@ -16,7 +16,7 @@ from ..run import Choice, Program, Run, Strategy
 from ..runtime.loops import await_in_own_loop
 from ..runtime.strands import Threads
 from ..schedule import Schedule
-from ..simulation.scheduler import Simulation
+from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
 from .dpor import Redundant
 from .tally import Tally

@@ -27,74 +27,114 @@ _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
 """The events by which a client may start later than the others."""
 
 
-class ClockMoves(RunState):
+class ClockMoves:
     """Moves the clock when no strand can run, or when the schedule demands it."""
 
-    def _all_times(self) -> frozenset[int]:
+    def __init__(self, state: RunState, *, moves_time: bool) -> None:
+        self._state = state
+        self._world = state.world
+        self._record = state.record
+        self.moves_time = moves_time
+        """Whether the search orders the moves of the clock."""
+        self.may_move = moves_time or any(event.detail == CLOCK for event in state.schedule)
+        """Whether the clock may move although a strand could run."""
+        self.moves: list[tuple[int, int]] = []
+        """The index of each step that moved the clock, with the time to which it moved."""
+        self.held_us = 0
+        """The end of a pause of all strands; until then, no delivery begins."""
+        self.barrier = -1
+        """The index of the last step before the last forced move of the clock."""
+        self._chosen_moves = 0
+        self._forced_moves = 0
+        self._firings = 0
+
+    def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
-        if not self._moves_time:
+        if not self.moves_time:
             return frozenset()
-        waits = (s.wake_us for s in self._strands if s.state == "waiting" and s.wake_us is not None)
+        waits = (
+            s.wake_us for s in self._state.strands if s.state == "waiting" and s.wake_us is not None
+        )
         return frozenset((*self._world.time.known_instants(MOST_MOVES), *waits))
 
-    def _moment(self, options: Sequence[Option]) -> Moment | None:
+    def moment(self, options: Sequence[Option]) -> Moment | None:
         """Return the next move of the clock, or None if a client's patience does not allow it."""
         forced = not options
-        at_us = self._next_us(forced=forced)
+        at_us = self.next_us(forced=forced)
         if at_us is None:
             return None
         now = self._world.now_us()
         if forced:
-            if not self._moves_time:
+            if not self.moves_time:
                 return None
             at_us = min([at_us, *self._world.time.known_instants(1)])
         moment = Moment(at_us)
         if forced:
             return moment
         waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
-        if not all(self._may_pause(strand, moment.at_us - now) for strand in waiting):
+        if not all(self.may_pause(strand, moment.at_us - now) for strand in waiting):
             return None
-        if self._moved >= MOST_MOVES:
-            self.run.is_cut = True
+        if self._chosen_moves >= MOST_MOVES:
+            self._record.run.is_cut = True
             return None
         return moment
 
-    def _foresee(self) -> None:
+    def move(self, moment: Moment, options: Sequence[Option]) -> None:
+        """Move the clock as a step of its own, which a search can order relative to other steps."""
+        now = self._world.now_us()
+        for option in options:
+            if isinstance(option, Strand) and option.state != "new":
+                option.paused_us += moment.at_us - now
+        if options:
+            self._chosen_moves += 1
+            self._record.say("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
+        elif moment.at_us == self._world.deliveries.next_firing_us():
+            self._firings += 1
+        ends = list(self._world.time.ends_until(moment.at_us)) if self._record.records else []
+        fired = self._world.time.move_to(moment.at_us)
+        if self._record.records:
+            index = len(self._record.run.steps) - 1
+            self.moves.append((index, moment.at_us))
+            self._record.touch([MOVES_CLOCK, *ends])
+            if fired:
+                self._record.run.steps[index].footprint.is_everything = True
+
+    def foresee(self) -> None:
         """Record the clock moves that were due only after the end of the run, because they may come
         earlier in a later run.
         """
-        run, world = self.run, self._world
+        run, world = self._record.run, self._world
         now = world.now_us()
-        if self._moved >= MOST_MOVES:
+        if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in world.time.known_instants(MOST_MOVES - self._moved):
-            if at_us > now + self._choice.patience_us:
+        for at_us in world.time.known_instants(MOST_MOVES - self._chosen_moves):
+            if at_us > now + self._state.choice.patience_us:
                 return
             touched = Footprint([MOVES_CLOCK, *world.time.ends_until(at_us)])
-            if self._choice.always:
+            if self._state.choice.always:
                 touched.add(Touch("", "promise", "*", True))
             touched.is_everything = world.time.fires_until(at_us)
-            run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self._barrier))
+            run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
-    def _pass_time(self) -> bool:
+    def pass_time(self) -> bool:
         """Move the clock to the next event; return False if there is none."""
-        target = self._next_us(forced=True)
+        target = self.next_us(forced=True)
         if target is None:
             return False
         if target == self._world.deliveries.next_firing_us():
             self._firings += 1
-        self._passed += 1
-        if self._passed > MOST_STEPS:
-            waiting = ", ".join(s.title for s in self._strands if s.state == "waiting")
+        self._forced_moves += 1
+        if self._forced_moves > MOST_STEPS:
+            waiting = ", ".join(s.title for s in self._state.strands if s.state == "waiting")
             raise ContractError(
                 f"time has moved {MOST_STEPS} times and the run goes on: {waiting} waits again and "
                 "again. Give its loop an end"
             )
         self._world.time.move_to(target)
-        self._barrier = len(self.run.steps) - 1
+        self.barrier = len(self._record.run.steps) - 1
         return True
 
-    def _next_us(self, *, forced: bool) -> int | None:
+    def next_us(self, *, forced: bool) -> int | None:
         """Return the time of the next timer or wake-up, or None.
 
         A forced move skips the ends of TTLs, because no strand waits for them, and does not go
@@ -104,17 +144,17 @@ class ClockMoves(RunState):
         found = []
         only_daemons = all(
             s.is_daemon or s.state == "ended" or (s.role == "thread" and s.wake_us is None)
-            for s in self._strands
+            for s in self._state.strands
         )
-        for strand in self._strands:
+        for strand in self._state.strands:
             if strand.state == "ended" or (strand.is_daemon and only_daemons):
                 continue
             if strand.held_until_us > now:
                 found.append(strand.held_until_us)
             elif strand.state in ("waiting", "new") and (strand.wake_us or 0) > now:
                 found.append(strand.wake_us or 0)
-        if self._held_us > now:
-            found.append(self._held_us)
+        if self.held_us > now:
+            found.append(self.held_us)
         if not forced:
             found += self._world.time.known_instants(1)
         firing = self._world.deliveries.next_firing_us()
@@ -134,12 +174,12 @@ class ClockMoves(RunState):
         """Return whether schedules may still fire although no strand waits. Retries do not count,
         because messages that are never handled would let schedules fire for hours.
         """
-        horizon_us = self._choice.horizon_us
+        horizon_us = self._state.choice.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
-        return at_us <= self.run.start_us + horizon_us
+        return at_us <= self._record.run.start_us + horizon_us
 
-    def _pause(self, strand: Strand, event: Event) -> bool:
+    def pause(self, strand: Strand, event: Event) -> bool:
         """Pause a strand for an event of the schedule; return False if its patience does not allow
         that.
         """
@@ -148,28 +188,28 @@ class ClockMoves(RunState):
             return False
         now = world.now_us()
         target = self._end_of(event)
-        if target is None or not self._may_pause(strand, target - now):
+        if target is None or not self.may_pause(strand, target - now):
             return False
         alone = event.kind == "delay"
         held = [strand]
         if not alone:
             held += [
                 s
-                for s in self._strands
+                for s in self._state.strands
                 if s is not strand and s.state in ("parked", "new") and s.held_until_us <= now
             ]
-            if not all(self._may_pause(s, target - now) for s in held if s.state != "new"):
+            if not all(self.may_pause(s, target - now) for s in held if s.state != "new"):
                 return False
         for each in held:
             each.held_until_us = target
             if each.state != "new":
                 each.paused_us += target - now
         if not alone:
-            self._held_us = target
+            self.held_us = target
             strand.last = True
-        self._park(strand, "switch")
+        self._state.park(strand, "switch")
         span = seconds(target - now)
-        self._say(strand.name, f"pauses for {span} before its call", event=True)
+        self._record.say(strand.name, f"pauses for {span} before its call", event=True)
         return True
 
     def _end_of(self, event: Event) -> int | None:
@@ -190,22 +230,22 @@ class ClockMoves(RunState):
         target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
         return target if target > now else None
 
-    def _delay_starts(self) -> None:
+    def delay_starts(self) -> None:
         """Let clients of which there are several start later, as the schedule demands."""
-        clients = [strand for strand in self._strands if strand.role == "client"]
+        clients = [strand for strand in self._state.strands if strand.role == "client"]
         if len(clients) < 2:
             return
         for strand in clients:
-            if self._notes:
-                self._note(strand.name, 0, list(_LATE_STARTS))
-            for event in self._schedule.at(strand.name, 0):
+            if self._record.notes_points:
+                self._record.note(strand.name, 0, list(_LATE_STARTS))
+            for event in self._state.schedule.at(strand.name, 0):
                 if event.kind in PAUSES and (end_us := self._end_of(event)) is not None:
                     strand.wake_us = end_us
-                    self.run.fired.append(event)
+                    self._record.run.fired.append(event)
                     span = seconds(end_us - self._world.now_us())
-                    self._say(strand.name, f"starts {span} later", event=True)
+                    self._record.say(strand.name, f"starts {span} later", event=True)
 
-    def _may_pause(self, strand: Strand, span_us: int) -> bool:
+    def may_pause(self, strand: Strand, span_us: int) -> bool:
         root = strand.root
         if root.patience_us is None:
             return True
@@ -213,18 +253,18 @@ class ClockMoves(RunState):
             return self._world.now_us() + span_us - root.began_us <= root.patience_us
         return strand.paused_us + span_us <= root.patience_us
 
-    def _note_moves(self, strand: Strand, number: int, choices: list[tuple[Kind, str]]) -> None:
+    def note_moves(self, strand: Strand, number: int, choices: list[tuple[Kind, str]]) -> None:
         world = self._world
         if not world.clock.driving:
             now = world.now_us()
             for index, at in enumerate(world.time.known_instants(JUMPS), 1):
-                if self._may_pause(strand, at - now):
+                if self.may_pause(strand, at - now):
                     detail = "" if index == 1 else str(index)
                     choices += [("jump", detail), ("past", detail), ("nearly", detail)]
             choices += [("tick", span) for span in TICKS]
-            if self._may_pause(strand, _edge(now) - now):
+            if self.may_pause(strand, _edge(now) - now):
                 choices.append(("nearly", EDGE))
-        self._note(strand.name, number, choices)
+        self._record.note(strand.name, number, choices)
 
 
 def _edge(now_us: int) -> int:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..footprint import READS_CLOCK
 from ..runtime.strands import Strand
-from .state import nothing
-from .waits import Waits
+from .state import RunState, nothing
 
 if TYPE_CHECKING:
     from ..runtime.loops import OwnLoop
 
 
-class EventLoops(Waits):
+class EventLoops:
     """Lets other strands run while an event loop of explored code waits."""
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._world = state.world
+        self._record = state.record
+        self._turns = state.turns
+        self._connections = state.connections
 
     def enters_loop(self, loop: OwnLoop) -> None:
         """Called when an event loop starts in this thread. Turns its tasks into strands."""
@@ -28,11 +34,11 @@ class EventLoops(Waits):
         if host.role != "task" and not host.name.endswith(":loop"):
             main = Strand(host.title, "task", nothing, parent=host, points=host.points)
             main.state = "running"
-            self._add(main)
+            self._state.add(main)
             host.main = main
             host.name = f"{host.title}:loop"
             for task in asyncio.all_tasks(loop):
-                self._tasks[task] = main
+                self._state.tasks[task] = main
 
     def leaves_loop(self, loop: OwnLoop) -> None:
         """Called after an event loop has ended in this thread."""
@@ -43,7 +49,7 @@ class EventLoops(Waits):
         host.name = host.title
         if host.main is not None:
             host.points = host.main.points
-        tasks = [one for one in self._strands if one.role == "task" and one.host is host]
+        tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
         for strand in sorted(tasks, key=lambda one: one.parked_at):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
@@ -57,17 +63,17 @@ class EventLoops(Waits):
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits."""
         host = loop.strand
-        if host is None or self._aside or self._turns.here() is not host:
+        if host is None or self._record.aside_depth or self._turns.here() is not host:
             return False
-        self._check_alive(host)
+        self._state.check_alive(host)
         if self._world.clock.driving:
             return True
         sockets = [wire.fileno() for wire in self._connections.of_host(host)]
         if loop.has_sockets(sockets) and loop.has_soon():
             return True
         now = self._world.now_us()
-        if timeout is not None and self.records:
-            self.touch([READS_CLOCK])
+        if timeout is not None and self._record.records:
+            self._record.touch([READS_CLOCK])
         host.wake_us = None if timeout is None else now + math.ceil(timeout * 1e6)
 
         def arrived() -> bool:
@@ -79,7 +85,7 @@ class EventLoops(Waits):
         host.place, host.why = "wake", "loop"
         host.points = host.main.points if host.main is not None else 0
         self._turns.idle(host)
-        self._check_alive(host)
+        self._state.check_alive(host)
         host.is_settled = False
         return True
 
@@ -90,7 +96,7 @@ class EventLoops(Waits):
         wait for the turn of their strand are skipped.
         """
         host = loop.strand
-        if host is None or self._aside or self._turns.here() is not host:
+        if host is None or self._record.aside_depth or self._turns.here() is not host:
             return
         if host.is_settled:
             return
@@ -100,7 +106,7 @@ class EventLoops(Waits):
 
     def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         """Assign an inner task to the strand that created it, and note the line that created it."""
-        creator = self._here()
+        creator = self._state.here()
         if is_inner and creator is not None and creator.role == "task":
-            self._tasks[task] = creator
+            self._state.tasks[task] = creator
         self._connections.note_task(task)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..footprint import Touch, touches_of_delivery
@@ -26,19 +27,22 @@ class Record:
         strategy: Strategy | None,
         *,
         stacks: bool,
+        notes: bool,
     ) -> None:
         self._world = world
         self._choice = choice
-        self._strategy = strategy
-        self._stacks = stacks
-        self._aside = 0
+        self.stacks = stacks
+        """Whether the lines of the application that make each call are recorded."""
+        self.notes_points = notes
+        """Whether the points at which events are possible are recorded."""
+        self.aside_depth = 0
         self.records = stacks or (strategy is not None and strategy.records)
         self.run = Run(schedule, start_us=world.now_us())
         self.history = History(world.cloud, str(schedule))
 
     def touch(self, touches: Iterable[Touch]) -> None:
         """Record accesses of the current step."""
-        if self.run.steps and not self._aside:
+        if self.run.steps and not self.aside_depth:
             footprint = self.run.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
@@ -47,11 +51,11 @@ class Record:
                     # of all writes.
                     footprint.add(Touch("", "promise", "*", True))
 
-    def _touch_message(self, due: Due) -> None:
+    def touch_message(self, due: Due) -> None:
         if self.records:
             self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
 
-    def _touch_history(self, writes: bool) -> None:
+    def touch_history(self, writes: bool) -> None:
         if self._choice.is_history_read and self.records:
             self.touch([Touch("", "history", "*", writes)])
 
@@ -60,11 +64,22 @@ class Record:
         if self.records:
             self.touch([Touch("", "lock", name, True)])
 
-    def _note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
+    def note(self, process: str, number: int, choices: list[tuple[Kind, str]]) -> None:
         kinds = self._choice.kinds
         allowed = [choice for choice in choices if choice[0] in kinds]
         self.run.points.append(Point(process, number, allowed))
 
-    def _say(self, process: str, words: str, *, event: bool = False) -> None:
+    def say(self, process: str, words: str, *, event: bool = False) -> None:
         line = Line(self._world.now_us(), process, words, event=event, step=len(self.run.steps) - 1)
         self.run.lines.append(line)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Do not explore the calls within the block, which a promise makes."""
+        self.aside_depth += 1
+        try:
+            # The clients of a promise have the old tokens, as those of the code do.
+            with self._world.disturbances.old_tokens():
+                yield
+        finally:
+            self.aside_depth -= 1

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ...core.errors import ContractError
-from ...core.fatal_errors import broken_promise, ends_the_test
-from ..call_events import seconds
-from ..footprint import MEMORY, MOVES_CLOCK, Footprint
-from ..history import begin_client, end
-from ..run import Moment, Option, Point, Run, Step
+from ..footprint import MEMORY, Footprint
+from ..run import Moment, Option, Point, Step, Strategy
 from ..runtime.deliveries import Due
-from ..runtime.frames import distinct_places
-from ..runtime.loops import await_in_own_loop
-from ..runtime.strands import Place, Strand, Turns, pause
+from ..runtime.strands import Place, Strand, pause
 from ..runtime.stuck import describe_stuck, is_in_application
 from ..schedule import CLOCK, Event, Kind
-from .clock import MOST_STEPS
-from .points import Points
-from .state import simulation
-from .workers import MOST_STARTS
+from .clock import MOST_STEPS, ClockMoves
+from .deliveries import DeliveryStrands
+from .state import RunState
+from .step_promises import StepPromises
+from .workers import WorkerRestarts
 
 _GRACE = 500
 """Wall-clock milliseconds before a waiting strand counts as stuck."""
@@ -30,70 +24,59 @@ _NOT_CONTROLLED = (
 )
 
 
-class Simulation(Points):
-    """Runs clients, workers, the queue's deliveries and the clock under one schedule, one strand at
-    a time.
+class Scheduler:
+    """Chooses the next strand, delivery or move of the clock.
 
-    A strand is a client, worker, delivery, task or thread. By default it runs until it ends or
-    waits. The next one to run is the strand that gave up its turn last; then come clients in their
-    order, deliveries in the order of their due times, and workers. The clock moves when no strand
-    can run.
+    By default a strand runs until it ends or waits. The next one to run is the strand that gave up
+    its turn last; then come clients in their order, deliveries in the order of their due times, and
+    workers. The clock moves when no strand can run.
     """
 
-    def play(self) -> Run:
-        """Run all strands to their end. Does not check the promise."""
-        token = simulation.set(self)
-        turns = self._turns = Turns(self, self._threads)
-        self._world.stage = self
-        try:
-            self._delay_starts()
-            turns.run()
-        finally:
-            self._world.stage = None
-            simulation.reset(token)
-            self._connections.cut(lambda one: one.crashed or one.host.crashed or one.is_over)
-        self._world.disturbances.end()
-        self._world.deliveries.resume_schedules()
-        run = self.run
-        if self.records and run.broken is None:
-            self._note_disabled((CLOCK,))
-        if self._moves_time and run.broken is None:
-            self._foresee()
-        if self._stacks:
-            sources = distinct_places([line.lines for line in run.lines])
-            for line, source in zip(run.lines, sources, strict=True):
-                line.source = source
-        run.ids = self._world.deliveries.names()
-        for strand in self._strands:
-            if strand.error is not None:
-                run.errors[strand.name] = strand.error
-                run.broken = run.broken or broken_promise(strand.error)
-        return run
+    def __init__(
+        self,
+        state: RunState,
+        strategy: Strategy | None,
+        clock: ClockMoves,
+        deliveries: DeliveryStrands,
+        restarts: WorkerRestarts,
+        promises: StepPromises,
+    ) -> None:
+        self._state = state
+        self._strategy = strategy
+        self._clock = clock
+        self._deliveries = deliveries
+        self._restarts = restarts
+        self._promises = promises
+        self._world = state.world
+        self._record = state.record
+        self._turns = state.turns
+        self._noted: set[tuple[str, int, Kind]] = set()
+        self._times: frozenset[int] = frozenset()
 
     def choose(self) -> Strand | None:
         """Return the strand to run next, or None at the end of the run; move the clock if no strand
         can run.
         """
-        self._check_always()
-        if len(self.run.steps) > MOST_STEPS:
+        self._promises.check()
+        if len(self._record.run.steps) > MOST_STEPS:
             raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
         while True:
-            for strand in self._strands:
+            for strand in self._state.strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
             options = self._options()
-            moment = self._moment(options) if self._may_move else None
+            moment = self._clock.moment(options) if self._clock.may_move else None
             if moment is not None:
                 options.append(moment)
             if options:
                 chosen = self._start(self._decide(options))
                 if chosen is not None:
                     return chosen
-            elif any(s.carried for s in self._strands):
-                if not self._wait_for_carried() and not self._pass_time():
-                    self._report_stuck([s for s in self._strands if s.carried])
+            elif any(s.carried for s in self._state.strands):
+                if not self._wait_for_carried() and not self._clock.pass_time():
+                    self._report_stuck([s for s in self._state.strands if s.carried])
                     return None
-            elif not self._pass_time() and self._is_the_end():
+            elif not self._clock.pass_time() and self._is_the_end():
                 return None
 
     def _is_dying(self, strand: Strand) -> bool:
@@ -112,7 +95,7 @@ class Simulation(Points):
         threads: list[Strand] = []
         clients: list[Strand] = []
         workers: list[Strand] = []
-        for strand in self._strands:
+        for strand in self._state.strands:
             state = strand.state
             if strand.held_until_us > now or strand.carried:
                 continue
@@ -137,9 +120,9 @@ class Simulation(Points):
         if len(awake) > 1:
             awake.sort(key=lambda s: -1 if s.wake_us is None else s.wake_us)
         options: list[Option] = [*parked, *awake, *threads, *clients]
-        if self._held_us <= now:
+        if self._clock.held_us <= now:
             options += self._world.deliveries.due(now)
-        if workers and (options or last or self._workers_may_begin(now)):
+        if workers and (options or last or self._restarts.may_begin(now)):
             # A paused worker lets other workers start before it continues.
             after = [strand for strand in last if strand.root.role == "worker"]
             options += [strand for strand in last if strand not in after]
@@ -147,7 +130,7 @@ class Simulation(Points):
         else:
             options += last
         if not options:
-            again = self._worker_again(now)
+            again = self._restarts.again(now)
             if again is not None:
                 options.append(again)
         return options
@@ -155,17 +138,17 @@ class Simulation(Points):
     def _decide(self, options: list[Option]) -> Option:
         default = options[0]
         kind, point = _place_of(default)
-        if len(options) == 1 and not self.records:
+        if len(options) == 1 and not self._record.records:
             return default
         others = options[1:]
         label = default.name, point
         names = [one.name for one in options]
-        if self.records:
-            self._note_disabled(names)
+        if self._record.records:
+            self.note_disabled(names)
         if others:
             self._note_switches(label, kind, [name for name in names[1:] if name != CLOCK])
         wanted = default.name
-        planned = self._switches.get(label)
+        planned = self._state.switches.get(label)
         if planned:
             for event in planned:
                 if event.kind == kind and event.detail in names:
@@ -174,15 +157,15 @@ class Simulation(Points):
                     self._switched(event)
                     break
         elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self.run, names, kind)
+            wanted = self._strategy.pick(self._record.run, names, kind)
             if wanted != default.name:
                 self._switched(Event(default.name, point, kind, wanted))
-        if self.records:
+        if self._record.records:
             self._begin_step(next(one for one in options if one.name == wanted), names)
         return next(one for one in options if one.name == wanted)
 
     def _switched(self, event: Event) -> None:
-        self.run.fired.append(event)
+        self._record.run.fired.append(event)
         if event.detail == CLOCK:
             return
         other = _title(event.process)
@@ -191,10 +174,10 @@ class Simulation(Points):
             "late": "before {} receives its answer",
             "wake": "before {} continues",
         }[event.kind]
-        chosen = next((s for s in self._strands if s.name == event.detail), None)
+        chosen = next((s for s in self._state.strands if s.name == event.detail), None)
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         what = "receives its answer" if is_late else "runs"
-        self._say(event.detail, f"{what} {when.format(other)}", event=True)
+        self._record.say(event.detail, f"{what} {when.format(other)}", event=True)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
         place, point = _place_of(option)
@@ -203,124 +186,43 @@ class Simulation(Points):
             due_us = option.timer.due_us
         elif isinstance(option, Strand) and option.state != "parked":
             due_us = option.wake_us
-        enabled_by = self._by.get(option.name, -1)
-        for index, at_us in self._moves:
+        enabled_by = self._state.created_by.get(option.name, -1)
+        for index, at_us in self._clock.moves:
             if due_us is not None and at_us >= due_us:
                 enabled_by = max(enabled_by, index)
                 break
-        if not self.run.has_timers:
-            self.run.has_timers = self._next_us(forced=False) is not None
+        if not self._record.run.has_timers:
+            self._record.run.has_timers = self._clock.next_us(forced=False) is not None
         step = Step(
-            option.name, place, point, tuple(options), Footprint(), enabled_by, self._barrier
+            option.name, place, point, tuple(options), Footprint(), enabled_by, self._clock.barrier
         )
         if self._strategy is not None and "late" in self._strategy.places and place != "switch":
             step.footprint.add(MEMORY)
-        self.run.steps.append(step)
+        self._record.run.steps.append(step)
 
-    def _note_disabled(self, options: Sequence[str]) -> None:
+    def note_disabled(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
-        before, self._times = self._times, self._all_times()
-        if not self.run.steps:
+        before, self._times = self._times, self._clock.all_times()
+        if not self._record.run.steps:
             return
-        last = self.run.steps[-1]
+        last = self._record.run.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
         if last.strand != CLOCK and any(at > self._world.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _note_switches(self, label: tuple[str, int], kind: Kind, names: Iterable[str]) -> None:
-        if kind in self._choice.kinds and (*label, kind) not in self._noted:
+        if kind in self._state.choice.kinds and (*label, kind) not in self._noted:
             self._noted.add((*label, kind))
-            self.run.points.append(Point(*label, [(kind, name) for name in names]))
+            self._record.run.points.append(Point(*label, [(kind, name) for name in names]))
 
     def _start(self, option: Option) -> Strand | None:
         if isinstance(option, Moment):
-            self._move(option)
+            self._clock.move(option, self._options())
             return None
         if isinstance(option, Due):
-            return self._begin_delivery(option)
+            return self._deliveries.begin(option)
         option.last = False
         return option
-
-    def _move(self, moment: Moment) -> None:
-        """Move the clock as a step of its own, which a search can order relative to other steps."""
-        now = self._world.now_us()
-        options = self._options()
-        for option in options:
-            if isinstance(option, Strand) and option.state != "new":
-                option.paused_us += moment.at_us - now
-        if options:
-            self._moved += 1
-            self._say("clock", f"moves by {seconds(moment.at_us - now)}", event=True)
-        elif moment.at_us == self._world.deliveries.next_firing_us():
-            self._firings += 1
-        ends = list(self._world.time.ends_until(moment.at_us)) if self.records else []
-        fired = self._world.time.move_to(moment.at_us)
-        if self.records:
-            index = len(self.run.steps) - 1
-            self._moves.append((index, moment.at_us))
-            self.touch([MOVES_CLOCK, *ends])
-            if fired:
-                self.run.steps[index].footprint.is_everything = True
-
-    def perform(self, strand: Strand) -> object:
-        """Run the code of a strand and return its result."""
-        if inspect.iscoroutinefunction(strand.body):
-            return await_in_own_loop(self._world, strand.body)
-        result = strand.body()
-        self._connections.finish_calls(strand)
-        if inspect.iscoroutine(result):
-            return await_in_own_loop(self._world, lambda: _awaited(result))
-        return result
-
-    def begins(self, strand: Strand) -> None:
-        """Record the start of a strand; for a client, also the start of an operation."""
-        self.run.strands.add(strand.name)
-        strand.began_us = strand.began_us or self._world.now_us()
-        if strand.role == "client":
-            self._clients[strand.name] = begin_client(self.history, strand.name)
-            self._touch_history(False)
-
-    def ended(self, strand: Strand) -> None:
-        """Store the result of a strand, and restart a worker that failed."""
-        history = self.history
-        error = strand.error
-        if (outcome := ends_the_test(error)) is not None:
-            raise outcome
-        if strand.crashed:
-            strand.root.crashed = True
-            self._connections.cut(lambda owner: owner.root is strand.root)
-            if strand.root is strand:
-                history.crashed.append(strand.title)
-        if strand.role in ("client", "worker"):
-            history.results[strand.title] = strand.result
-        if strand.role != "delivery" and error is not None:
-            history.errors[strand.title] = error
-        if strand.role == "client":
-            self._touch_history(True)
-            operation = self._clients[strand.title]
-            operation.error = error
-            if error is None and not strand.crashed:
-                end(history, operation, strand.result)
-        if strand.due is not None:
-            self._touch_message(strand.due)
-            attempt = strand.due.message.attempts[-1]
-            if attempt.state != "delivered":
-                said = attempt.status if attempt.status is not None else "nothing"
-                again = ", so it is retried" if strand.due.message.state == "RETRY" else ""
-                self._say(strand.name, f"answered {said}{again}")
-        failed = strand.crashed or (error is not None and broken_promise(error) is None)
-        if failed:
-            self._leave_groups(strand)
-        if failed and strand.role == "worker" and strand.starts < MOST_STARTS:
-            self._start_again(strand, failed=True)
-
-    def unhandled(self, error: BaseException) -> None:
-        """Called with an exception of a task that no code awaited."""
-        broken = broken_promise(error)
-        if broken is not None:
-            self.run.broken = self.run.broken or broken
-        else:
-            self.run.notes[f"a task raised {error!r}, which no code awaited"] = None
 
     def _wait_for_carried(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
@@ -328,7 +230,7 @@ class Simulation(Points):
             pause(0.001)
             if self._turns.over:
                 return False
-            if not any(s.carried for s in self._strands) or self._options():
+            if not any(s.carried for s in self._state.strands) or self._options():
                 return True
         return False
 
@@ -336,7 +238,7 @@ class Simulation(Points):
         """Return whether no strand can run again; report the strands that still wait."""
         waiting = [
             strand
-            for strand in self._strands
+            for strand in self._state.strands
             if strand.state == "waiting"
             and not strand.is_daemon
             and strand.root.role != "worker"
@@ -352,20 +254,20 @@ class Simulation(Points):
                 if self._turns.over or self._options():
                     return False
             self._report_stuck(busy)
-        for strand in self._strands:
+        for strand in self._state.strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 note = f"the daemon thread {strand.title} was still running at the end"
-                self.run.notes[note] = None
+                self._record.run.notes[note] = None
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
-        text = describe_stuck(self._strands, strands)
-        self.run.is_stuck = True
-        self.run.broken = self.run.broken or AssertionError(text)
+        text = describe_stuck(self._state.strands, strands)
+        self._record.run.is_stuck = True
+        self._record.run.broken = self._record.run.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
         """Report a blocked strand as a finding."""
-        self._report_stuck([s for s in self._strands if s.carried] or [strand])
+        self._report_stuck([s for s in self._state.strands if s.carried] or [strand])
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""
@@ -373,14 +275,10 @@ class Simulation(Points):
             for option in self._options():
                 chosen = self._start(option)
                 if chosen is not None:
-                    self.run.notes[_NOT_CONTROLLED] = None
+                    self._record.run.notes[_NOT_CONTROLLED] = None
                     return chosen
-            if not self._pass_time():
+            if not self._clock.pass_time():
                 return None
-
-
-async def _awaited(value: Any) -> Any:
-    return await value
 
 
 def _place_of(option: Option) -> tuple[Place, int]:

@@ -16,7 +16,9 @@ from ..run import Line
 from ..runtime.frames import carried_source, source_of
 from ..runtime.strands import Crash, Strand
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
-from .loops import EventLoops
+from .clock import ClockMoves
+from .state import RunState
+from .waits import Waits
 
 if TYPE_CHECKING:
     from ...handle import Handle
@@ -32,14 +34,29 @@ _Turn = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
 
-class Points(EventLoops):
-    """Handles calls, and applies the events of the schedule before, around and after each call."""
+class Calls:
+    """Handles calls, and applies the events of the schedule before, around and after each call.
+
+    ``late`` says whether a strand can also give up its turn before it receives an answer.
+    """
+
+    def __init__(self, state: RunState, clock: ClockMoves, waits: Waits, *, late: bool) -> None:
+        self._state = state
+        self._clock = clock
+        self._waits = waits
+        self._late = late
+        self._world = state.world
+        self._record = state.record
+        self._turns = state.turns
+        self._connections = state.connections
+        self._cut: dict[tuple[str, str], int] = {}
+        self._served = 0
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
         """Return the strand that makes a call, and whether the strand's own thread handles the
         call.
         """
-        strand = self._here()
+        strand = self._state.here()
         if strand is not None:
             return strand, True
         if request.client is not None and request.client[1]:
@@ -48,12 +65,14 @@ class Points(EventLoops):
                 return owner, False
         # A thread that is not explored works for the running strand, or for a strand that waits for
         # it.
-        waiting = (s for s in self._strands if s.state == "waiting" and s.why in ("lock", "join"))
+        waiting = (
+            s for s in self._state.strands if s.state == "waiting" and s.why in ("lock", "join")
+        )
         return self._turns.current or next(waiting, None), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> Response:
         """Handle a request at its endpoint and return its outcome."""
-        if self._aside:
+        if self._record.aside_depth:
             return serve()
         strand, own = self._strand_of(request)
         if strand is None and not self._turns.over:
@@ -63,16 +82,16 @@ class Points(EventLoops):
             if self._turns.over or strand is None or strand.is_over:
                 raise Crash
             if request.call.route == "database-port" and self._is_silent(handle, request):
-                if self._stacks:
-                    self.run.quiet.append(request.call)
+                if self._record.stacks:
+                    self._record.run.quiet.append(request.call)
                 return serve()
-            is_second = not own and strand in self._serving.values()
-            self._serving[me] = strand
+            is_second = not own and strand in self._state.serving.values()
+            self._state.serving[me] = strand
             if (strand.state != "running" or is_second) and not strand.granted:
                 # Another thread makes this call for a waiting strand, or for one that has another
                 # call in progress, so there is no turn to give.
                 strand.points += 1
-                if self._notes and handle.name in self._choice.handles:
+                if self._record.notes_points and handle.name in self._state.choice.handles:
                     self._note_call(strand, strand.points, handle, request, False)
                 return self._serve(strand, handle, request, serve)
             if strand.granted:
@@ -80,12 +99,12 @@ class Points(EventLoops):
             else:
                 strand.port = request.client[1] if request.client and not own else 0
                 for _ in self._approach(strand, handle, request):
-                    self._take_turn(strand, own)
+                    self._waits.take_turn(strand, own)
             response = self._serve(strand, handle, request, serve)
-            may_yield = self._late or self._schedule.at(strand.name, strand.points)
+            may_yield = self._late or self._state.schedule.at(strand.name, strand.points)
             if may_yield and not (strand.role == "task" and own and strand.turn_is_async):
                 for _ in self._receive(strand):
-                    self._take_turn(strand, own)
+                    self._waits.take_turn(strand, own)
             return response
         except Crash:
             if own:
@@ -94,26 +113,26 @@ class Points(EventLoops):
             # turn.
             return Effect("drop")
         finally:
-            self._serving.pop(me, None)
+            self._state.serving.pop(me, None)
 
     async def leaves(self, handle: Handle) -> None:
         """Let other tasks and strands run before an asynchronous request is sent."""
-        strand = self._here()
+        strand = self._state.here()
         if strand is None or strand.role != "task":
             return
-        self._check_alive(strand)
+        self._state.check_alive(strand)
         for _ in self._approach(strand, handle, None):
-            await self._take_turn_async(strand)
+            await self._waits.take_turn_async(strand)
         strand.granted = strand.turn_is_async = True
 
     async def arrives(self, handle: Handle) -> None:
         """Let other strands run before the response to an asynchronous request is received."""
-        strand = self._here()
+        strand = self._state.here()
         if strand is None or strand.role != "task":
             return
         strand.turn_is_async = False
         for _ in self._receive(strand):
-            await self._take_turn_async(strand)
+            await self._waits.take_turn_async(strand)
 
     def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _Turn:
         """Process the point before a call; yield wherever the strand must give up its turn."""
@@ -126,22 +145,22 @@ class Points(EventLoops):
                     "code that ends, so give its loop an end"
                 )
             )
-        is_point = handle.name in self._choice.handles
+        is_point = handle.name in self._state.choice.handles
         may_wait = not self._world.clock.driving
-        if is_point and self._notes:
+        if is_point and self._record.notes_points:
             self._note_call(strand, number, handle, request, may_wait)
         if not may_wait:
             return
         yield from self._pauses(strand)
-        if is_point or self._switches.get((strand.name, number)):
-            self._park(strand, "switch")
+        if is_point or self._state.switches.get((strand.name, number)):
+            self._state.park(strand, "switch")
             yield
 
     def _pauses(self, strand: Strand) -> _Turn:
         """Apply the pauses that the schedule contains at a point; yield after each."""
-        for event in self._schedule.at(strand.name, strand.points):
-            if event.kind in PAUSES and self._pause(strand, event):
-                self.run.fired.append(event)
+        for event in self._state.schedule.at(strand.name, strand.points):
+            if event.kind in PAUSES and self._clock.pause(strand, event):
+                self._record.run.fired.append(event)
                 yield
 
     def _receive(self, strand: Strand) -> _Turn:
@@ -150,23 +169,25 @@ class Points(EventLoops):
         """
         if self._world.clock.driving or strand.state == "ended":
             return
-        for event in self._schedule.at(strand.name, strand.points):
+        for event in self._state.schedule.at(strand.name, strand.points):
             if event.kind == "slow":
                 now = self._world.now_us()
                 span = int(event.detail or DELAY) * 1_000_000
-                if self._may_pause(strand, span):
+                if self._clock.may_pause(strand, span):
                     strand.paused_us += span
                     strand.held_until_us = now + span
-                    self._park(strand, "late")
-                    self.run.fired.append(event)
-                    self._say(strand.name, f"receives its answer {seconds(span)} later", event=True)
+                    self._state.park(strand, "late")
+                    self._record.run.fired.append(event)
+                    self._record.say(
+                        strand.name, f"receives its answer {seconds(span)} later", event=True
+                    )
                     yield
         if self._late:
-            self._park(strand, "late")
+            self._state.park(strand, "late")
             yield
 
     def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
-        run, number = self.run, strand.points
+        run, number = self._record.run, strand.points
         title = strand.title
         self._served += 1
         strand.root.last_call = self._served
@@ -174,7 +195,7 @@ class Points(EventLoops):
         run.calls[title] = run.calls.get(title, 0) + 1
         self._join(strand, handle, request)
         fault = ""
-        for event in self._schedule.at(strand.name, number):
+        for event in self._state.schedule.at(strand.name, number):
             if event.kind in FAULTS and not fault:
                 if not self._may_befall(event.kind, request):
                     continue
@@ -188,7 +209,7 @@ class Points(EventLoops):
         line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
         app: Any = handle._app
         app.recorder.renumber(request.call, line.at_us)
-        if self._stacks:
+        if self._record.stacks:
             line.lines = (
                 carried_source.get()
                 or self._connections.source_here()
@@ -197,8 +218,8 @@ class Points(EventLoops):
             if not line.lines and strand.host.loop is None:
                 line.lines = source_of(sys._current_frames().get(strand.host.thread))
         run.lines.append(line)
-        if self.records:
-            self.touch(touches_of_request(handle, request))
+        if self._record.records:
+            self._record.touch(touches_of_request(handle, request))
         if until > self._world.now_us():
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
@@ -219,19 +240,19 @@ class Points(EventLoops):
 
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline."""
-        strand = self._serving.get(threading.get_ident()) or self._here()
+        strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._turns.over or self._world.clock.driving:
             return
         own = self._turns.here() is not None
         if strand.role == "task" and own:
             return
         strand.points += 1
-        if self._notes:
-            self._note_moves(strand, strand.points, [])
+        if self._record.notes_points:
+            self._clock.note_moves(strand, strand.points, [])
         for _ in self._pauses(strand):
-            self._take_turn(strand, own)
-        self._park(strand, "switch")
-        self._take_turn(strand, own)
+            self._waits.take_turn(strand, own)
+        self._state.park(strand, "switch")
+        self._waits.take_turn(strand, own)
 
     def _join(self, strand: Strand, handle: Handle, request: Request) -> None:
         if handle.fixture == "broker" and request.route in ("consume", "commit"):
@@ -256,7 +277,7 @@ class Points(EventLoops):
         if may_wait:
             choices += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
         choices += [("rotate_token", ""), ("partition", str(PARTITION))]
-        self._note_moves(strand, number, choices)
+        self._clock.note_moves(strand, number, choices)
 
     def _may_befall(self, kind: Kind, request: Request) -> bool:
         """Return whether this kind of fault is possible on the call's transport."""
@@ -294,7 +315,7 @@ class Points(EventLoops):
         else:
             text = ""
         if text:
-            self._say(strand.name, text, event=True)
+            self._record.say(strand.name, text, event=True)
         return bool(text)
 
 

@@ -1,0 +1,89 @@
+"""The start, the code and the end of each strand."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ...core.fatal_errors import broken_promise, ends_the_test
+from ..history import Operation, begin_client, end
+from ..runtime.loops import await_in_own_loop
+from ..runtime.strands import Strand
+from .state import RunState
+from .workers import MOST_STARTS, WorkerRestarts
+
+
+class Lifecycle:
+    """Runs the code of strands, and records their starts and outcomes."""
+
+    def __init__(self, state: RunState, restarts: WorkerRestarts) -> None:
+        self._restarts = restarts
+        self._world = state.world
+        self._record = state.record
+        self._connections = state.connections
+        self._operations: dict[str, Operation] = {}
+        """The operation of each client, by the client's title."""
+
+    def perform(self, strand: Strand) -> object:
+        """Run the code of a strand and return its result."""
+        if inspect.iscoroutinefunction(strand.body):
+            return await_in_own_loop(self._world, strand.body)
+        result = strand.body()
+        self._connections.finish_calls(strand)
+        if inspect.iscoroutine(result):
+            return await_in_own_loop(self._world, lambda: _awaited(result))
+        return result
+
+    def begins(self, strand: Strand) -> None:
+        """Record the start of a strand; for a client, also the start of an operation."""
+        self._record.run.strands.add(strand.name)
+        strand.began_us = strand.began_us or self._world.now_us()
+        if strand.role == "client":
+            self._operations[strand.title] = begin_client(self._record.history, strand.title)
+            self._record.touch_history(False)
+
+    def ended(self, strand: Strand) -> None:
+        """Store the result of a strand, and restart a worker that failed."""
+        history = self._record.history
+        error = strand.error
+        if (outcome := ends_the_test(error)) is not None:
+            raise outcome
+        if strand.crashed:
+            strand.root.crashed = True
+            self._connections.cut(lambda owner: owner.root is strand.root)
+            if strand.root is strand:
+                history.crashed.append(strand.title)
+        if strand.role in ("client", "worker"):
+            history.results[strand.title] = strand.result
+        if strand.role != "delivery" and error is not None:
+            history.errors[strand.title] = error
+        if strand.role == "client":
+            self._record.touch_history(True)
+            operation = self._operations[strand.title]
+            operation.error = error
+            if error is None and not strand.crashed:
+                end(history, operation, strand.result)
+        if strand.due is not None:
+            self._record.touch_message(strand.due)
+            attempt = strand.due.message.attempts[-1]
+            if attempt.state != "delivered":
+                said = attempt.status if attempt.status is not None else "nothing"
+                again = ", so it is retried" if strand.due.message.state == "RETRY" else ""
+                self._record.say(strand.name, f"answered {said}{again}")
+        failed = strand.crashed or (error is not None and broken_promise(error) is None)
+        if failed:
+            self._restarts.leave_groups(strand)
+        if failed and strand.role == "worker" and strand.starts < MOST_STARTS:
+            self._restarts.start_again(strand, failed=True)
+
+    def unhandled(self, error: BaseException) -> None:
+        """Called with an exception of a task that no code awaited."""
+        broken = broken_promise(error)
+        if broken is not None:
+            self._record.run.broken = self._record.run.broken or broken
+        else:
+            self._record.run.notes[f"a task raised {error!r}, which no code awaited"] = None
+
+
+async def _awaited(value: Any) -> Any:
+    return await value

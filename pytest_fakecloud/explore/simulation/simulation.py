@@ -1,0 +1,113 @@
+"""One run of explored code under one schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.fatal_errors import broken_promise
+from ..history import Operation, begin, end
+from ..run import Choice, Program, Run, Strategy
+from ..runtime.frames import distinct_places
+from ..runtime.strands import Threads
+from ..schedule import CLOCK, Schedule
+from .calls import Calls
+from .clock import ClockMoves
+from .deliveries import DeliveryStrands
+from .lifecycle import Lifecycle
+from .loops import EventLoops
+from .record import Record
+from .scheduler import Scheduler
+from .sockets import SocketHooks
+from .state import RunState, simulation
+from .step_promises import StepPromises
+from .waits import Waits
+from .workers import WorkerRestarts
+
+if TYPE_CHECKING:
+    from ..world import World
+
+
+class Simulation:
+    """Runs clients, workers, the queue's deliveries and the clock under one schedule, one strand at
+    a time.
+
+    A strand is a client, worker, delivery, task or thread. The code that patches sockets, locks,
+    event loops and the fakes calls the public parts: ``calls``, ``deliveries``, ``loops``,
+    ``sockets`` and ``waits``.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        programs: Sequence[Program],
+        schedule: Schedule,
+        choice: Choice,
+        threads: Threads,
+        strategy: Strategy | None = None,
+        *,
+        stacks: bool = False,
+        notes: bool = True,
+    ) -> None:
+        self.record = Record(world, schedule, choice, strategy, stacks=stacks, notes=notes)
+        self.run = self.record.run
+        self.history = self.record.history
+        self.state = state = RunState(world, programs, schedule, choice, threads, self.record)
+        self.turns = state.turns
+        places = strategy.places if strategy is not None else choice.kinds
+        is_late = "late" in places or any(event.kind == "late" for event in schedule)
+        moves_time = strategy is not None and strategy.moves_time
+        promises = StepPromises(state)
+        restarts = WorkerRestarts(state)
+        self._world = world
+        self._clock = ClockMoves(state, moves_time=moves_time)
+        self.deliveries = DeliveryStrands(state)
+        self.waits = Waits(state, self._clock, promises)
+        self.sockets = SocketHooks(state, self.waits)
+        self.loops = EventLoops(state)
+        self.calls = Calls(state, self._clock, self.waits, late=is_late)
+        self.lifecycle = Lifecycle(state, restarts)
+        self._scheduler = Scheduler(
+            state, strategy, self._clock, self.deliveries, restarts, promises
+        )
+
+    def play(self) -> Run:
+        """Run all strands to their end. Does not check the promise."""
+        token = simulation.set(self)
+        self._world.stage = self
+        try:
+            self._clock.delay_starts()
+            self.turns.run(self._scheduler, self.lifecycle)
+        finally:
+            self._world.stage = None
+            simulation.reset(token)
+            self.state.connections.cut(lambda one: one.crashed or one.host.crashed or one.is_over)
+        self._world.disturbances.end()
+        self._world.deliveries.resume_schedules()
+        run = self.run
+        if self.record.records and run.broken is None:
+            self._scheduler.note_disabled((CLOCK,))
+        if self._clock.moves_time and run.broken is None:
+            self._clock.foresee()
+        if self.record.stacks:
+            sources = distinct_places([line.lines for line in run.lines])
+            for line, source in zip(run.lines, sources, strict=True):
+                line.source = source
+        run.ids = self._world.deliveries.names()
+        for strand in self.state.strands:
+            if strand.error is not None:
+                run.errors[strand.name] = strand.error
+                run.broken = run.broken or broken_promise(strand.error)
+        return run
+
+    def began(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Operation:
+        """Record the start of a client's operation."""
+        strand = self.state.here() or self.turns.current
+        client = strand.root.title if strand is not None else ""
+        self.record.touch_history(False)
+        return begin(self.history, client, name, args, kwargs)
+
+    def finished(self, operation: Operation, result: object) -> None:
+        """Record the end of a client's operation."""
+        self.record.touch_history(True)
+        end(self.history, operation, result)
