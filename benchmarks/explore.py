@@ -27,7 +27,7 @@ import hypothesis
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud
-from pytest_fakecloud.explore.runtime.strands import Turns
+from pytest_fakecloud.explore.runtime.turns import Turns
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls

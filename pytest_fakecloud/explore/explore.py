@@ -17,7 +17,7 @@ from .cooperation import cooperation, share_locks
 from .exploration import BrokenSchedule, Exploration
 from .promises import Promises
 from .run import Choice, Run
-from .runtime.strands import Threads
+from .runtime.threads import Threads
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer

@@ -14,7 +14,7 @@ from ...core.journal import recorder_of
 from ..promises import takes_argument
 from ..run import Choice, Program, Run, Strategy
 from ..runtime.loops import await_in_own_loop
-from ..runtime.strands import Threads
+from ..runtime.threads import Threads
 from ..schedule import Schedule
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule

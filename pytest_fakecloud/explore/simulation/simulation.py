@@ -9,7 +9,7 @@ from ...core.fatal_errors import broken_promise
 from ..history import Operation, begin, end
 from ..run import Choice, Program, Run, Strategy
 from ..runtime.frames import distinct_places
-from ..runtime.strands import Threads
+from ..runtime.threads import Threads
 from ..schedule import CLOCK, Schedule
 from .calls import Calls
 from .clock import ClockMoves

@@ -10,7 +10,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..run import Choice, Program
-from ..runtime.strands import Crash, Place, Strand, Threads, Turns
+from ..runtime.strands import Crash, Place, Strand
+from ..runtime.threads import Threads
+from ..runtime.turns import Turns
 from ..schedule import SWITCHES, Event, Schedule
 from .record import Record
 from .wires import Connections
