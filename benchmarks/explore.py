@@ -56,7 +56,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "points and events of calls": ((Calls, "at_call"),),
     "accesses of steps": ((Record, "touch"),),
     "choice of the next strand": ((Scheduler, "choose"),),
-    "turns of the threads": ((Turns, "_work"), (Turns, "_hand"), (Turns, "give_way")),
+    "turns of the threads": ((Turns, "run_strands"), (Turns, "_wake"), (Turns, "yield_turn")),
     "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),
     "return to the baseline": ((World, "reset"),),
     "check of the promise": ((Player, "_broken_promise"),),

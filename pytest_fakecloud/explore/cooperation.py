@@ -134,8 +134,8 @@ def cooperation(world: World) -> Iterator[None]:
         if strand is None or _is_of_a_fake(sys._getframe(1)):
             return _allocate()
         # Choose a name that is the same in every run, because footprints of runs are compared.
-        strand.locks += 1
-        return _Lock(world, f"{strand.name}#{strand.locks}")
+        strand.locks_created += 1
+        return _Lock(world, f"{strand.name}#{strand.locks_created}")
 
     def rlock() -> Any:
         if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
@@ -189,8 +189,10 @@ def cooperation(world: World) -> Iterator[None]:
         strand = world.cooperating()
         if strand is None:
             return real_urandom(size)
-        strand.draws += 1
-        return random.Random(f"{world.cloud.seed} {strand.title} {strand.draws}").randbytes(size)
+        strand.urandom_calls += 1
+        return random.Random(f"{world.cloud.seed} {strand.title} {strand.urandom_calls}").randbytes(
+            size
+        )
 
     def refuse(what: str, advice: str) -> Callable[..., Any]:
         def refused(*args: Any, **kwargs: Any) -> Any:
@@ -320,7 +322,7 @@ def _begin(
         turns = stage.turns
         turns.adopt(child)
         try:
-            child.go.acquire()
+            child.gate.acquire()
             turns.begin_adopted(child)
             run()
         except Crash:

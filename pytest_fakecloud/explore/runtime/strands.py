@@ -81,7 +81,7 @@ class Strand:
     ready: Callable[[], bool] | None = None
     why: str = ""
     held_until_us: int = 0
-    last: bool = False
+    yields_to_others: bool = False
     began_us: int = 0
     paused_us: int = 0
     patience_us: int | None = None
@@ -97,23 +97,23 @@ class Strand:
     members: set[tuple[Any, str, str]] = field(default_factory=set)
     thread: int = 0
     port: int = 0
-    carried: bool = False
-    real: int = 0
-    locks: int = 0
-    draws: int = 0
-    go: Gate = field(default_factory=lambda: Gate())
+    is_stepped_over: bool = False
+    real_waits: int = 0
+    locks_created: int = 0
+    urandom_calls: int = 0
+    gate: Gate = field(default_factory=Gate)
     host: Strand = field(init=False)
     root: Strand = field(init=False)
     loop: asyncio.AbstractEventLoop | None = None
     chosen: Strand | None = None
-    turn: asyncio.Future[None] | None = None
+    turn_future: asyncio.Future[None] | None = None
     granted: bool = False
     turn_is_async: bool = False
     inline: bool = False
     is_idle: bool = False
     is_settled: bool = False
     is_blocking: bool = False
-    main: Strand | None = None
+    main_task: Strand | None = None
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -128,13 +128,13 @@ class Strand:
     @contextlib.contextmanager
     def waits_for_real(self) -> Iterator[None]:
         """Allow the block to wait for a thread of the fakes or for another process."""
-        self.host.real += 1
+        self.host.real_waits += 1
         try:
             yield
         finally:
-            self.host.real -= 1
+            self.host.real_waits -= 1
 
     @property
-    def is_over(self) -> bool:
+    def root_has_crashed(self) -> bool:
         """Return whether a crash has ended its root."""
         return self.root.crashed

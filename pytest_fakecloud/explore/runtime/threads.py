@@ -17,11 +17,11 @@ _STUCK = 0.05
 _real_start = threading.Thread.start
 
 
-class _Worker:
+class _PoolThread:
     """A thread that runs strands, one after the other."""
 
     def __init__(self) -> None:
-        self.go = Gate()
+        self.gate = Gate()
         self.turns: Turns | None = None
         self.strand: Strand | None = None
         self.thread: threading.Thread | None = None
@@ -31,51 +31,51 @@ class Threads:
     """A pool of threads that runs share."""
 
     def __init__(self) -> None:
-        self._idle: list[_Worker] = []
-        self._all: list[_Worker] = []
+        self._idle: list[_PoolThread] = []
+        self._all: list[_PoolThread] = []
         self._closed = False
         self._lock = threading.Lock()
 
     def start(self, turns: Turns, strand: Strand) -> None:
         """Run a strand in an idle thread, or in a new one."""
         with self._lock:
-            worker = self._idle.pop() if self._idle else None
-        if worker is None:
-            worker = _Worker()
-            worker.thread = threading.Thread(
-                target=self._serve, args=(worker,), name="explore", daemon=True
+            pool_thread = self._idle.pop() if self._idle else None
+        if pool_thread is None:
+            pool_thread = _PoolThread()
+            pool_thread.thread = threading.Thread(
+                target=self._serve, args=(pool_thread,), name="explore", daemon=True
             )
-            self._all.append(worker)
-            worker.turns, worker.strand = turns, strand
-            _real_start(worker.thread)
+            self._all.append(pool_thread)
+            pool_thread.turns, pool_thread.strand = turns, strand
+            _real_start(pool_thread.thread)
         else:
-            worker.turns, worker.strand = turns, strand
-        worker.go.release()
+            pool_thread.turns, pool_thread.strand = turns, strand
+        pool_thread.gate.release()
 
     def close(self) -> None:
         """End the idle threads; a thread that is stuck in explored code is left running."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
-        for worker in idle:
-            worker.turns = worker.strand = None
-            worker.go.release()
-        for worker in self._all:
-            assert worker.thread is not None
-            worker.thread.join(_ENDING if worker in idle else _STUCK)
+        for pool_thread in idle:
+            pool_thread.turns = pool_thread.strand = None
+            pool_thread.gate.release()
+        for pool_thread in self._all:
+            assert pool_thread.thread is not None
+            pool_thread.thread.join(_ENDING if pool_thread in idle else _STUCK)
 
-    def _serve(self, worker: _Worker) -> None:
+    def _serve(self, pool_thread: _PoolThread) -> None:
         while True:
-            worker.go.acquire()
-            turns, strand = worker.turns, worker.strand
+            pool_thread.gate.acquire()
+            turns, strand = pool_thread.turns, pool_thread.strand
             if turns is None or strand is None:
                 return
-            turns._work(strand, lambda: self._rest(worker))
+            turns.run_strands(strand, lambda: self._rest(pool_thread))
 
-    def _rest(self, worker: _Worker) -> None:
+    def _rest(self, pool_thread: _PoolThread) -> None:
         with self._lock:
-            worker.turns = worker.strand = None
+            pool_thread.turns = pool_thread.strand = None
             if self._closed:
-                worker.go.release()
+                pool_thread.gate.release()
             else:
-                self._idle.append(worker)
+                self._idle.append(pool_thread)

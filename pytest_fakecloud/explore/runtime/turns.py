@@ -43,7 +43,7 @@ class Turns:
         self._live_strands = live
         self._finished = Gate()
         self._lock = threading.Lock()
-        self.over = False
+        self.has_ended = False
         self.failure: BaseException | None = None
         self.current: Strand | None = None
         self.by_thread: dict[int, Strand] = {}
@@ -80,12 +80,12 @@ class Turns:
                             )
                         )
                     continue
-                if stood < _BUSY or woken is None or (current.host.real and stood < _REAL):
+                if stood < _BUSY or woken is None or (current.host.real_waits and stood < _REAL):
                     continue
                 if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
                     if stood > _STUCK:
                         self._scheduler.stuck(current)
-                        current.carried = True
+                        current.is_stepped_over = True
                         self.end(None)
                     seen = -1
         except BaseException as error:
@@ -101,19 +101,19 @@ class Turns:
         """Wait, for a limited time, until the threads of the strands have ended."""
         deadline = monotonic() + _JOIN
         for strand in self._live_strands():
-            strand.go.release()
+            strand.gate.release()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=0.002)
-            if self._live and all(one.carried for one in self.by_thread.values()):
+            if self._live and all(one.is_stepped_over for one in self.by_thread.values()):
                 break
 
     def _step_over(self, current: Strand) -> bool:
         """Let another strand run while this one waits for a lock that the other may hold."""
         with self._lock:
-            if self.current is not current or self.over:
+            if self.current is not current or self.has_ended:
                 return False
             kept = current.state, current.ready, current.wake_us, current.why
-            current.carried = True
+            current.is_stepped_over = True
             current.state, current.ready, current.wake_us = "waiting", None, None
             current.why = "blocked"
             self.current = None
@@ -121,8 +121,8 @@ class Turns:
         chosen = self._scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
-            if chosen is None and current.carried:
-                current.carried = False
+            if chosen is None and current.is_stepped_over:
+                current.is_stepped_over = False
                 current.state, current.ready, current.wake_us, current.why = kept
                 self.current = current
                 return False
@@ -130,7 +130,7 @@ class Turns:
         if chosen is None:
             self._to_next()  # The strand has gone on, and waits for its turn or has ended.
         else:
-            self._hand(chosen)
+            self._wake(chosen)
         return True
 
     # -- a strand's thread -------------------------------------------------------------------------
@@ -139,38 +139,38 @@ class Turns:
         """Return the strand of the current thread, or None if the thread is not explored."""
         return self.by_thread.get(threading.get_ident())
 
-    def give_way(self, strand: Strand) -> None:
+    def yield_turn(self, strand: Strand) -> None:
         """Let the next strand run; return when it is this strand's turn again."""
-        if strand.carried:
-            self._come_back(strand)
+        if strand.is_stepped_over:
+            self._rejoin(strand)
             return
         chosen = self._choose()
         if chosen is not strand:
-            self._hand(chosen)
-            if self.over:
+            self._wake(chosen)
+            if self.has_ended:
                 raise Crash
-            strand.go.acquire()
-        self._go_on(strand)
+            strand.gate.acquire()
+        self._resume(strand)
 
-    def _come_back(self, strand: Strand) -> None:
+    def _rejoin(self, strand: Strand) -> None:
         """Wait for this strand's turn, after other strands ran while it was blocked."""
         if self._is_next_chosen(strand):
-            strand.go.acquire()
+            strand.gate.acquire()
         else:
             chosen = self._choose()
             if chosen is not strand:
-                self._hand(chosen)
-                strand.go.acquire()
-        self._go_on(strand)
+                self._wake(chosen)
+                strand.gate.acquire()
+        self._resume(strand)
 
     def _is_next_chosen(self, strand: Strand) -> bool:
         """Return whether another thread passes the turn on after this strand was blocked."""
         with self._lock:
-            strand.carried = False
+            strand.is_stepped_over = False
             return self.current is not None or self._switching
 
-    def _go_on(self, strand: Strand) -> None:
-        if self.over:
+    def _resume(self, strand: Strand) -> None:
+        if self.has_ended:
             raise Crash
         strand.state = "running"
         strand.ready = strand.wake_us = None
@@ -178,17 +178,17 @@ class Turns:
 
     def idle(self, host: Strand) -> None:
         """Let the next strand run, which may be a task of this strand's idle event loop."""
-        if host.carried:
-            self._come_back(host)
+        if host.is_stepped_over:
+            self._rejoin(host)
         host.state, host.is_idle = "waiting", True
         chosen = self._choose()
         if chosen is not None and chosen.host is host and not chosen.inline:
             host.chosen = chosen
         else:
-            self._hand(chosen)
-            host.go.acquire()
+            self._wake(chosen)
+            host.gate.acquire()
         host.is_idle = False
-        if self.over:
+        if self.has_ended:
             raise Crash
         chosen, host.chosen = host.chosen, None
         host.state = "running"
@@ -197,10 +197,10 @@ class Turns:
         if chosen is not None and chosen is not host:
             chosen.state = "running"
             chosen.ready = chosen.wake_us = None
-            if chosen.turn is None:
-                chosen.go.release()
-            elif not chosen.turn.done():
-                chosen.turn.set_result(None)
+            if chosen.turn_future is None:
+                chosen.gate.release()
+            elif not chosen.turn_future.done():
+                chosen.turn_future.set_result(None)
 
     def adopt(self, strand: Strand) -> None:
         """Use the current thread as the strand's own thread."""
@@ -211,16 +211,16 @@ class Turns:
 
     def begin_adopted(self, strand: Strand) -> None:
         """Begin a strand that has a thread of its own."""
-        self._go_on(strand)
+        self._resume(strand)
         self._lifecycle.begins(strand)
 
     def leave(self, strand: Strand) -> None:
         """End a strand that has a thread of its own, and let the next one run."""
         self.by_thread.pop(strand.thread, None)
-        self._end_of(strand)
-        if not (self.over or (strand.carried and self._is_next_chosen(strand))):
+        self._record_end(strand)
+        if not (self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand))):
             self._to_next()
-        self._left()
+        self._thread_is_done()
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Turns:
             self.current, self._switching = None, True
         chosen = error = None
         try:
-            chosen = None if self.over else self._scheduler.choose()
+            chosen = None if self.has_ended else self._scheduler.choose()
         except BaseException as raised:
             error = raised
         with self._lock:
@@ -242,10 +242,10 @@ class Turns:
     def _to_next(self) -> None:
         chosen = self._choose()
         if chosen is not None:
-            self._hand(chosen)
+            self._wake(chosen)
 
-    def _hand(self, chosen: Strand | None) -> None:
-        if chosen is None or self.over:
+    def _wake(self, chosen: Strand | None) -> None:
+        if chosen is None or self.has_ended:
             return
         self.current = chosen
         if chosen.state == "new" and not chosen.thread:
@@ -260,18 +260,18 @@ class Turns:
                 self._threads.start(self, chosen)
             return
         if chosen.inline or (chosen.host is chosen and chosen.loop is None):
-            chosen.go.release()
+            chosen.gate.release()
             return
         chosen.host.chosen = chosen
-        chosen.host.go.release()
+        chosen.host.gate.release()
 
-    def _work(self, strand: Strand, rest: Callable[[], None]) -> None:
+    def run_strands(self, strand: Strand, rest: Callable[[], None]) -> None:
         """Run a strand in this thread, and then the strands that begin after it."""
         resting = False
         try:
             while True:
                 self._perform(strand)
-                if self.over or (strand.carried and self._is_next_chosen(strand)):
+                if self.has_ended or (strand.is_stepped_over and self._is_next_chosen(strand)):
                     return
                 chosen = self._choose()
                 if chosen is None:
@@ -280,23 +280,23 @@ class Turns:
                     with self._lock:
                         self._live += 1
                     chosen.state = "running"
-                    self._left()
+                    self._thread_is_done()
                     strand = chosen
                     continue
                 resting = True
                 rest()
-                self._hand(chosen)
+                self._wake(chosen)
                 return
         finally:
             if not resting:
                 rest()
-            self._left()
+            self._thread_is_done()
 
-    def _left(self) -> None:
+    def _thread_is_done(self) -> None:
         with self._lock:
             self._live -= 1
             none = not self._live
-        if none and self.over:
+        if none and self.has_ended:
             self._finished.release()
 
     def _perform(self, strand: Strand) -> None:
@@ -307,7 +307,7 @@ class Turns:
             self._context.copy().run(self.perform, strand)
         finally:
             self.by_thread.pop(strand.thread, None)
-            self._end_of(strand)
+            self._record_end(strand)
 
     def perform(self, strand: Strand) -> None:
         """Run a strand's code and store its result."""
@@ -317,16 +317,16 @@ class Turns:
         except Crash:
             strand.crashed = True
         except ContractError as error:
-            if not self.over:
+            if not self.has_ended:
                 self.end(error)
         except BaseException as error:
             strand.error = error
 
-    def _end_of(self, strand: Strand) -> None:
+    def _record_end(self, strand: Strand) -> None:
         strand.state = "ended"
         # Release any thread of a fake that still waits for the turn of the strand's last call.
-        strand.go.release()
-        if self.over:
+        strand.gate.release()
+        if self.has_ended:
             return
         try:
             self._lifecycle.ended(strand)
@@ -336,13 +336,13 @@ class Turns:
     def end(self, error: BaseException | None) -> None:
         """End the run and every waiting strand."""
         with self._lock:
-            if self.over:
+            if self.has_ended:
                 return
-            self.over = True
+            self.has_ended = True
             self.failure = error
             self.current = None
         for strand in self._live_strands():
-            strand.go.release()
+            strand.gate.release()
         self._finished.release()
 
     def fail(self, error: BaseException) -> None:

@@ -37,7 +37,7 @@ class Wire:
         self.port = port
         self.mount = mount
         self.sent = self.got = self.answered = 0
-        self.is_over = False
+        self.is_at_end = False
         self.is_answering = False
         """Whether the fake is sending an answer that may not fit into the socket's buffers."""
         self._base: int | None = None
@@ -66,7 +66,7 @@ class Wire:
 
     def is_quiet(self) -> bool:
         """Return whether the fake has handled all bytes, and the client has read all answers."""
-        if self.is_over or self.fileno() < 0:
+        if self.is_at_end or self.fileno() < 0:
             return True
         connection = self.connection()
         if connection is None:
@@ -80,7 +80,7 @@ class Wire:
         connection = self.connection()
         if connection is None:
             # If the socket is readable, the fake has already closed its end.
-            return self.sent > 0 and not self.is_over and not self.is_readable(0)
+            return self.sent > 0 and not self.is_at_end and not self.is_readable(0)
         if connection.ended or not self.is_served():
             return False
         if self.fileno() < 0:
@@ -105,13 +105,13 @@ class Wire:
 
     def has_unread(self) -> bool:
         """Return whether the fake has sent bytes that the client can still read."""
-        return self.got < self.answered and not self.is_over and self.fileno() >= 0
+        return self.got < self.answered and not self.is_at_end and self.fileno() >= 0
 
     def has_news(self) -> bool:
         """Return whether the client can still read bytes, or the end of the connection."""
         connection = self._connection
         has_ended = connection is not None and (connection.ended or not self.is_served())
-        return (has_ended or self.got < self.answered) and not self.is_over and self.fileno() >= 0
+        return (has_ended or self.got < self.answered) and not self.is_at_end and self.fileno() >= 0
 
     def is_readable(self, seconds: float = PATIENCE) -> bool:
         """Wait, in wall-clock time, until the client's socket is readable."""
@@ -280,7 +280,7 @@ class Wires:
                 try:
                     found = original(sock, *args, **options)
                 except ConnectionError:
-                    wire.is_over = True
+                    wire.is_at_end = True
                     raise
                 size = found if isinstance(found, int) else len(found)
                 flags = options.get("flags", 0)
@@ -288,7 +288,7 @@ class Wires:
                     flags = args[-1]
                 if not flags & socket.MSG_PEEK:
                     wire.got += size
-                wire.is_over = wire.is_over or (not size and bool(args and args[0] != 0))
+                wire.is_at_end = wire.is_at_end or (not size and bool(args and args[0] != 0))
                 return found
 
             return reading

@@ -75,11 +75,11 @@ class Calls:
         if self._record.aside_depth:
             return serve()
         strand, own = self._strand_of(request)
-        if strand is None and not self._turns.over:
+        if strand is None and not self._turns.has_ended:
             return serve()
         me = threading.get_ident()
         try:
-            if self._turns.over or strand is None or strand.is_over:
+            if self._turns.has_ended or strand is None or strand.root_has_crashed:
                 raise Crash
             if request.call.route == "database-port" and self._is_silent(handle, request):
                 if self._record.stacks:
@@ -241,7 +241,7 @@ class Calls:
     def at_gap(self) -> None:
         """Let other strands run between two commands of a pipeline."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        if strand is None or self._turns.over or self._world.clock.driving:
+        if strand is None or self._turns.has_ended or self._world.clock.driving:
             return
         own = self._turns.here() is not None
         if strand.role == "task" and own:

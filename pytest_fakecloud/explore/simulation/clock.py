@@ -206,7 +206,7 @@ class ClockMoves:
                 each.paused_us += target - now
         if not alone:
             self.held_us = target
-            strand.last = True
+            strand.yields_to_others = True
         self._state.park(strand, "switch")
         span = seconds(target - now)
         self._record.say(strand.name, f"pauses for {span} before its call", event=True)

@@ -35,7 +35,7 @@ class EventLoops:
             main = Strand(host.title, "task", nothing, parent=host, points=host.points)
             main.state = "running"
             self._state.add(main)
-            host.main = main
+            host.main_task = main
             host.name = f"{host.title}:loop"
             for task in asyncio.all_tasks(loop):
                 self._state.tasks[task] = main
@@ -47,18 +47,18 @@ class EventLoops:
             return
         host.loop = None
         host.name = host.title
-        if host.main is not None:
-            host.points = host.main.points
+        if host.main_task is not None:
+            host.points = host.main_task.points
         tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
         for strand in sorted(tasks, key=lambda one: one.parked_at):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
                 strand.state = "running"
-                strand.go.release()
+                strand.gate.release()
                 self._connections.await_handling(host)
             strand.state = "ended"
-            strand.go.release()
+            strand.gate.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits."""
@@ -83,7 +83,7 @@ class EventLoops:
 
         host.ready = arrived
         host.place, host.why = "wake", "loop"
-        host.points = host.main.points if host.main is not None else 0
+        host.points = host.main_task.points if host.main_task is not None else 0
         self._turns.idle(host)
         self._state.check_alive(host)
         host.is_settled = False

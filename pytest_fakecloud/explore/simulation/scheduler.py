@@ -72,15 +72,15 @@ class Scheduler:
                 chosen = self._start(self._decide(options))
                 if chosen is not None:
                     return chosen
-            elif any(s.carried for s in self._state.strands):
+            elif any(s.is_stepped_over for s in self._state.strands):
                 if not self._wait_for_carried() and not self._clock.pass_time():
-                    self._report_stuck([s for s in self._state.strands if s.carried])
+                    self._report_stuck([s for s in self._state.strands if s.is_stepped_over])
                     return None
             elif not self._clock.pass_time() and self._is_the_end():
                 return None
 
     def _is_dying(self, strand: Strand) -> bool:
-        if strand.carried:
+        if strand.is_stepped_over:
             return False
         if strand.role == "task" and not (strand.host.state == "waiting" and strand.host.is_idle):
             return False
@@ -97,15 +97,15 @@ class Scheduler:
         workers: list[Strand] = []
         for strand in self._state.strands:
             state = strand.state
-            if strand.held_until_us > now or strand.carried:
+            if strand.held_until_us > now or strand.is_stepped_over:
                 continue
             if strand.role == "task" and not strand.host.is_idle and not strand.inline:
                 continue
             if state == "parked":
-                (last if strand.last else parked).append(strand)
+                (last if strand.yields_to_others else parked).append(strand)
             elif state == "waiting":
                 if strand.wake_us is not None and strand.wake_us <= now:
-                    (last if strand.last else awake).append(strand)
+                    (last if strand.yields_to_others else awake).append(strand)
                 elif strand.ready is not None and strand.ready():
                     awake.append(strand)
             elif state == "new":
@@ -221,16 +221,16 @@ class Scheduler:
             return None
         if isinstance(option, Due):
             return self._deliveries.begin(option)
-        option.last = False
+        option.yields_to_others = False
         return option
 
     def _wait_for_carried(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
         for _ in range(1_500):
             pause(0.001)
-            if self._turns.over:
+            if self._turns.has_ended:
                 return False
-            if not any(s.carried for s in self._state.strands) or self._options():
+            if not any(s.is_stepped_over for s in self._state.strands) or self._options():
                 return True
         return False
 
@@ -251,7 +251,7 @@ class Scheduler:
                 # Wait briefly, because a thread that is not explored may still release a waiting
                 # strand.
                 pause(0.001)
-                if self._turns.over or self._options():
+                if self._turns.has_ended or self._options():
                     return False
             self._report_stuck(busy)
         for strand in self._state.strands:
@@ -267,7 +267,7 @@ class Scheduler:
 
     def stuck(self, strand: Strand) -> None:
         """Report a blocked strand as a finding."""
-        self._report_stuck([s for s in self._state.strands if s.carried] or [strand])
+        self._report_stuck([s for s in self._state.strands if s.is_stepped_over] or [strand])
 
     def choose_meanwhile(self) -> Strand | None:
         """Return a strand that can run while another one is blocked, or None."""

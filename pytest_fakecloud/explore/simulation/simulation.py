@@ -81,7 +81,9 @@ class Simulation:
         finally:
             self._world.stage = None
             simulation.reset(token)
-            self.state.connections.cut(lambda one: one.crashed or one.host.crashed or one.is_over)
+            self.state.connections.cut(
+                lambda one: one.crashed or one.host.crashed or one.root_has_crashed
+            )
         self._world.disturbances.end()
         self._world.deliveries.resume_schedules()
         run = self.run

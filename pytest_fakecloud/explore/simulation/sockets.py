@@ -39,7 +39,7 @@ class SocketHooks:
         strand = self._state.here()
         if strand is None:
             return
-        if (self._turns.over or strand.is_over) and _is_finalizer(sys._getframe(1)):
+        if (self._turns.has_ended or strand.root_has_crashed) and _is_finalizer(sys._getframe(1)):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
         if strand.host.loop is None:

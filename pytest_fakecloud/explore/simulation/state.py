@@ -42,7 +42,9 @@ class RunState:
         self.choice = choice
         self.record = record
         self.turns = Turns(threads, self.live)
-        self.connections = Connections(world.wires, lambda: self.turns.over, stacks=record.stacks)
+        self.connections = Connections(
+            world.wires, lambda: self.turns.has_ended, stacks=record.stacks
+        )
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.serving: dict[int, Strand] = {}
@@ -89,7 +91,7 @@ class RunState:
 
     def is_ending(self) -> bool:
         """Return whether this thread belongs to a run that has already ended."""
-        return self.turns.over and self.turns.here() is not None
+        return self.turns.has_ended and self.turns.here() is not None
 
     def is_here(self) -> bool:
         """Return whether this thread is running explored code."""
@@ -121,13 +123,13 @@ class RunState:
         return found
 
     def check_alive(self, strand: Strand) -> None:
-        if self.turns.over or strand.is_over:
+        if self.turns.has_ended or strand.root_has_crashed:
             raise Crash
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread; None if it waits for a thread that is not explored."""
-        strand = None if self.record.aside_depth or self.turns.over else self.here()
-        return None if strand is None or strand.host.real else strand
+        strand = None if self.record.aside_depth or self.turns.has_ended else self.here()
+        return None if strand is None or strand.host.real_waits else strand
 
 
 def add_schedule(error: BaseException, when: str, schedule: Schedule) -> None:

@@ -114,7 +114,7 @@ class Waits:
             # The event loop of a task chooses the next strand when it is idle.
             self._world.wires.progresses()
             self._state.check_alive(strand)
-            while not strand.go.acquire(LOOK) and strand.state != "ended":
+            while not strand.gate.acquire(LOOK) and strand.state != "ended":
                 pass
             if strand.state == "ended":
                 raise Crash
@@ -122,14 +122,14 @@ class Waits:
             strand.state = "running"
             return
         if strand.role != "task" and self._is_alone(strand):
-            strand.state, strand.last = "running", False
+            strand.state, strand.yields_to_others = "running", False
             self._turns.progress += 1
             self._promises.check()
             self._state.check_alive(strand)
             return
         strand.inline = strand.role == "task"
         try:
-            self._turns.give_way(strand)
+            self._turns.yield_turn(strand)
         finally:
             strand.inline = False
         self._state.check_alive(strand)
@@ -139,7 +139,7 @@ class Waits:
         if (
             self._record.records
             or self._clock.may_move
-            or strand.carried
+            or strand.is_stepped_over
             or strand.state != "parked"
         ):
             return False
@@ -149,11 +149,11 @@ class Waits:
 
     async def take_turn_async(self, strand: Strand) -> None:
         assert strand.host.loop is not None
-        strand.turn = strand.host.loop.create_future()
+        strand.turn_future = strand.host.loop.create_future()
         try:
-            await strand.turn
+            await strand.turn_future
         finally:
-            strand.turn = None
+            strand.turn_future = None
             if strand.state != "ended":
                 strand.state = "running"
         self._state.check_alive(strand)
