@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import contextvars
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from .frames import wakings
 from .strands import Crash, Gate, Strand
+from .watchdog import LOOK, Watchdog
 
 if TYPE_CHECKING:
     from ..simulation.lifecycle import Lifecycle
     from ..simulation.scheduler import Scheduler
     from .threads import Threads
 
-_LOOK = 0.05
-"""Wall-clock seconds between two checks of a running strand."""
-_BUSY = 0.3
-"""Wall-clock seconds for which a strand may block before another strand runs."""
-_STUCK = 1.5
-"""Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
-_LOST = 10.0
-"""Wall-clock seconds without a running strand after which the run fails."""
-_REAL = 30.0
-"""Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
-_JOIN = 5.0
+_ENDING = 5.0
+"""Wall-clock seconds to wait for the threads of strands at the end of a run."""
 
 
 class Turns:
-    """Passes the turn between strands, so that only one runs at a time."""
+    """Passes the turn between strands, so that only one runs at a time.
+
+    A thread passes the turn on in three steps: the scheduler chooses the next strand, ``current``
+    is set to that strand, and the gate of that strand's thread is released. The thread then waits
+    at its own gate. A strand that was stepped over while it was blocked can come back at any time:
+    ``_lock`` protects ``current`` and ``_switching``, by which it decides whether another thread
+    passes the turn on.
+    """
 
     _scheduler: Scheduler
     _lifecycle: Lifecycle
@@ -48,8 +45,11 @@ class Turns:
         self.current: Strand | None = None
         self.by_thread: dict[int, Strand] = {}
         self.progress = 0
+        """Number of times that the turn has been passed on."""
         self._live = 0
+        """Number of threads that run a strand."""
         self._switching = False
+        """Whether the next strand is being chosen."""
 
     # -- the caller's thread -----------------------------------------------------------------------
 
@@ -60,34 +60,10 @@ class Turns:
         self._scheduler, self._lifecycle = scheduler, lifecycle
         self._context = contextvars.copy_context()
         self._to_next()
-        seen, frame, since = -1, None, monotonic()
+        watchdog = Watchdog(self, scheduler)
         try:
-            while not self._finished.acquire(timeout=_LOOK):
-                current = self.current
-                at = None if current is None else sys._current_frames().get(current.host.thread)
-                thread = 0 if current is None else current.host.thread
-                woken = wakings(thread, at)
-                where = None if at is None else (id(at), at.f_lasti, woken)
-                if seen != self.progress or where != frame:
-                    seen, frame, since = self.progress, where, monotonic()
-                    continue
-                stood = monotonic() - since
-                if current is None:
-                    if stood > _LOST:
-                        self.end(
-                            ContractError(
-                                "no strand of explore() runs: please report this as a bug"
-                            )
-                        )
-                    continue
-                if stood < _BUSY or woken is None or (current.host.real_waits and stood < _REAL):
-                    continue
-                if stood > _STUCK or (current.host.loop is None and self._step_over(current)):
-                    if stood > _STUCK:
-                        self._scheduler.stuck(current)
-                        current.is_stepped_over = True
-                        self.end(None)
-                    seen = -1
+            while not self._finished.acquire(timeout=LOOK):
+                watchdog.look()
         except BaseException as error:
             # Let Ctrl-C and the exception of pytest-timeout end the test.
             self.end(error)
@@ -99,7 +75,7 @@ class Turns:
 
     def _await_threads(self) -> None:
         """Wait, for a limited time, until the threads of the strands have ended."""
-        deadline = monotonic() + _JOIN
+        deadline = monotonic() + _ENDING
         for strand in self._live_strands():
             strand.gate.release()
         while self._live and monotonic() < deadline:
@@ -107,31 +83,25 @@ class Turns:
             if self._live and all(one.is_stepped_over for one in self.by_thread.values()):
                 break
 
-    def _step_over(self, current: Strand) -> bool:
-        """Let another strand run while this one waits for a lock that the other may hold."""
+    def step_over(self, strand: Strand) -> None:
+        """Let another strand run, if one can, while the running strand is blocked."""
         with self._lock:
-            if self.current is not current or self.has_ended:
-                return False
-            kept = current.state, current.ready, current.wake_us, current.why
-            current.is_stepped_over = True
-            current.state, current.ready, current.wake_us = "waiting", None, None
-            current.why = "blocked"
-            self.current = None
-            self._switching = True
+            if self.current is not strand or self.has_ended:
+                return
+            waiting = strand.begin_step_over()
+            self.current, self._switching = None, True
         chosen = self._scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
-            if chosen is None and current.is_stepped_over:
-                current.is_stepped_over = False
-                current.state, current.ready, current.wake_us, current.why = kept
-                self.current = current
-                return False
+            if chosen is None and strand.is_stepped_over:
+                strand.end_step_over(waiting)
+                self.current = strand
+                return
         self.progress += 1
         if chosen is None:
             self._to_next()  # The strand has gone on, and waits for its turn or has ended.
         else:
             self._wake(chosen)
-        return True
 
     # -- a strand's thread -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..footprint import READS_CLOCK
-from ..runtime.strands import Crash, Strand
+from ..runtime.strands import Crash, Strand, Why
 from .clock import ClockMoves
 from .state import RunState, nothing
 from .step_promises import StepPromises
@@ -48,7 +48,7 @@ class Waits:
         strand: Strand,
         ready: Callable[[], bool] | None,
         until_us: int | None,
-        why: str,
+        why: Why,
         *,
         own: bool = True,
     ) -> None:
