@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
@@ -13,7 +13,7 @@ from ..call_events import FAULT_WORDS, command_of, faulted, lost_records, second
 from ..disturbances import HOLD_US, ROTATED_US
 from ..footprint import touches_of_request
 from ..run import Line
-from ..runtime.frames import carried_source, source_of
+from ..runtime.frames import Source, carried_source, source_of
 from ..runtime.strands import Crash, Strand
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import ClockMoves
@@ -30,7 +30,7 @@ _PREPARING = frozenset(
     ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
 )
 """Redis-protocol commands at which no event is tried, because they affect only their connection."""
-_Turn = Generator[None, None, None]
+_TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 
 
@@ -50,6 +50,7 @@ class Calls:
         self._turns = state.turns
         self._connections = state.connections
         self._cut: dict[tuple[str, str], int] = {}
+        """The time until which calls of a root strand do not reach a fake, by title and name."""
         self._served = 0
 
     def _strand_of(self, request: Request) -> tuple[Strand | None, bool]:
@@ -74,7 +75,7 @@ class Calls:
         """Handle a request at its endpoint and return its outcome."""
         if self._record.aside_depth:
             return serve()
-        strand, own = self._strand_of(request)
+        strand, is_own_thread = self._strand_of(request)
         if strand is None and not self._turns.has_ended:
             return serve()
         me = threading.get_ident()
@@ -85,35 +86,40 @@ class Calls:
                 if self._record.stacks:
                     self._record.run.quiet.append(request.call)
                 return serve()
-            is_second = not own and strand in self._state.serving.values()
+            is_second = not is_own_thread and strand in self._state.serving.values()
             self._state.serving[me] = strand
-            if (strand.state != "running" or is_second) and not strand.granted:
-                # Another thread makes this call for a waiting strand, or for one that has another
-                # call in progress, so there is no turn to give.
-                strand.points += 1
-                if self._record.notes_points and handle.name in self._state.choice.handles:
-                    self._note_call(strand, strand.points, handle, request, False)
-                return self._serve(strand, handle, request, serve)
             if strand.granted:
                 strand.granted = False
+            elif strand.state != "running" or is_second:
+                # Another thread makes this call for a waiting strand, or for one that has another
+                # call in progress, so there is no turn to give.
+                return self._serve_without_turn(strand, handle, request, serve)
             else:
-                strand.port = request.client[1] if request.client and not own else 0
+                strand.port = request.client[1] if request.client and not is_own_thread else 0
                 for _ in self._approach(strand, handle, request):
-                    self._waits.take_turn(strand, own)
+                    self._waits.take_turn(strand, is_own_thread)
             response = self._serve(strand, handle, request, serve)
             may_yield = self._late or self._state.schedule.at(strand.name, strand.points)
-            if may_yield and not (strand.role == "task" and own and strand.turn_is_async):
+            if may_yield and not (strand.role == "task" and is_own_thread and strand.turn_is_async):
                 for _ in self._receive(strand):
-                    self._waits.take_turn(strand, own)
+                    self._waits.take_turn(strand, is_own_thread)
             return response
         except Crash:
-            if own:
+            if is_own_thread:
                 raise
             # Another thread runs the code of this strand and ends when the strand gets its next
             # turn.
             return Effect("drop")
         finally:
             self._state.serving.pop(me, None)
+
+    def _serve_without_turn(
+        self, strand: Strand, handle: Handle, request: Request, serve: Serve
+    ) -> Response:
+        strand.points += 1
+        if self._record.notes_points and handle.name in self._state.choice.handles:
+            self._note_call(strand, strand.points, handle, request, False)
+        return self._serve(strand, handle, request, serve)
 
     async def leaves(self, handle: Handle) -> None:
         """Let other tasks and strands run before an asynchronous request is sent."""
@@ -134,7 +140,7 @@ class Calls:
         for _ in self._receive(strand):
             await self._waits.take_turn_async(strand)
 
-    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _Turn:
+    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
         strand.points += 1
         number = strand.points
@@ -156,14 +162,14 @@ class Calls:
             self._state.park(strand, "switch")
             yield
 
-    def _pauses(self, strand: Strand) -> _Turn:
+    def _pauses(self, strand: Strand) -> _TurnsToYield:
         """Apply the pauses that the schedule contains at a point; yield after each."""
         for event in self._state.schedule.at(strand.name, strand.points):
             if event.kind in PAUSES and self._clock.pause(strand, event):
                 self._record.run.fired.append(event)
                 yield
 
-    def _receive(self, strand: Strand) -> _Turn:
+    def _receive(self, strand: Strand) -> _TurnsToYield:
         """Process the point before the code receives an answer; yield wherever the strand must give
         up its turn.
         """
@@ -187,44 +193,62 @@ class Calls:
             yield
 
     def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> Response:
-        run, number = self._record.run, strand.points
-        title = strand.title
+        """Apply the events of a call, add the call to the story, and return its outcome."""
+        run, now = self._record.run, self._world.now_us()
+        root, title = strand.root, strand.title
         self._served += 1
-        strand.root.last_call = self._served
-        strand.root.first_call = strand.root.first_call or self._served
+        root.last_call = self._served
+        root.first_call = root.first_call or self._served
         run.calls[title] = run.calls.get(title, 0) + 1
-        self._join(strand, handle, request)
-        fault = ""
-        for event in self._state.schedule.at(strand.name, number):
-            if event.kind in FAULTS and not fault:
-                if not self._may_befall(event.kind, request):
-                    continue
-                fault = event.kind
-            elif event.kind in FAULTS or not self._before(strand, event, handle, request):
-                continue
-            run.fired.append(event)
-            if strand.root.crashed:
-                raise Crash
-        until = self._cut.get((strand.root.title, handle.name), 0)
-        line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
+        if handle.fixture == "broker":
+            _note_consumer(root, handle, request)
+        events = self._state.schedule.at(strand.name, strand.points)
+        fault = self._apply(events, strand, handle, request) if events else ""
+        line = Line(now, strand.name, call=request.call, step=len(run.steps) - 1)
         app: Any = handle._app
-        app.recorder.renumber(request.call, line.at_us)
+        app.recorder.renumber(request.call, now)
         if self._record.stacks:
-            line.lines = (
-                carried_source.get()
-                or self._connections.source_here()
-                or self._connections.sources.get(request.client[1] if request.client else 0, ())
-            )
-            if not line.lines and strand.host.loop is None:
-                line.lines = source_of(sys._current_frames().get(strand.host.thread))
+            line.lines = self._source(strand, request)
         run.lines.append(line)
         if self._record.records:
             self._record.touch(touches_of_request(handle, request))
-        if until > self._world.now_us():
+        if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
-        if not fault:
-            return serve()
+        return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
+
+    def _apply(
+        self, events: Sequence[Event], strand: Strand, handle: Handle, request: Request
+    ) -> str:
+        """Apply the events before a call, and return the fault of the call or an empty string."""
+        fault = ""
+        for event in events:
+            if event.kind in FAULTS and not fault:
+                if event.kind not in _faults_of(request.call.route):
+                    continue
+                fault = event.kind
+            elif event.kind in FAULTS or not self._apply_before(strand, event, handle, request):
+                continue
+            self._record.run.fired.append(event)
+            if strand.root.crashed:
+                raise Crash
+        return fault
+
+    def _source(self, strand: Strand, request: Request) -> Source:
+        """Return the application's lines that make a call."""
+        port = request.client[1] if request.client else 0
+        lines = (
+            carried_source.get()
+            or self._connections.source_here()
+            or self._connections.sources.get(port, ())
+        )
+        if not lines and strand.host.loop is None:
+            lines = source_of(sys._current_frames().get(strand.host.thread))
+        return lines
+
+    def _serve_faulted(
+        self, fault: str, handle: Handle, request: Request, serve: Serve, line: Line
+    ) -> Response:
         line.event, line.words = True, FAULT_WORDS[fault]
         request.call.fault = fault
         answers: list[Response] = []
@@ -243,22 +267,16 @@ class Calls:
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._turns.has_ended or self._world.clock.driving:
             return
-        own = self._turns.here() is not None
-        if strand.role == "task" and own:
+        is_own_thread = self._turns.here() is not None
+        if strand.role == "task" and is_own_thread:
             return
         strand.points += 1
         if self._record.notes_points:
             self._clock.note_moves(strand, strand.points, [])
         for _ in self._pauses(strand):
-            self._waits.take_turn(strand, own)
+            self._waits.take_turn(strand, is_own_thread)
         self._state.park(strand, "switch")
-        self._waits.take_turn(strand, own)
-
-    def _join(self, strand: Strand, handle: Handle, request: Request) -> None:
-        if handle.fixture == "broker" and request.route in ("consume", "commit"):
-            group, instance = request.params.get("group"), request.params.get("instance")
-            if group and instance:
-                strand.root.members.add((handle, group, instance))
+        self._waits.take_turn(strand, is_own_thread)
 
     def _note_call(
         self, strand: Strand, number: int, handle: Handle, request: Request | None, may_wait: bool
@@ -269,19 +287,11 @@ class Calls:
             choices += [("rebalance", ""), ("redeliver", "")]
         if handle.fixture == "vector_index":
             choices.append(("hold_pending", ""))
-        for kind in _AT_CALLS:
-            if request is None or self._may_befall(kind, request):
-                choices.append((kind, ""))
-        if route != "database-port":
-            choices.append(("duplicate", ""))
+        choices += [(kind, "") for kind in _faults_of(route)]
         if may_wait:
             choices += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
         choices += [("rotate_token", ""), ("partition", str(PARTITION))]
         self._clock.note_moves(strand, number, choices)
-
-    def _may_befall(self, kind: Kind, request: Request) -> bool:
-        """Return whether this kind of fault is possible on the call's transport."""
-        return kind != "duplicate" or request.call.route != "database-port"
 
     def _is_silent(self, handle: Any, request: Request) -> bool:
         """Return whether a command only sets up its connection, or is queued for EXEC."""
@@ -291,32 +301,43 @@ class Calls:
         session = session_of(handle, request)
         return command != "EXEC" and session is not None and session.queue is not None
 
-    def _before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
+    def _apply_before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
         """Apply an event that precedes a call; return whether it was possible."""
+        disturbances = self._world.disturbances
+        text = ""
         if event.kind == "crash":
             strand.root.crashed = strand.crashed = True
             text = "crashes"
         elif event.kind == "rotate_token":
-            self._world.disturbances.rotate(handle)
-            text = (
-                f"the token of {handle.name} is rotated; the code has the new one after "
-                f"{seconds(ROTATED_US)}"
-            )
+            disturbances.rotate(handle)
+            span = seconds(ROTATED_US)
+            text = f"the token of {handle.name} is rotated; the code has the new one after {span}"
         elif event.kind == "hold_pending" and handle.fixture == "vector_index":
-            self._world.disturbances.hold(handle)
+            disturbances.hold(handle)
             text = f"changes of {handle.name} stay pending for {HOLD_US // 1_000_000} s"
         elif event.kind == "partition":
-            span = int(event.detail or PARTITION)
-            place = strand.root.title, handle.name
-            self._cut[place] = self._world.now_us() + span * 1_000_000
-            text = f"is cut off from {handle.name} for {span} s"
+            text = self._cut_off(strand.root, handle, int(event.detail or PARTITION))
         elif event.kind in ("rebalance", "redeliver"):
             text = _disturb(event.kind, handle, request.params.get("group"))
-        else:
-            text = ""
         if text:
             self._record.say(strand.name, text, event=True)
         return bool(text)
+
+    def _cut_off(self, root: Strand, handle: Handle, span: int) -> str:
+        self._cut[root.title, handle.name] = self._world.now_us() + span * 1_000_000
+        return f"is cut off from {handle.name} for {span} s"
+
+
+def _faults_of(route: str) -> tuple[Kind, ...]:
+    """Return the faults of a call that are possible on its transport."""
+    return _AT_CALLS if route == "database-port" else (*_AT_CALLS, "duplicate")
+
+
+def _note_consumer(root: Strand, broker: Handle, request: Request) -> None:
+    if request.route in ("consume", "commit"):
+        group, instance = request.params.get("group"), request.params.get("instance")
+        if group and instance:
+            root.members.add((broker, group, instance))
 
 
 def _disturb(kind: str, broker: Any, group: str | None) -> str:

@@ -50,17 +50,17 @@ class Waits:
         until_us: int | None,
         why: Why,
         *,
-        own: bool = True,
+        is_own_thread: bool = True,
     ) -> None:
         """Let other strands run until ``ready()`` is true, or until the given time."""
-        if own:
+        if is_own_thread:
             self._connections.finish_calls(strand)
         if until_us is not None and self._record.records:
             self._record.touch([READS_CLOCK])
         self._state.park(strand, "wake")
         strand.state, strand.why = "waiting", why
         strand.ready, strand.wake_us = ready, until_us
-        self.take_turn(strand, own)
+        self.take_turn(strand, is_own_thread)
         strand.ready = strand.wake_us = None
 
     def wait(
@@ -78,11 +78,11 @@ class Waits:
             return bool(found) or signal.closed
 
         if not ready() and self._world.now_us() < until_us:
-            own = self._state.here() is strand
+            is_own_thread = self._state.here() is strand
             try:
-                self.wait_for(strand, ready, until_us, "wait", own=own)
+                self.wait_for(strand, ready, until_us, "wait", is_own_thread=is_own_thread)
             except Crash:
-                if own:
+                if is_own_thread:
                     raise
             ready()
         return True, found[0] if found else None
@@ -109,8 +109,8 @@ class Waits:
         self._state.created_by[name] = len(self._record.run.steps) - 1
         return child
 
-    def take_turn(self, strand: Strand, own: bool) -> None:
-        if strand.role == "task" and not own and not strand.is_blocking:
+    def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
+        if strand.role == "task" and not is_own_thread and not strand.is_blocking:
             # The event loop of a task chooses the next strand when it is idle.
             self._world.wires.progresses()
             self._state.check_alive(strand)
