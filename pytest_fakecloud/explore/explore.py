@@ -13,8 +13,9 @@ from ..core.wording import brief, counted
 from ..every_failure import chosen_handles, names_of
 from .arguments import Runs, kinds_of, programs_of, schedule_to_replay
 from .assertions import may_assert
-from .cooperation import cooperation, share_locks
+from .cooperation import cooperation
 from .exploration import BrokenSchedule, Exploration
+from .locks import share_locks
 from .promises import Promises
 from .run import Choice, Run
 from .runtime.threads import Threads

@@ -154,6 +154,11 @@ class World:
         """Return the strand of this thread, or None if it must not let other strands run."""
         return None if self.stage is None else self.stage.state.cooperating()
 
+    def here(self) -> tuple[Simulation, Strand] | None:
+        """Return the simulation and the strand of this thread, or None like ``cooperating()``."""
+        strand = self.cooperating()
+        return None if strand is None or self.stage is None else (self.stage, strand)
+
     # -- one schedule ----------------------------------------------------------------------------
 
     def reset(self) -> None:

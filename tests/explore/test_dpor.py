@@ -15,7 +15,8 @@ from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
-from pytest_fakecloud.explore.cooperation import cooperation, share_locks
+from pytest_fakecloud.explore.cooperation import cooperation
+from pytest_fakecloud.explore.locks import share_locks
 from pytest_fakecloud.explore.run import Choice, Program, Run
 from pytest_fakecloud.explore.runtime.strands import Place
 from pytest_fakecloud.explore.runtime.threads import Threads

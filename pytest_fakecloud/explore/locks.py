@@ -1,0 +1,242 @@
+"""Locks of explored code: a strand that waits for one lets other strands run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..core.recording.recorder import is_own
+from .runtime.frames import is_library
+from .runtime.strands import Crash
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from .run import Program
+    from .world import World
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_allocate = threading.Lock  # Keep the original, because explore() replaces the name.
+_MAKERS_OF_LOCKS = ("threading", "queue", __name__)
+"""Modules that create locks for their callers."""
+_ENDING = 0.5
+"""Wall-clock seconds to wait, at the end of a run, for a lock that another strand holds."""
+_DEPTH = 3
+"""Maximum number of references to follow from a program to a lock."""
+
+
+class _SharedLock:
+    """A lock that lets other strands run while a strand waits for it. Other threads use the wrapped
+    lock.
+    """
+
+    def __init__(self, world: World, name: str, real: Any = None) -> None:
+        self._world = world
+        self.name = name
+        self._real: Any = _allocate() if real is None else real
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock like ``threading.Lock``; ``timeout`` is in fake time."""
+        here = self._world.here()
+        if here is None:
+            return self._acquire_outside(blocking, timeout)
+        stage, strand = here
+        until = None
+        if timeout != -1:
+            if not blocking or timeout < 0:
+                return bool(self._real.acquire(blocking, timeout))  # raises ValueError
+            # A real wait lasts longer than its timeout. Code such as `as_completed()` relies on this.
+            until = self._world.now_us() + math.floor(timeout * 1e6) + 1
+        while not (acquired := self._real.acquire(False)):
+            if not blocking or (until is not None and self._world.now_us() >= until):
+                break
+            stage.waits.wait_for(strand, self._is_free, until, "lock")
+        stage.record.touch_lock(self.name)
+        return bool(acquired)
+
+    def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
+        """Acquire the lock in a thread that is not explored, or at the end of a run."""
+        stage = self._world.stage
+        if blocking and stage is not None and stage.state.is_ending():
+            if self._real.acquire(True, _ENDING):
+                return True
+            raise Crash
+        return bool(self._real.acquire(blocking, timeout))
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._real.release()
+        stage = self._world.stage
+        # Skip a thread that just starts, because it may do so in a step of another strand. Include
+        # the strands that the end of a run stops: a strand that waited depends on their order.
+        if stage is not None and stage.state.is_here():
+            stage.record.touch_lock(self.name)
+
+    def locked(self) -> bool:
+        """Return whether any thread holds the lock."""
+        return not self._is_free()
+
+    def _is_free(self) -> bool:
+        if not self._real.acquire(False):
+            return False
+        self._real.release()
+        return True
+
+    def _at_fork_reinit(self) -> None:
+        self._real = _allocate()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class _SharedReentrantLock(_SharedLock):
+    """Like ``_SharedLock``, for a lock that its owner can acquire again."""
+
+    def _is_free(self) -> bool:
+        # The strand that the owner's thread asks for is another one, for which the lock is not free.
+        return not self._real._is_owned() and super()._is_free()
+
+    def _acquire_restore(self, state: Any) -> None:
+        """Acquire the lock again after ``Condition.wait()``, as often as before."""
+        self.acquire()
+        self._real.release()
+        self._real._acquire_restore(state)
+
+
+def lock_patches(world: World) -> list[tuple[object, str, object]]:
+    """Return replacements, as owner, name and value, with which explored code creates shared locks."""
+    real_rlock, real_queue, real_monotonic = threading.RLock, queue.SimpleQueue, time.monotonic
+
+    def lock() -> Any:
+        strand = world.cooperating()
+        if strand is None or _is_of_a_fake(sys._getframe(1)):
+            return _allocate()
+        # Choose a name that is the same in every run, because footprints of runs are compared.
+        strand.locks_created += 1
+        return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
+
+    def rlock() -> Any:
+        if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
+            return real_rlock()
+        return threading._PyRLock()  # type: ignore[attr-defined]
+
+    def simple_queue() -> Any:
+        if world.cooperating() is None or _is_of_a_fake(sys._getframe(1)):
+            return real_queue()
+        return queue._PySimpleQueue()  # type: ignore[attr-defined]
+
+    def monotonic() -> float:
+        """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
+        if world.cooperating() is None:
+            return real_monotonic()
+        return world.elapsed_us() / 1e6
+
+    return [
+        (threading, "Lock", lock),
+        (threading, "_allocate_lock", lock),
+        (threading, "RLock", rlock),
+        (threading, "_time", monotonic),
+        (queue, "SimpleQueue", simple_queue),
+        (queue, "time", monotonic),
+    ]
+
+
+def _is_of_a_fake(frame: FrameType | None) -> bool:
+    """Return whether a lock is created by this package, whose own locks are not explored.
+
+    Otherwise, the first client that uses a port would record accesses to the locks of the port,
+    but the same client in the next exploration would not.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in _MAKERS_OF_LOCKS:
+        frame = frame.f_back
+    return frame is not None and is_own(frame)
+
+
+@contextlib.contextmanager
+def share_locks(world: World, programs: Iterable[Program]) -> Iterator[None]:
+    """Replace the locks that programs refer to with locks that let other strands run."""
+    replacements = _Replacements(world)
+    for program in programs:
+        replacements.visit(program.function, _DEPTH)
+    try:
+        yield
+    finally:
+        replacements.undo()
+
+
+class _Replacements:
+    """Replaces locks that were created before ``explore()``: in the closures and modules of
+    functions, and in the objects that the functions refer to.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shared: dict[int, _SharedLock] = {}
+        self._seen: set[int] = set()
+        self._undo: list[Callable[[], None]] = []
+
+    def visit(self, value: Any, depth: int) -> None:
+        """Replace the locks to which a function or object refers, directly or by other objects."""
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        value = getattr(value, "func", value)
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, type(sys)):
+            self.visit(owner, depth)
+        code = getattr(value, "__code__", None)
+        if code is None:
+            self._visit_attributes(value, depth)
+        elif not is_library(code.co_filename):
+            self._visit_closure(value, depth)
+            self._visit_names(getattr(value, "__globals__", {}), code.co_names, depth)
+
+    def undo(self) -> None:
+        """Put the original locks back."""
+        for put_back in reversed(self._undo):
+            put_back()
+
+    def _visit_attributes(self, value: Any, depth: int) -> None:
+        module = sys.modules.get(type(value).__module__)
+        source = getattr(module, "__file__", None)
+        names = getattr(value, "__dict__", None)
+        if source and not is_library(source) and isinstance(names, dict):
+            self._visit_names(names, list(names), depth)
+
+    def _visit_closure(self, function: Any, depth: int) -> None:
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue  # The variable has no value yet.
+            self._replace(value, depth, partial(setattr, cell, "cell_contents"))
+
+    def _visit_names(self, scope: dict[str, Any], names: Iterable[str], depth: int) -> None:
+        for name in names:
+            if name in scope and (depth or isinstance(scope[name], _LOCKS)):
+                self._replace(scope[name], depth - 1, partial(scope.__setitem__, name))
+
+    def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
+        """Replace a lock, or visit another object."""
+        if isinstance(value, _LOCKS):
+            kind = _SharedReentrantLock if isinstance(value, _LOCKS[1]) else _SharedLock
+            shared = self._shared.setdefault(
+                id(value), kind(self._world, f"#{len(self._shared)}", value)
+            )
+            put(shared)
+            self._undo.append(lambda: put(value))
+        elif value is not None:
+            self.visit(value, depth)
