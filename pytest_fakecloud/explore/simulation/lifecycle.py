@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.fatal_errors import broken_promise, ends_the_test
 from ..history import Operation, begin_client, end
+from ..runtime.deliveries import Due
 from ..runtime.loops import await_in_own_loop
 from ..runtime.strands import Strand
 from .state import RunState
@@ -44,15 +45,25 @@ class Lifecycle:
 
     def ended(self, strand: Strand) -> None:
         """Store the result of a strand, and restart a worker that failed."""
-        history = self._record.history
         error = strand.error
         if (outcome := ends_the_test(error)) is not None:
             raise outcome
         if strand.crashed:
             strand.root.crashed = True
             self._connections.cut(lambda owner: owner.root is strand.root)
-            if strand.root is strand:
-                history.crashed.append(strand.title)
+        self._store_outcome(strand)
+        if strand.due is not None:
+            self._report_delivery(strand.name, strand.due)
+        if strand.crashed or (error is not None and broken_promise(error) is None):
+            self._restarts.leave_groups(strand)
+            if strand.role == "worker" and strand.starts < MOST_STARTS:
+                self._restarts.start_again(strand, failed=True)
+
+    def _store_outcome(self, strand: Strand) -> None:
+        """Store the result or the error of a strand in the history."""
+        history, error = self._record.history, strand.error
+        if strand.crashed and strand.root is strand:
+            history.crashed.append(strand.title)
         if strand.role in ("client", "worker"):
             history.results[strand.title] = strand.result
         if strand.role != "delivery" and error is not None:
@@ -63,18 +74,15 @@ class Lifecycle:
             operation.error = error
             if error is None and not strand.crashed:
                 end(history, operation, strand.result)
-        if strand.due is not None:
-            self._record.touch_message(strand.due)
-            attempt = strand.due.message.attempts[-1]
-            if attempt.state != "delivered":
-                said = attempt.status if attempt.status is not None else "nothing"
-                again = ", so it is retried" if strand.due.message.state == "RETRY" else ""
-                self._record.say(strand.name, f"answered {said}{again}")
-        failed = strand.crashed or (error is not None and broken_promise(error) is None)
-        if failed:
-            self._restarts.leave_groups(strand)
-        if failed and strand.role == "worker" and strand.starts < MOST_STARTS:
-            self._restarts.start_again(strand, failed=True)
+
+    def _report_delivery(self, name: str, due: Due) -> None:
+        """Add a line to the story if a delivery has failed."""
+        self._record.touch_message(due)
+        attempt = due.message.attempts[-1]
+        if attempt.state != "delivered":
+            said = attempt.status if attempt.status is not None else "nothing"
+            again = ", so it is retried" if due.message.state == "RETRY" else ""
+            self._record.say(name, f"answered {said}{again}")
 
     def unhandled(self, error: BaseException) -> None:
         """Called with an exception of a task that no code awaited."""

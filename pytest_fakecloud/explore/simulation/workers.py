@@ -8,7 +8,7 @@ from .state import RunState
 
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
-MOST_ATTEMPTS = 3
+MOST_RESTARTS_WITHOUT_PROGRESS = 3
 """Maximum number of restarts of a worker while a group's committed offsets and lag stay the same."""
 
 
@@ -31,33 +31,41 @@ class WorkerRestarts:
         )
 
     def again(self, now: int) -> Strand | None:
-        """Restart a worker that ended before all of its work existed, and return its strand, or
-        return None.
+        """Restart a worker that ended before all of its work existed; return its new strand or None.
+
+        A worker has work left if a group of its consumers has not committed all records, or if
+        another strand has made a call after the worker's first one.
         """
         if not self.may_begin(now):
             return None
-        for strand in list(self._state.strands):
-            if strand.role != "worker" or strand.starts >= MOST_STARTS or strand.state != "ended":
+        latest = {_program(s): s for s in self._state.strands if s.role == "worker"}
+        for strand in [s for s in self._state.strands if s in latest.values()]:
+            if strand.state != "ended" or strand.starts >= MOST_STARTS:
                 continue
-            program = _program(strand)
-            own = [s for s in self._state.strands if s.role == "worker" and _program(s) == program]
-            if strand is not own[-1]:
-                continue
-            behind = self._backlog(strand)
-            if behind:
-                starts = self._starts.setdefault((program, behind), set())
-                starts.add(strand.starts)
-                behind = behind if len(starts) <= MOST_ATTEMPTS else ()
-            if behind:
+            has_backlog = self._may_try_backlog(strand)
+            if has_backlog:
                 self.leave_groups(strand)
-            # The worker may have checked for work before another strand created it.
-            if behind or any(
-                other.last_call > strand.first_call and (other.role != "worker" or other.is_restart)
-                for other in self._state.strands
-                if other not in own and other.root is other
-            ):
+            if has_backlog or self._may_have_missed_work(strand):
                 return self.start_again(strand)
         return None
+
+    def _may_try_backlog(self, strand: Strand) -> bool:
+        """Return whether records are left, and the last restarts have changed something."""
+        backlog = self._backlog(strand)
+        if not backlog:
+            return False
+        starts = self._starts.setdefault((_program(strand), backlog), set())
+        starts.add(strand.starts)
+        return len(starts) <= MOST_RESTARTS_WITHOUT_PROGRESS
+
+    def _may_have_missed_work(self, strand: Strand) -> bool:
+        """Return whether another strand may have created work after the worker looked for it."""
+        return any(
+            other.last_call > strand.first_call and (other.role != "worker" or other.is_restart)
+            for other in self._state.strands
+            if other.root is other
+            and not (other.role == "worker" and _program(other) == _program(strand))
+        )
 
     def _backlog(self, strand: Strand) -> tuple[object, ...]:
         """Return the offsets and lag of each group that has not committed all records."""
