@@ -23,6 +23,7 @@ from .footprint import READS_CLOCK
 from .runtime.clocks import clocks_follow
 from .runtime.deliveries import Deliveries
 from .runtime.loops import OwnLoop, loops_follow, sleeps_follow
+from .runtime.socket_patches import SocketPatches
 from .runtime.wires import Wires
 from .watching import swap, watch
 
@@ -55,7 +56,7 @@ class World:
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
         self._handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]
-        self.wires = Wires(self._handles, lambda: self.stage)
+        self.wires = Wires(self._handles)
         self.time = FakeTime(self.clock, self._handles)
         self._queues: list[Queue] = [h for h in self._handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
@@ -98,7 +99,8 @@ class World:
             exits.enter_context(loops_follow(self, self.is_here))
             if self._process_time is not False:
                 exits.enter_context(clocks_follow(self))
-            exits.enter_context(self.wires)
+            patches = SocketPatches(self.wires, lambda: self.stage)
+            exits.enter_context(patches.installed())
             exits.callback(self.carriers.shutdown, wait=False)
             self._exits = exits.pop_all()
         return self

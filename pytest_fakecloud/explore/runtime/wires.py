@@ -6,13 +6,10 @@ import select
 import socket
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.timeparse import monotonic
 from .strands import Gate
-
-if TYPE_CHECKING:
-    from ..simulation.simulation import Simulation
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
@@ -20,7 +17,6 @@ _CHECK = 0.001
 """Wall-clock seconds after which a waiting thread checks its condition again, because a fake's
 thread may have changed it after its last use of a socket.
 """
-_PATCHED = ("connect", "send", "sendall", "sendmsg", "recv", "recv_into", "shutdown", "close")
 _LARGE = 64 * 1024
 """Size in bytes above which a fake may have to wait until the client reads."""
 
@@ -126,36 +122,21 @@ class Wire:
 
 
 class Wires:
-    """All connections of explored code. A context manager that patches sockets."""
+    """All connections of explored code to fakes."""
 
-    def __init__(self, handles: Sequence[Any], stage: Callable[[], Simulation | None]) -> None:
+    def __init__(self, handles: Sequence[Any]) -> None:
         self._handles = handles
-        self._stage = stage
-        self._of: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (
+        self._by_socket: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (
             weakref.WeakKeyDictionary()
         )
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
         self._by_port: dict[int, Wire] = {}
         self._progress = Gate()
-        self._own_methods: dict[str, Any] = {}
-
-    def __enter__(self) -> Wires:
-        names = [name for name in _PATCHED if hasattr(socket.socket, name)]
-        self._own_methods = {name: vars(socket.socket).get(name) for name in names}
-        self._patch()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for name, method in self._own_methods.items():
-            if method is None:
-                delattr(socket.socket, name)  # The class inherits the method again.
-            else:
-                setattr(socket.socket, name, method)
 
     def forget(self) -> None:
         """Forget the connections of earlier runs."""
-        self._of = weakref.WeakKeyDictionary()
+        self._by_socket = weakref.WeakKeyDictionary()
         self._by_port = {}
 
     def all(self) -> list[Wire]:
@@ -186,26 +167,27 @@ class Wires:
         """Make ``wait_while()`` check again. Called by the fakes' threads."""
         self._progress.release()
 
-    def _wire(self, sock: socket.socket) -> Wire | None:
+    def of(self, sock: socket.socket) -> Wire | None:
+        """Return the connection of a socket, or None if the socket is not connected to a fake."""
         try:
-            return self._of[sock]
+            return self._by_socket[sock]
         except KeyError:
             pass
         wire = None
         try:
             if sock.family in (socket.AF_INET, socket.AF_INET6):
                 peer, own = sock.getpeername(), sock.getsockname()
-                mount = self._mount_at(peer[1])
+                mount = self.mount_at(peer[1])
                 if mount is not None:
                     wire = Wire(sock, own[1], mount)
         except OSError:
             return None
-        self._of[sock] = wire
+        self._by_socket[sock] = wire
         if wire is not None:
             self._by_port[wire.port] = wire
         return wire
 
-    def _answers(self, sock: socket.socket, size: int) -> Wire | None:
+    def answers(self, sock: socket.socket, size: int) -> Wire | None:
         """Count the bytes that a fake is about to send, and return the connection."""
         if not self._by_port:
             return None
@@ -219,126 +201,15 @@ class Wires:
         wire.is_answering = size > _LARGE
         return wire
 
-    def _mount_at(self, port: int) -> Any:
+    def known(self, sock: socket.socket) -> Wire | None:
+        """Return the connection of a socket that explored code has used, which may be closed."""
+        return self._by_socket.get(sock)
+
+    def mount_at(self, port: int) -> Any:
+        """Return the mount of the fake that listens on a port without TLS, or None."""
         for handle in self._handles:
             opened: Any = getattr(handle, "_port", None)
             for mount in (handle._mount, getattr(opened, "mount", None)):
                 if mount is not None and mount.port == port and mount.tls is None:
                     return mount
         return None
-
-    def _patch(self) -> None:
-        real = {
-            name: getattr(socket.socket, name)
-            for name in ("send", "sendall", "sendmsg", "recv", "recv_into")
-            if hasattr(socket.socket, name)
-        }
-
-        def sends(name: str, size: Callable[..., int]) -> Callable[..., Any]:
-            original = real[name]
-
-            def sending(sock: socket.socket, *args: Any) -> Any:
-                stage = self._stage()
-                if stage is None:
-                    return original(sock, *args)
-                if not stage.state.is_here():
-                    stage.sockets.sends_elsewhere(sock)
-                    wire = self._answers(sock, size(*args)) if name == "sendall" else None
-                    try:
-                        return original(sock, *args)
-                    finally:
-                        if wire is not None:
-                            wire.is_answering = False
-                            self.progresses()
-                wire = self._wire(sock)
-                if wire is None:
-                    return original(sock, *args)
-                stage.sockets.sends(wire.port, is_blocking=sock.gettimeout() != 0)
-                if name == "sendall":
-                    wire.sent += size(*args)
-                    return original(sock, *args)
-                done = original(sock, *args)
-                wire.sent += done
-                return done
-
-            return sending
-
-        def reads(name: str) -> Callable[..., Any]:
-            original = real[name]
-
-            def reading(sock: socket.socket, *args: Any, **options: Any) -> Any:
-                stage = self._stage()
-                if stage is not None and not stage.state.is_here():
-                    # A fake's thread reads again after it has handled all earlier bytes.
-                    self.progresses()
-                    return original(sock, *args, **options)
-                wire = self._wire(sock) if stage is not None else None
-                if wire is None or stage is None:
-                    return original(sock, *args, **options)
-                if not stage.sockets.reads(wire, sock.gettimeout()):
-                    raise TimeoutError("timed out")
-                try:
-                    found = original(sock, *args, **options)
-                except ConnectionError:
-                    wire.is_at_end = True
-                    raise
-                size = found if isinstance(found, int) else len(found)
-                flags = options.get("flags", 0)
-                if len(args) > 1 + (name == "recv_into"):
-                    flags = args[-1]
-                if not flags & socket.MSG_PEEK:
-                    wire.got += size
-                wire.is_at_end = wire.is_at_end or (not size and bool(args and args[0] != 0))
-                return found
-
-            return reading
-
-        real_close, real_shutdown = socket.socket.close, socket.socket.shutdown
-
-        def close(sock: socket.socket) -> None:
-            wire = self._of.get(sock)
-            real_close(sock)
-            if wire is not None and sock.fileno() < 0:
-                ends(wire)
-            else:
-                self.progresses()
-
-        def shutdown(sock: socket.socket, how: int, /) -> None:
-            wire = self._of.get(sock)
-            real_shutdown(sock, how)
-            if wire is not None and how != socket.SHUT_RD:
-                ends(wire)
-
-        def ends(wire: Wire) -> None:
-            stage = self._stage()
-            if stage is not None and stage.state.is_here():
-                # Wait until the fake has noticed the end of the connection.
-                self.wait_while(lambda: wire.is_served() and not wire.is_inside())
-
-        real_connect = socket.socket.connect
-
-        def connect(sock: socket.socket, address: Any, /) -> None:
-            stage = self._stage()
-            is_fake = isinstance(address, tuple) and self._mount_at(address[1]) is not None
-            if stage is None or not is_fake or not stage.state.is_here():
-                real_connect(sock, address)
-                return
-            try:
-                real_connect(sock, address)
-            except (BlockingIOError, InterruptedError):
-                # Wait for the kernel, because the next strand must not depend on its speed.
-                select.select([], [sock], [sock], PATIENCE)
-                error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if error:
-                    raise OSError(error, f"Connect call failed {address}") from None
-            self._wire(sock)
-
-        socket.socket.connect = connect  # type: ignore[method-assign, assignment]
-        socket.socket.close = close  # type: ignore[method-assign, assignment]
-        socket.socket.shutdown = shutdown  # type: ignore[method-assign, assignment]
-        socket.socket.send = sends("send", lambda data, *_: len(data))  # type: ignore[method-assign]
-        socket.socket.sendall = sends("sendall", lambda data, *_: memoryview(data).nbytes)  # type: ignore[method-assign]
-        if "sendmsg" in real:
-            socket.socket.sendmsg = sends("sendmsg", lambda *_: 0)  # type: ignore[method-assign]
-        socket.socket.recv = reads("recv")  # type: ignore[method-assign]
-        socket.socket.recv_into = reads("recv_into")  # type: ignore[method-assign]
