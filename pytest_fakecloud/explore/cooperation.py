@@ -65,7 +65,7 @@ def _thread_patches(world: World) -> list[_Patch]:
         if here is None:
             real_start(thread)
             return
-        stage, strand = here
+        simulation, strand = here
         # Do not explore threads of the fakes, e.g. for ASGI applications.
         target = getattr(thread, "_target", None)
         is_of_a_fake = str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
@@ -73,7 +73,7 @@ def _thread_patches(world: World) -> list[_Patch]:
             with strand.waits_for_real():
                 real_start(thread)
         else:
-            _begin(stage, strand, thread, real_start)
+            _begin(simulation, strand, thread, real_start)
 
     def join(thread: threading.Thread, timeout: float | None = None) -> None:
         here = world.here()
@@ -81,14 +81,14 @@ def _thread_patches(world: World) -> list[_Patch]:
         if here is None or child is None or thread is threading.current_thread():
             real_join(thread, timeout)
             return
-        stage, strand = here
+        simulation, strand = here
         until = None
         if timeout is not None:
             until = world.now_us() + math.ceil(max(0.0, timeout) * 1e6)
         while not _has_ended(child):
             if until is not None and world.now_us() >= until:
                 return
-            stage.waits.wait_for(strand, lambda: _has_ended(child), until, "join")
+            simulation.waits.wait_for(strand, lambda: _has_ended(child), until, "join")
 
     def shutdown(pool: Any, *args: Any, **options: Any) -> None:
         # Join the threads in the same order in each run. The order of a set differs.
@@ -108,9 +108,11 @@ def _process_patches(world: World) -> list[_Patch]:
             here = world.here()
             if here is None:
                 return original(*args, **kwargs)
-            stage, strand = here
+            simulation, strand = here
             where = innermost(sys._getframe(1))
-            stage.turns.fail(ContractError(f"{strand.title} calls {what} at {where}: {advice}"))
+            simulation.turns.fail(
+                ContractError(f"{strand.title} calls {what} at {where}: {advice}")
+            )
 
         return refused
 
@@ -119,11 +121,11 @@ def _process_patches(world: World) -> list[_Patch]:
             here = world.here()
             if here is None:
                 return original(*args, **kwargs)
-            stage, strand = here
+            simulation, strand = here
             if not _finds_address(sys._getframe(1)):
                 where = innermost(sys._getframe(1))
                 note = f"not explored: a child process that {strand.title} started at {where}"
-                stage.run.notes[note] = None
+                simulation.run.notes[note] = None
             with strand.waits_for_real():
                 return original(*args, **kwargs)
 
@@ -149,8 +151,8 @@ def _signal_patches(world: World) -> list[_Patch]:
             here = world.here()
             if here is None:
                 return original(*args, **kwargs)
-            stage, _ = here
-            stage.run.notes["not explored: signals, and timeouts that signals end"] = None
+            simulation, _ = here
+            simulation.run.notes["not explored: signals, and timeouts that signals end"] = None
             return result
 
         return skipped
@@ -202,14 +204,17 @@ def _has_ended(strand: Strand) -> bool:
 
 
 def _begin(
-    stage: Simulation, strand: Strand, thread: threading.Thread, real_start: Callable[..., None]
+    simulation: Simulation,
+    strand: Strand,
+    thread: threading.Thread,
+    real_start: Callable[..., None],
 ) -> None:
-    child = stage.waits.new_thread(strand, thread)
+    child = simulation.waits.new_thread(strand, thread)
     run = thread.run
     vars(thread)["_strand"] = child
 
     def running() -> None:
-        turns = stage.turns
+        turns = simulation.turns
         turns.adopt(child)
         try:
             child.gate.acquire()

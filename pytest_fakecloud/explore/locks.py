@@ -47,7 +47,7 @@ class _SharedLock:
         here = self._world.here()
         if here is None:
             return self._acquire_outside(blocking, timeout)
-        stage, strand = here
+        simulation, strand = here
         until = None
         if timeout != -1:
             if not blocking or timeout < 0:
@@ -57,14 +57,14 @@ class _SharedLock:
         while not (acquired := self._real.acquire(False)):
             if not blocking or (until is not None and self._world.now_us() >= until):
                 break
-            stage.waits.wait_for(strand, self._is_free, until, "lock")
-        stage.record.touch_lock(self.name)
+            simulation.waits.wait_for(strand, self._is_free, until, "lock")
+        simulation.record.touch_lock(self.name)
         return bool(acquired)
 
     def _acquire_outside(self, blocking: bool, timeout: float) -> bool:
         """Acquire the lock in a thread that is not explored, or at the end of a run."""
-        stage = self._world.stage
-        if blocking and stage is not None and stage.state.is_ending():
+        simulation = self._world.simulation
+        if blocking and simulation is not None and simulation.state.is_ending():
             if self._real.acquire(True, _ENDING):
                 return True
             raise Crash
@@ -73,11 +73,11 @@ class _SharedLock:
     def release(self) -> None:
         """Release the lock."""
         self._real.release()
-        stage = self._world.stage
+        simulation = self._world.simulation
         # Skip a thread that just starts, because it may do so in a step of another strand. Include
         # the strands that the end of a run stops: a strand that waited depends on their order.
-        if stage is not None and stage.state.is_here():
-            stage.record.touch_lock(self.name)
+        if simulation is not None and simulation.state.is_here():
+            simulation.record.touch_lock(self.name)
 
     def locked(self) -> bool:
         """Return whether any thread holds the lock."""

@@ -62,10 +62,10 @@ def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[...
     """Wrap an engine's ``run()`` so that the data and the idle times of commands are recorded."""
 
     def run(session: Any, spec: Any, argv: list[bytes]) -> Any:
-        stage = world.stage
-        if stage is not None:
-            if stage.record.records:
-                stage.record.touch(touches_of_command(fake, session, spec, argv))
+        simulation = world.simulation
+        if simulation is not None:
+            if simulation.record.records:
+                simulation.record.touch(touches_of_command(fake, session, spec, argv))
             world.time.note_idle_time(fake, session.db.index, argv)
         return real(session, spec, argv)
 
@@ -77,10 +77,12 @@ def _watch_deliveries(world: World, queue: Any, exits: contextlib.ExitStack) -> 
     real: Callable[[Delivery], Outcome] = runner.perform
 
     def perform(delivery: Delivery) -> Outcome:
-        stage = world.stage
-        if stage is None:
+        simulation = world.simulation
+        if simulation is None:
             return real(delivery)
-        return stage.deliveries.perform(delivery, real, route_to(queue.destinations, delivery.url))
+        return simulation.deliveries.perform(
+            delivery, real, route_to(queue.destinations, delivery.url)
+        )
 
     swap(exits, runner, "perform", perform)
     for route in queue.destinations.routes:
@@ -113,14 +115,14 @@ def _awaited(world: World, handler: Callable[[Any], Any], request: Any) -> Any:
 
 async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     """Make an asynchronous request while other strands run."""
-    stage = world.stage
-    if stage is None:
+    simulation = world.simulation
+    if simulation is None:
         await checkpoint()
         return exchange()
-    if stage.state.is_here():
-        await stage.calls.leaves(handle)
+    if simulation.state.is_here():
+        await simulation.calls.leaves(handle)
         answer = exchange()
-        await stage.calls.arrives(handle)
+        await simulation.calls.arrives(handle)
         return answer
     # Several strands share this event loop, so run the request in a thread: it would block the
     # loop.
@@ -151,8 +153,12 @@ class _Watched:
     def run(self, request: Request, serve: Serve) -> Response:
         if self._plan.active:
             serve = partial(self._plan.run, request, serve)
-        stage = self._world.stage
-        return serve() if stage is None else stage.calls.at_call(self._handle, request, serve)
+        simulation = self._world.simulation
+        return (
+            serve()
+            if simulation is None
+            else simulation.calls.at_call(self._handle, request, serve)
+        )
 
     def attach(self, app: App) -> None:
         self._plan.attach(app)
@@ -174,7 +180,7 @@ class _Interruptions:
         self._planned = planned
 
     def __bool__(self) -> bool:
-        return self._world.stage is not None or bool(self._planned)
+        return self._world.simulation is not None or bool(self._planned)
 
     def begin(self, lines: list[list[bytes]]) -> Callable[[int], None]:
         planned = self._planned.begin(lines) if self._planned else None
@@ -182,8 +188,8 @@ class _Interruptions:
         def at(index: int) -> None:
             if planned is not None:
                 planned(index)
-            if self._world.stage is not None:
-                self._world.stage.calls.at_gap()
+            if self._world.simulation is not None:
+                self._world.simulation.calls.at_gap()
 
         return at
 
@@ -204,8 +210,8 @@ class _ExploredDeliveries:
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         found: tuple[str, ...] = self._planned.before(message, delivery)
-        stage = self._world.stage
-        return found if stage is None else found + stage.deliveries.faults_of(message.id)
+        simulation = self._world.simulation
+        return found if simulation is None else found + simulation.deliveries.faults_of(message.id)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._planned, name)

@@ -41,7 +41,7 @@ class World:
 
     A context manager. Inside it, the clock is frozen, the process's time follows the clock if
     time-machine is installed, requests of this process skip the socket, sleeping moves the clock,
-    and calls pass through ``stage``. At the end everything is restored, and the cloud's data is at
+    and calls pass through ``simulation``. At the end everything is restored, and the cloud's data is at
     the baseline. Raises ``ContractError`` for a clock that cannot be frozen, and for a queue that
     delivers in the background.
     """
@@ -52,7 +52,7 @@ class World:
     def __init__(self, cloud: Cloud, *, process_time: bool | None = None) -> None:
         self.cloud = cloud
         self.clock = cloud._time
-        self.stage: Simulation | None = None
+        self.simulation: Simulation | None = None
         self._process_time = process_time
         self._exits = contextlib.ExitStack()
         self._handles = [handle for handle in cloud.handles if find(handle.fixture).in_process]
@@ -99,14 +99,14 @@ class World:
             exits.enter_context(loops_follow(self, self.is_here))
             if self._process_time is not False:
                 exits.enter_context(clocks_follow(self))
-            patches = SocketPatches(self.wires, lambda: self.stage)
+            patches = SocketPatches(self.wires, lambda: self.simulation)
             exits.enter_context(patches.installed())
             exits.callback(self.carriers.shutdown, wait=False)
             self._exits = exits.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stage = None
+        self.simulation = None
         self._exits.close()
 
     def _stop_time(self, exits: contextlib.ExitStack) -> None:
@@ -119,8 +119,8 @@ class World:
         real_wait = clock.wait
 
         def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
-            if self.stage is not None:
-                waited, found = self.stage.waits.wait(signal, poll, deadline_us)
+            if self.simulation is not None:
+                waited, found = self.simulation.waits.wait(signal, poll, deadline_us)
                 if waited:
                     return found
             return real_wait(signal, poll, deadline_us)
@@ -141,12 +141,12 @@ class World:
 
     def note_clock_read(self) -> None:
         """Record that the code has read the time."""
-        if self.stage is not None and self.stage.record.records and self.is_here():
-            self.stage.record.touch([READS_CLOCK])
+        if self.simulation is not None and self.simulation.record.records and self.is_here():
+            self.simulation.record.touch([READS_CLOCK])
 
     def is_here(self) -> bool:
         """Return whether this thread is running explored code."""
-        return self.stage is not None and self.stage.state.is_here()
+        return self.simulation is not None and self.simulation.state.is_here()
 
     def shows_fake_time(self) -> bool:
         """Return whether this thread runs explored code, or the checks of the exploration."""
@@ -154,12 +154,12 @@ class World:
 
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, or None if it must not let other strands run."""
-        return None if self.stage is None else self.stage.state.cooperating()
+        return None if self.simulation is None else self.simulation.state.cooperating()
 
     def here(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, or None like ``cooperating()``."""
         strand = self.cooperating()
-        return None if strand is None or self.stage is None else (self.stage, strand)
+        return None if strand is None or self.simulation is None else (self.simulation, strand)
 
     # -- one schedule ----------------------------------------------------------------------------
 
@@ -194,8 +194,8 @@ class World:
 
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
-        if self.stage is not None:
-            return self.stage.waits.sleep(seconds)
+        if self.simulation is not None:
+            return self.simulation.waits.sleep(seconds)
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
         # Move the clock when the check sleeps, so that it can wait for later events.
@@ -204,12 +204,12 @@ class World:
 
     def pass_time(self, seconds: float) -> bool:
         """Let the fake time of a sleep pass in an event loop that is not explored."""
-        return self.stage is not None and self.stage.waits.pass_time(seconds)
+        return self.simulation is not None and self.simulation.waits.pass_time(seconds)
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Called when an event loop has nothing to run; return False if nothing else can run."""
-        if self.stage is not None:
-            return self.stage.loops.idle(loop, timeout)
+        if self.simulation is not None:
+            return self.simulation.loops.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
 
 

@@ -107,7 +107,7 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, kv: KVSer
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
     class Sleeper:
-        stage = None
+        simulation = None
 
         def now_us(self) -> int:
             return 0

@@ -96,14 +96,14 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         sleeper = self.loop.sleeper
-        if sleeper.stage is not None:
-            sleeper.stage.loops.settles(self.loop)
+        if sleeper.simulation is not None:
+            sleeper.simulation.loops.await_answers(self.loop)
         ready = super().select(0)
         if not ready and (timeout is None or timeout > 0):
             if sleeper.idle(self.loop, timeout):
                 timeout = 0
-                if sleeper.stage is not None:
-                    sleeper.stage.loops.settles(self.loop)
+                if sleeper.simulation is not None:
+                    sleeper.simulation.loops.await_answers(self.loop)
             ready = super().select(timeout)
         # Sort by registration: the order of arrival differs from run to run.
         return sorted(ready, key=lambda one: self._since[one[0].fd])
@@ -131,18 +131,18 @@ class OwnLoop(asyncio.SelectorEventLoop):
         return (self.sleeper.now_us() - self._began_us) / 1e6
 
     def run_forever(self) -> None:
-        if self.sleeper.stage is not None:
-            self.sleeper.stage.loops.enters_loop(self)
+        if self.sleeper.simulation is not None:
+            self.sleeper.simulation.loops.on_start(self)
         try:
             super().run_forever()
         finally:
-            if self.sleeper.stage is not None:
-                self.sleeper.stage.loops.leaves_loop(self)
+            if self.sleeper.simulation is not None:
+                self.sleeper.simulation.loops.on_end(self)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         task = super().create_task(coro, **options)
-        if self.sleeper.stage is not None:
-            self.sleeper.stage.loops.creates_task(task, _is_inner(coro))
+        if self.sleeper.simulation is not None:
+            self.sleeper.simulation.loops.on_task(task, _is_inner(coro))
         return task
 
     def has_sockets(self, known: Collection[int]) -> bool:
@@ -157,8 +157,8 @@ class OwnLoop(asyncio.SelectorEventLoop):
     def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, BaseException):
-            if not isinstance(error, Crash) and self.sleeper.stage is not None:
-                self.sleeper.stage.lifecycle.unhandled(error)
+            if not isinstance(error, Crash) and self.sleeper.simulation is not None:
+                self.sleeper.simulation.lifecycle.unhandled(error)
         elif "was destroyed" not in str(context.get("message")):
             self.default_exception_handler(context)
 

@@ -26,9 +26,9 @@ _FLAGS_AT = {"recv": 1, "recv_into": 2}
 class SocketPatches:
     """Replaces the methods of sockets, and counts the bytes of explored connections."""
 
-    def __init__(self, wires: Wires, stage: Callable[[], Simulation | None]) -> None:
+    def __init__(self, wires: Wires, simulation: Callable[[], Simulation | None]) -> None:
         self._wires = wires
-        self._stage = stage
+        self._simulation = simulation
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -58,9 +58,9 @@ class SocketPatches:
 
     def _connecting(self, original: Callable[..., None]) -> Callable[..., None]:
         def connect(sock: socket.socket, address: Any, /) -> None:
-            stage = self._stage()
+            simulation = self._simulation()
             is_fake = isinstance(address, tuple) and self._wires.mount_at(address[1]) is not None
-            if stage is None or not is_fake or not stage.state.is_here():
+            if simulation is None or not is_fake or not simulation.state.is_here():
                 original(sock, address)
                 return
             try:
@@ -79,11 +79,11 @@ class SocketPatches:
         size, wires = _SIZES[name], self._wires
 
         def send(sock: socket.socket, *args: Any) -> Any:
-            stage = self._stage()
-            if stage is None:
+            simulation = self._simulation()
+            if simulation is None:
                 return original(sock, *args)
-            if not stage.state.is_here():
-                stage.sockets.sends_elsewhere(sock)
+            if not simulation.state.is_here():
+                simulation.sockets.sends_elsewhere(sock)
                 wire = wires.answers(sock, size(*args)) if name == "sendall" else None
                 try:
                     return original(sock, *args)
@@ -94,7 +94,7 @@ class SocketPatches:
             wire = wires.of(sock)
             if wire is None:
                 return original(sock, *args)
-            stage.sockets.sends(wire.port, is_blocking=sock.gettimeout() != 0)
+            simulation.sockets.sends(wire.port, is_blocking=sock.gettimeout() != 0)
             if name == "sendall":
                 wire.sent += size(*args)
                 return original(sock, *args)
@@ -108,17 +108,17 @@ class SocketPatches:
         flags_at, wires = _FLAGS_AT[name], self._wires
 
         def read(sock: socket.socket, *args: Any, **options: Any) -> Any:
-            stage = self._stage()
-            if stage is None:
+            simulation = self._simulation()
+            if simulation is None:
                 return original(sock, *args, **options)
-            if not stage.state.is_here():
+            if not simulation.state.is_here():
                 # A fake's thread reads again after it has handled all earlier bytes.
                 wires.progresses()
                 return original(sock, *args, **options)
             wire = wires.of(sock)
             if wire is None:
                 return original(sock, *args, **options)
-            if not stage.sockets.reads(wire, sock.gettimeout()):
+            if not simulation.sockets.reads(wire, sock.gettimeout()):
                 raise TimeoutError("timed out")
             try:
                 found = original(sock, *args, **options)
@@ -156,6 +156,6 @@ class SocketPatches:
 
     def _await_end(self, wire: Wire) -> None:
         """Wait until the fake has noticed the end of a connection."""
-        stage = self._stage()
-        if stage is not None and stage.state.is_here():
+        simulation = self._simulation()
+        if simulation is not None and simulation.state.is_here():
             self._wires.wait_while(lambda: wire.is_served() and not wire.is_inside())

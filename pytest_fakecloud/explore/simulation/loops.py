@@ -24,14 +24,14 @@ class EventLoops:
         self._turns = state.turns
         self._connections = state.connections
 
-    def enters_loop(self, loop: OwnLoop) -> None:
+    def on_start(self, loop: OwnLoop) -> None:
         """Called when an event loop starts in this thread. Turns its tasks into strands."""
         host = self._turns.here()
         if host is None or host.loop is loop:
             return
         host.loop = loop
         loop.strand = host
-        if host.role != "task" and not host.name.endswith(":loop"):
+        if host.role != "task" and host.main_task is None:
             main = Strand(host.title, "task", nothing, parent=host, points=host.points)
             main.state = "running"
             self._state.add(main)
@@ -40,7 +40,7 @@ class EventLoops:
             for task in asyncio.all_tasks(loop):
                 self._state.tasks[task] = main
 
-    def leaves_loop(self, loop: OwnLoop) -> None:
+    def on_end(self, loop: OwnLoop) -> None:
         """Called after an event loop has ended in this thread."""
         host = self._turns.here()
         if host is None or host.loop is not loop:
@@ -49,6 +49,7 @@ class EventLoops:
         host.name = host.title
         if host.main_task is not None:
             host.points = host.main_task.points
+            host.main_task = None
         tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
         for strand in sorted(tasks, key=lambda one: one.parked_at):
             while strand.state == "parked":
@@ -61,7 +62,10 @@ class EventLoops:
             strand.gate.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
-        """Let other strands run while an event loop waits."""
+        """Let other strands run while an event loop waits.
+
+        Return True if the loop may have events now, and False for a loop that is not explored here.
+        """
         host = loop.strand
         if host is None or self._record.aside_depth or self._turns.here() is not host:
             return False
@@ -89,7 +93,7 @@ class EventLoops:
         host.is_settled = False
         return True
 
-    def settles(self, loop: OwnLoop) -> None:
+    def await_answers(self, loop: OwnLoop) -> None:
         """Wait, in wall-clock time, until the loop can read the answers to all requests of its tasks.
 
         Otherwise the order in which several answers arrive would influence the run. Requests that
@@ -104,7 +108,7 @@ class EventLoops:
         self._connections.await_answers(host)
         host.is_settled = True
 
-    def creates_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
+    def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         """Assign an inner task to the strand that created it, and note the line that created it."""
         creator = self._state.here()
         if is_inner and creator is not None and creator.role == "task":

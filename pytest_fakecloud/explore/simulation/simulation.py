@@ -74,12 +74,12 @@ class Simulation:
     def play(self) -> Run:
         """Run all strands to their end. Does not check the promise."""
         token = simulation.set(self)
-        self._world.stage = self
+        self._world.simulation = self
         try:
             self._clock.delay_starts()
             self.turns.run(self._scheduler, self.lifecycle)
         finally:
-            self._world.stage = None
+            self._world.simulation = None
             simulation.reset(token)
             self.state.connections.cut(
                 lambda one: one.crashed or one.host.crashed or one.root_has_crashed
