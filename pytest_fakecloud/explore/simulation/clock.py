@@ -59,25 +59,28 @@ class ClockMoves:
 
     def moment(self, options: Sequence[Option]) -> Moment | None:
         """Return the next move of the clock, or None if a client's patience does not allow it."""
-        forced = not options
-        at_us = self.next_us(forced=forced)
+        return self._chosen_moment(options) if options else self._forced_moment()
+
+    def _forced_moment(self) -> Moment | None:
+        """Return the move that the search can order when no strand can run."""
+        at_us = self.next_us(forced=True)
+        if at_us is None or not self.moves_time:
+            return None
+        return Moment(min([at_us, *self._world.time.known_instants(1)]))
+
+    def _chosen_moment(self, options: Sequence[Option]) -> Moment | None:
+        """Return the move that may come before the strands that can run."""
+        at_us = self.next_us(forced=False)
         if at_us is None:
             return None
-        now = self._world.now_us()
-        if forced:
-            if not self.moves_time:
-                return None
-            at_us = min([at_us, *self._world.time.known_instants(1)])
-        moment = Moment(at_us)
-        if forced:
-            return moment
+        span_us = at_us - self._world.now_us()
         waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
-        if not all(self.may_pause(strand, moment.at_us - now) for strand in waiting):
+        if not all(self.may_pause(strand, span_us) for strand in waiting):
             return None
         if self._chosen_moves >= MOST_MOVES:
             self._record.run.is_cut = True
             return None
-        return moment
+        return Moment(at_us)
 
     def move(self, moment: Moment, options: Sequence[Option]) -> None:
         """Move the clock as a step of its own, which a search can order relative to other steps."""
@@ -137,38 +140,41 @@ class ClockMoves:
     def next_us(self, *, forced: bool) -> int | None:
         """Return the time of the next timer or wake-up, or None.
 
-        A forced move skips the ends of TTLs, because no strand waits for them, and does not go
-        beyond the horizon of schedules.
+        A forced move skips the ends of TTLs, because no strand waits for them. It does not go beyond
+        the horizon of schedules, which stop firing there.
         """
-        now = self._world.now_us()
-        found = []
+        now, deliveries = self._world.now_us(), self._world.deliveries
+        found = self._wake_ups(now)
+        if not forced:
+            found += self._world.time.known_instants(1)
+        firing = deliveries.next_firing_us()
+        if firing is not None:
+            if found or self._may_fire(firing):
+                found.append(firing)
+            elif forced:
+                deliveries.end_schedules()
+        # A message that is due but cannot begin waits for something else, such as a paused queue.
+        due = deliveries.next_us(after_us=now)
+        if due is not None:
+            found.append(due)
+        return min((at for at in found if at > now), default=None)
+
+    def _wake_ups(self, now: int) -> list[int]:
+        """Return the times at which strands go on; daemon threads count only beside others."""
+        strands = self._state.strands
         only_daemons = all(
             s.is_daemon or s.state == "ended" or (s.role == "thread" and s.wake_us is None)
-            for s in self._state.strands
+            for s in strands
         )
-        for strand in self._state.strands:
+        found = [self.held_us] if self.held_us > now else []
+        for strand in strands:
             if strand.state == "ended" or (strand.is_daemon and only_daemons):
                 continue
             if strand.held_until_us > now:
                 found.append(strand.held_until_us)
             elif strand.state in ("waiting", "new") and (strand.wake_us or 0) > now:
                 found.append(strand.wake_us or 0)
-        if self.held_us > now:
-            found.append(self.held_us)
-        if not forced:
-            found += self._world.time.known_instants(1)
-        firing = self._world.deliveries.next_firing_us()
-        if firing is not None and not found and not self._may_fire(firing):
-            if forced:
-                self._world.deliveries.end_schedules()
-            firing = None
-        if firing is not None:
-            found.append(firing)
-        # A message that is due but cannot begin waits for something else, such as a paused queue.
-        due = self._world.deliveries.next_us(after_us=now)
-        if due is not None:
-            found.append(due)
-        return min((at for at in found if at > now), default=None)
+        return found
 
     def _may_fire(self, at_us: int) -> bool:
         """Return whether schedules may still fire although no strand waits. Retries do not count,
@@ -183,36 +189,38 @@ class ClockMoves:
         """Pause a strand for an event of the schedule; return False if its patience does not allow
         that.
         """
-        world = self._world
-        if world.clock.driving:
+        if self._world.clock.driving:
             return False
-        now = world.now_us()
-        target = self._end_of(event)
-        if target is None or not self.may_pause(strand, target - now):
+        until_us = self._pause_end_us(event)
+        if until_us is None:
             return False
-        alone = event.kind == "delay"
-        held = [strand]
-        if not alone:
-            held += [
-                s
-                for s in self._state.strands
-                if s is not strand and s.state in ("parked", "new") and s.held_until_us <= now
-            ]
-            if not all(self.may_pause(s, target - now) for s in held if s.state != "new"):
-                return False
+        now = self._world.now_us()
+        span_us = until_us - now
+        held = [strand] if event.kind == "delay" else [strand, *self._idle_strands(strand, now)]
+        started = [each for each in held if each is strand or each.state != "new"]
+        if not all(self.may_pause(each, span_us) for each in started):
+            return False
         for each in held:
-            each.held_until_us = target
-            if each.state != "new":
-                each.paused_us += target - now
-        if not alone:
-            self.held_us = target
+            each.held_until_us = until_us
+        for each in started:
+            each.paused_us += span_us
+        if event.kind != "delay":
+            self.held_us = until_us
             strand.yields_to_others = True
         self._state.park(strand, "switch")
-        span = seconds(target - now)
-        self._record.say(strand.name, f"pauses for {span} before its call", event=True)
+        words = f"pauses for {seconds(span_us)} before its call"
+        self._record.say(strand.name, words, event=True)
         return True
 
-    def _end_of(self, event: Event) -> int | None:
+    def _idle_strands(self, strand: Strand, now: int) -> list[Strand]:
+        """Return the other strands that could run now."""
+        return [
+            s
+            for s in self._state.strands
+            if s is not strand and s.state in ("parked", "new") and s.held_until_us <= now
+        ]
+
+    def _pause_end_us(self, event: Event) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._world.now_us()
         if event.kind == "delay":
@@ -239,7 +247,7 @@ class ClockMoves:
             if self._record.notes_points:
                 self._record.note(strand.name, 0, list(_LATE_STARTS))
             for event in self._state.schedule.at(strand.name, 0):
-                if event.kind in PAUSES and (end_us := self._end_of(event)) is not None:
+                if event.kind in PAUSES and (end_us := self._pause_end_us(event)) is not None:
                     strand.wake_us = end_us
                     self._record.run.fired.append(event)
                     span = seconds(end_us - self._world.now_us())
@@ -253,18 +261,20 @@ class ClockMoves:
             return self._world.now_us() + span_us - root.began_us <= root.patience_us
         return strand.paused_us + span_us <= root.patience_us
 
-    def note_moves(self, strand: Strand, number: int, choices: list[tuple[Kind, str]]) -> None:
+    def note_moves(self, strand: Strand, number: int, choices: Sequence[tuple[Kind, str]]) -> None:
+        """Record the events that are possible at a point: the given ones and moves of the clock."""
         world = self._world
+        moves: list[tuple[Kind, str]] = []
         if not world.clock.driving:
             now = world.now_us()
             for index, at in enumerate(world.time.known_instants(JUMPS), 1):
                 if self.may_pause(strand, at - now):
                     detail = "" if index == 1 else str(index)
-                    choices += [("jump", detail), ("past", detail), ("nearly", detail)]
-            choices += [("tick", span) for span in TICKS]
+                    moves += [("jump", detail), ("past", detail), ("nearly", detail)]
+            moves += [("tick", span) for span in TICKS]
             if self.may_pause(strand, _edge(now) - now):
-                choices.append(("nearly", EDGE))
-        self._record.note(strand.name, number, choices)
+                moves.append(("nearly", EDGE))
+        self._record.note(strand.name, number, [*choices, *moves])
 
 
 def _edge(now_us: int) -> int:

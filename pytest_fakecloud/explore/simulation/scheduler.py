@@ -19,6 +19,8 @@ from .workers import WorkerRestarts
 
 _GRACE = 500
 """Wall-clock milliseconds before a waiting strand counts as stuck."""
+_PATIENCE = 1_500
+"""Wall-clock milliseconds to wait for a blocked strand when no other strand can run."""
 _NOT_CONTROLLED = (
     "not all interleavings: the code waited for a lock that explore() does not control"
 )
@@ -76,7 +78,7 @@ class Scheduler:
                 if not self._wait_for_carried() and not self._clock.pass_time():
                     self._report_stuck([s for s in self._state.strands if s.is_stepped_over])
                     return None
-            elif not self._clock.pass_time() and self._is_the_end():
+            elif not self._clock.pass_time() and self._has_ended():
                 return None
 
     def _is_dying(self, strand: Strand) -> bool:
@@ -147,22 +149,28 @@ class Scheduler:
             self.note_disabled(names)
         if others:
             self._note_switches(label, kind, [name for name in names[1:] if name != CLOCK])
-        wanted = default.name
+        wanted = self._planned(label, kind, names)
+        chosen = default if wanted == default.name else options[names.index(wanted)]
+        if self._record.records:
+            self._begin_step(chosen, names)
+        return chosen
+
+    def _planned(self, label: tuple[str, int], kind: Kind, names: list[str]) -> str:
+        """Return the name of the option that the schedule or the strategy wants to run next."""
+        default, point = label
         planned = self._state.switches.get(label)
         if planned:
             for event in planned:
                 if event.kind == kind and event.detail in names:
                     planned.remove(event)
-                    wanted = event.detail
                     self._switched(event)
-                    break
+                    return event.detail
         elif self._strategy is not None and kind in self._strategy.places:
             wanted = self._strategy.pick(self._record.run, names, kind)
-            if wanted != default.name:
-                self._switched(Event(default.name, point, kind, wanted))
-        if self._record.records:
-            self._begin_step(next(one for one in options if one.name == wanted), names)
-        return next(one for one in options if one.name == wanted)
+            if wanted != default:
+                self._switched(Event(default, point, kind, wanted))
+            return wanted
+        return default
 
     def _switched(self, event: Event) -> None:
         self._record.run.fired.append(event)
@@ -226,7 +234,7 @@ class Scheduler:
 
     def _wait_for_carried(self) -> bool:
         """Wait, in wall-clock time, until another strand can run; return False if none can."""
-        for _ in range(1_500):
+        for _ in range(_PATIENCE):
             pause(0.001)
             if self._turns.has_ended:
                 return False
@@ -234,7 +242,7 @@ class Scheduler:
                 return True
         return False
 
-    def _is_the_end(self) -> bool:
+    def _has_ended(self) -> bool:
         """Return whether no strand can run again; report the strands that still wait."""
         waiting = [
             strand
