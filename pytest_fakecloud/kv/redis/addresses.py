@@ -13,7 +13,8 @@ from redis.retry import Retry
 
 from ...core.errors import ContractError
 from .cluster import ClusterLink
-from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, RawParser, SentinelLink
+from .connection import CONNECT_TIMEOUT, REPLY_TIMEOUT, Link, Place, SentinelLink
+from .replies import RawParser
 
 _REDIS_SCHEMES = {
     "redis": "redis",

@@ -2,42 +2,38 @@
 names.
 
 ``cluster`` implements connections to a cluster, and ``addresses`` chooses the class for a URL.
-
-redis-py handles addresses, TLS, logins and pools. Replies are kept as RESP2 defines them, because
-the REST interface returns them in that form and not as redis-py would convert them.
+redis-py handles addresses, TLS, logins and pools.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter, signature
-from typing import Any, cast
+from typing import Any
 
-from redis._parsers.resp2 import _RESP2Parser
 from redis.backoff import NoBackoff
 from redis.connection import ConnectionPool
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import TimeoutError as LateReply
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from ..errors import REPLY_TOO_DEEP, CommandError, RestError
-from ..reply import NIL_ARRAY, OK, Reply, Status
-from ..scripting.limits import LEVELS
+from ..errors import CommandError, RestError
+from ..reply import Reply
+from .replies import exchange, read_reply
 
 CONNECT_TIMEOUT = 2.0
 REPLY_TIMEOUT = 10.0
 """Time limits in seconds for connecting and for a reply. The URL can set other limits."""
 _command_name = signature(ConnectionPool.get_connection).parameters.get("command_name")
-_FOR = ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
+_GET_CONNECTION_ARGUMENTS = (
+    ("_",) if _command_name is not None and _command_name.default is Parameter.empty else ()
+)
 """Arguments of redis-py's ``get_connection()``: version 5.2 requires one, later ones none."""
 
-LONGEST = 512 << 20
-"""Maximum string length that a server accepts: the default of ``proto-max-bulk-len``."""
 Login = tuple[bytes, bytes]
 Place = tuple[str, int]
 
@@ -49,87 +45,8 @@ class Unreachable(RestError):
         super().__init__(503, f"ERR the database at {where} is not reachable: {reason}")
 
 
-class _StatusLine(bytes):
-    """A simple string in a reply. redis-py returns it as bytes, like a bulk string."""
-
-
-class RawParser(_RESP2Parser):
-    """A parser for RESP2 that keeps the text of errors and the types of strings, unlike its base
-    class.
-
-    If a reply is nested more than ``LEVELS`` deep, the parser returns the error that the in-memory
-    engine would return.
-    """
-
-    def _read_response(self, *args: Any, levels: int = LEVELS, **options: Any) -> Any:
-        buffer: Any = self._buffer
-        line = buffer.readline()
-        if not line:
-            raise LostConnection("the server closed the connection")
-        kind, rest = line[:1], line[1:]
-        if kind == b"$":
-            return None if rest == b"-1" else buffer.read(_number(rest, 0, LONGEST))
-        if kind == b"+":
-            return _StatusLine(rest)
-        if kind == b":":
-            return _number(rest)
-        if kind == b"*":
-            if rest == b"-1":
-                return NIL_ARRAY
-            count = _number(rest, 0)
-            if levels:
-                return [self._read_response(levels=levels - 1) for _ in range(count)]
-            self._skip(count)
-            kind, rest = b"-", REPLY_TOO_DEEP
-        if kind != b"-":
-            raise LostConnection(f"the reply is not RESP2: {line[:40]!r}")
-        error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
-        error.line = rest
-        if isinstance(error, LostConnection):
-            raise error
-        return error
-
-    def _skip(self, count: int) -> None:
-        buffer: Any = self._buffer
-        while count:
-            line = buffer.readline()
-            if not line:
-                raise LostConnection("the server closed the connection")
-            count -= 1
-            length = _number(line[1:], -1) if line[:1] in b"$*" else 0
-            if line[:1] == b"$" and length >= 0:
-                buffer.read(length)
-            elif length > 0:
-                count += length
-
-
-def _number(text: bytes, least: int = -(2**63), most: int = 2**63 - 1) -> int:
-    if not re.fullmatch(rb"[+-]?\d{1,19}", text) or not least <= int(text) <= most:
-        raise LostConnection(
-            f"the reply contains {text[:40]!r} instead of a number from {least} to {most}"
-        )
-    return int(text)
-
-
-def reply_of(raw: Any) -> Reply:
-    """Convert a reply of ``RawParser`` to the types of ``kv/reply``."""
-    kind = type(raw)
-    if kind is bytes or kind is int or raw is None or raw is NIL_ARRAY:
-        return cast("Reply", raw)
-    if kind is list:
-        return [reply_of(item) for item in raw]
-    if kind is _StatusLine:
-        return OK if raw == b"OK" else Status(bytes(raw))
-    return CommandError(_text(raw))
-
-
-def exchange(connection: Any, argv: list[bytes]) -> Reply:
-    """Send a command line and return its reply; raise ``CommandError`` for an error reply."""
-    connection.send_command(*argv, check_health=False)
-    try:
-        return reply_of(connection.read_response(disable_decoding=True))
-    except ResponseError as error:
-        raise CommandError(_text(error)) from None
+class LoginRefused(Unreachable):
+    """Raised if the server rejects a name or password."""
 
 
 class Link:
@@ -207,44 +124,47 @@ class Link:
             for line in first:
                 exchange(connection, line)
             connection.send_packed_command(connection.pack_commands(lines), check_health=False)
-            return [_one(connection) for _ in lines]
+            return [read_reply(connection) for _ in lines]
 
     @contextmanager
     def _leased(self, login: Login | None, place: Place | None) -> Iterator[Any]:
-        connection = self.lease(login, place)
+        """Take a connection from the pool within a ``with`` block.
+
+        Raises ``LoginRefused`` for a wrong password, and ``Unreachable`` without a connection.
+        """
+        pool = self._pool(login, place)
+        connection = self._connection(pool, login, place)
         try:
             yield connection
         except (LostConnection, LateReply, OSError) as error:
             connection.disconnect()
             raise self.unreachable(error) from None
         finally:
-            self.give_back(connection)
+            pool.release(connection)
+
+    def _connection(self, pool: Any, login: Login | None, place: Place | None) -> Any:
+        try:
+            try:
+                return pool.get_connection(*_GET_CONNECTION_ARGUMENTS)
+            except AuthenticationError:
+                if login is None or login not in self._users:
+                    raise
+                self._run([b"ACL", b"SETUSER", login[0], *self._users[login]], None, place)
+                return pool.get_connection(*_GET_CONNECTION_ARGUMENTS)
+        except AuthenticationError as error:
+            raise LoginRefused(self.where, error) from None
+        except (RedisError, OSError) as error:
+            raise self.unreachable(error) from None
 
     def _home(self) -> Place | None:
         """Return the node to use, or None if the server has only one node."""
         return None
 
-    def lease(self, login: Login | None, place: Place | None) -> Any:
-        """Take a connection from the pool until ``give_back()``; raise ``Unreachable`` without one."""
-        pool = self._pool(login, place)
-        try:
-            try:
-                connection = pool.get_connection(*_FOR)
-            except AuthenticationError:
-                if login is None or login not in self._users:
-                    raise
-                self._run([b"ACL", b"SETUSER", login[0], *self._users[login]], None, place)
-                connection = pool.get_connection(*_FOR)
-        except (RedisError, OSError) as error:
-            raise self.unreachable(error) from None
-        connection.of_pool = pool
-        return connection
-
-    def give_back(self, connection: Any) -> None:
-        connection.of_pool.release(connection)
-
     def dedicated(self, login: Login | None = None) -> Any:
-        """Open a connection outside the pools, without a time limit for replies."""
+        """Open a connection outside the pools, without a time limit for replies.
+
+        Raises the errors of redis-py, which say whether another attempt can succeed.
+        """
         connection = self._pool(login, self._home()).make_connection()
         connection.socket_timeout = None
         connection.connect()
@@ -267,11 +187,10 @@ class Link:
     def admits(self, login: Login) -> bool:
         """Return whether the server accepts a user's name and password."""
         try:
-            self.give_back(self.lease(login, self._home()))
-        except Unreachable:
-            self.call([b"PING"])
+            with self._leased(login, self._home()):
+                return True
+        except LoginRefused:
             return False
-        return True
 
     def unreachable(self, reason: object) -> Unreachable:
         return Unreachable(self.where, reason)
@@ -309,27 +228,13 @@ def _becoming(login: Login) -> Callable[[Any], None]:
     return connect
 
 
-def _one(connection: Any) -> Reply:
-    try:
-        return reply_of(connection.read_response(disable_decoding=True))
-    except ResponseError as error:
-        return CommandError(_text(error))
-
-
-def _text(error: Exception) -> bytes:
-    line: bytes = getattr(error, "line", b"")
-    return line or b"ERR " + str(error).encode()
-
-
 class SentinelLink(Link):
     """Connections to the primary that Sentinel names, which is looked up for each connection."""
 
     def __init__(
         self, service: str, sentinels: list[tuple[str, int]], options: dict[str, Any]
     ) -> None:
-        for name in ("host", "port"):
-            options.pop(name, None)
-        super().__init__(options)
+        super().__init__({k: v for k, v in options.items() if k not in ("host", "port")})
         self._service = service
         self._sentinel = Sentinel(
             sentinels,
