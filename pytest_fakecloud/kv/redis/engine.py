@@ -36,7 +36,8 @@ from .acl import RedisUser, RedisUsers, prepare_acl
 from .connection import Login
 from .contents import RedisContents
 from .copies import RedisCopy
-from .pubsub import MonitorFeed, Subscriptions
+from .monitor import MonitorFeed
+from .pubsub import Subscriptions
 from .rewriting import Answered, Prepared, Rewriter, find_spec
 from .scripts import RedisScripts
 from .share import Share

@@ -1,5 +1,4 @@
-"""Receives messages that a real server pushes. Each subscription and MONITOR has its own connection
-and thread.
+"""Subscriptions of clients on a real server.
 
 A lost connection is reopened as long as its session is subscribed. As for any client of a real
 server, messages that are published in the meantime are lost. If the session's user may no longer
@@ -8,87 +7,15 @@ log in or subscribe, the session ends instead.
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
-
 from ..reply import Push
-from .connection import Unreachable
+from .feeds import Feed
 from .prefixes import Prefixes, escaped
 
 if TYPE_CHECKING:
-    from .connection import Link, Login
-
-RECONNECT = 0.2
-"""Seconds between attempts to reconnect."""
-_LINE = re.compile(rb"(\d+)\.(\d{6}) \[(\d+) (.*?)\] (.*)", re.DOTALL)
-_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|.)", re.DOTALL)
-_SIGNS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
-
-
-class _Feed:
-    """A thread that reads replies from a connection and passes them to ``take`` until ``stop()``."""
-
-    def __init__(
-        self,
-        link: Link,
-        login: Login | None,
-        opening: list[bytes],
-        take: Callable[[Any], None],
-        name: str,
-        rejected: Callable[[], None] | None = None,
-    ) -> None:
-        self._link = link
-        self._login = login
-        self._opening = opening
-        self._take = take
-        self._rejected = rejected
-        self._stopped = threading.Event()
-        self._connection: Any = None
-        self.opened = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"fakecloud {name}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._read()
-            except (AuthenticationError, NoPermissionError):
-                if self._rejected is None:
-                    self._stopped.wait(RECONNECT)
-                else:
-                    self._rejected()
-                    return
-            except (RedisError, OSError, Unreachable):
-                # The connection was lost or rejected, or the server is not running: retry.
-                self._stopped.wait(RECONNECT)
-            except Exception:
-                # `stop()` closes the connection under a client that is reading, which may then raise
-                # any error.
-                if not self._stopped.is_set():
-                    raise
-
-    def _read(self) -> None:
-        connection = self._link.dedicated(self._login)
-        self._connection = connection
-        try:
-            connection.send_command(*self._opening, check_health=False)
-            while not self._stopped.is_set():
-                self._take(connection.read_response(disable_decoding=True))
-                self.opened.set()
-        finally:
-            connection.disconnect()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if self._connection is not None:
-            self._connection.disconnect()
+    from .connection import Link
 
 
 class Subscriptions:
@@ -98,8 +25,8 @@ class Subscriptions:
         self._link = link
         self._prefixes = prefixes
         self._lock = threading.Lock()
-        self._feeds: dict[int, list[_Feed]] = {}
-        self._patterns: dict[int, list[bytes]] = {}
+        self._feeds: dict[Any, list[Feed]] = {}
+        self._patterns: dict[Any, list[bytes]] = {}
         self._closed = False
 
     def subscribe(self, session: Any, kind: str, name: bytes) -> None:
@@ -108,14 +35,14 @@ class Subscriptions:
             # A client can subscribe while the fake is being closed.
             if self._closed:
                 return
-            feeds = self._feeds.setdefault(id(session), [])
+            feeds = self._feeds.setdefault(session, [])
             feed = self._new_feed(session, kind, name, len(feeds) + 1)
             feeds.append(feed)
             if kind == "pattern":
-                self._patterns.setdefault(id(session), []).append(name)
+                self._patterns.setdefault(session, []).append(name)
             feed.start()
 
-    def _new_feed(self, session: Any, kind: str, name: bytes, count: int) -> _Feed:
+    def _new_feed(self, session: Any, kind: str, name: bytes, count: int) -> Feed:
         prefixes, channels = self._prefixes, self._prefixes.channels
         confirmed = False
         word = b"SUBSCRIBE" if kind == "channel" else b"PSUBSCRIBE"
@@ -133,7 +60,7 @@ class Subscriptions:
             session.push(Push([bytes(head), *map(prefixes.strip, where), payload]))
 
         sent = (channels if kind == "channel" else escaped(channels)) + name
-        return _Feed(
+        return Feed(
             self._link,
             session.login,
             [word, sent],
@@ -145,8 +72,8 @@ class Subscriptions:
     def drop(self, session: Any) -> None:
         """Remove all subscriptions of a session."""
         with self._lock:
-            feeds = self._feeds.pop(id(session), [])
-            self._patterns.pop(id(session), None)
+            feeds = self._feeds.pop(session, [])
+            self._patterns.pop(session, None)
         for feed in feeds:
             feed.stop()
 
@@ -164,79 +91,3 @@ class Subscriptions:
             self._patterns.clear()
         for feed in feeds:
             feed.stop()
-
-
-class Seen:
-    """The client of an observed command, with the attributes that ``monitor_line()`` needs."""
-
-    def __init__(self, database: int, address: bytes) -> None:
-        self.db = self
-        self.index = database
-        self.in_script = address == b"lua"
-        self.address = address.decode("utf-8", "replace")
-
-
-class MonitorFeed:
-    """The functions that observe commands. While there are any, one connection runs MONITOR."""
-
-    def __init__(self, link: Link, prefixes: Prefixes) -> None:
-        self._link = link
-        self._prefixes = prefixes
-        self._lock = threading.Lock()
-        self._watchers: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
-        self._feed: _Feed | None = None
-        self._closed = False
-
-    def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        """Add a function that is called with each command."""
-        with self._lock:
-            if self._closed:
-                return
-            self._watchers = (*self._watchers, watcher)
-            if self._feed is None:
-                self._feed = _Feed(self._link, None, [b"MONITOR"], self._show, "monitor")
-                self._feed.start()
-            feed = self._feed
-        feed.opened.wait(2.0)
-
-    def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
-        with self._lock:
-            self._watchers = tuple(each for each in self._watchers if each is not watcher)
-            if self._watchers or self._feed is None:
-                return
-            feed, self._feed = self._feed, None
-        feed.stop()
-
-    def close(self) -> None:
-        """Remove all functions, and ignore later ones."""
-        with self._lock:
-            self._closed = True
-            feed, self._feed, self._watchers = self._feed, None, ()
-        if feed is not None:
-            feed.stop()
-
-    def _show(self, line: bytes) -> None:
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return
-        seconds, micros, database, address, words = found.groups()
-        if self._prefixes.shared and not self._is_own(int(database), words):
-            return
-        argv = [self._prefixes.without(_unquoted(word)) for word in _WORD.findall(words)]
-        at_us = int(seconds) * 1_000_000 + int(micros)
-        for watcher in self._watchers:
-            watcher(at_us, Seen(0, address), argv)
-
-    def _is_own(self, database: int, words: bytes) -> bool:
-        # Hide commands without names of this fake, because another client could have sent them.
-        if self._prefixes.keys:
-            return self._prefixes.keys in words or self._prefixes.channels in words
-        return database == self._link.database
-
-
-def _unquoted(word: bytes) -> bytes:
-    def sign(found: re.Match[bytes]) -> bytes:
-        text = found[1]
-        return bytes.fromhex(text[1:].decode()) if len(text) == 3 else _SIGNS.get(text, text)
-
-    return _ESCAPE.sub(sign, word)

@@ -8,7 +8,7 @@ import threading
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from pytest_fakecloud.kv.redis import pubsub
+from pytest_fakecloud.kv.redis import feeds, monitor, pubsub
 from pytest_fakecloud.kv.redis.engine import RedisSession
 from pytest_fakecloud.kv.redis.prefixes import Prefixes
 
@@ -16,14 +16,14 @@ from pytest_fakecloud.kv.redis.prefixes import Prefixes
 def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [RedisConnectionError(), OSError(), TypeError("a bug"), TypeError("not reached")]
     raised: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    monkeypatch.setattr(pubsub, "RECONNECT", 0)
+    monkeypatch.setattr(feeds, "RECONNECT", 0)
     monkeypatch.setattr(threading, "excepthook", lambda failure: raised.put(failure.exc_value))
 
     class Link:
         def dedicated(self, login: object) -> None:
             raise failures.pop(0)
 
-    feed = pubsub._Feed(Link(), None, [b"MONITOR"], lambda line: None, "feed")  # type: ignore[arg-type]
+    feed = feeds.Feed(Link(), None, [b"MONITOR"], lambda line: None, "feed")  # type: ignore[arg-type]
     feed.start()
     assert str(raised.get(timeout=30)) == "a bug"
     assert len(failures) == 1
@@ -43,7 +43,7 @@ def test_no_subscription_is_left_after_a_close() -> None:
     session = RedisSession(None, "rest", "")
     subscriptions.subscribe(session, "pattern", b"n*")
     assert subscriptions.patterns() == 1
-    (feed,) = subscriptions._feeds[id(session)]
+    (feed,) = subscriptions._feeds[session]
     subscriptions.close()
     feed._thread.join(30)
     assert not feed._thread.is_alive()
@@ -54,7 +54,7 @@ def test_no_subscription_is_left_after_a_close() -> None:
 
 def test_no_monitor_is_left_after_a_close() -> None:
     prefixes = Prefixes(b"", b"", b"", shared=False)
-    monitors = pubsub.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
+    monitors = monitor.MonitorFeed(None, prefixes)  # type: ignore[arg-type]
     monitors.close()
     monitors.append(print)
     assert monitors._feed is None
