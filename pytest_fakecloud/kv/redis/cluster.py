@@ -24,7 +24,7 @@ from .rewriting import find_spec
 
 PAUSE = 0.01
 """Seconds between two attempts while a slot moves."""
-_WORDS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
+_REDIRECTIONS = (b"MOVED", b"ASK", b"TRYAGAIN", b"CLUSTERDOWN")
 _USER_COMMANDS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
 T = TypeVar("T")
 
@@ -36,12 +36,12 @@ class ClusterLink(Link):
 
     def __init__(self, places: list[Place], options: dict[str, Any]) -> None:
         super().__init__(options)
-        self._known = places
+        self._nodes = places
         """The nodes that can be queried for the slots: those in the URL, and all that they listed."""
         self._primaries: list[Place] = []
         self._key = b""
         self._slot = 0
-        self._place: Place | None = None
+        self._slot_node: Place | None = None
 
     def pin(self, key: bytes) -> None:
         """Use the node that serves a key's slot, and follow the slot when it moves."""
@@ -50,7 +50,7 @@ class ClusterLink(Link):
     def call(self, argv: list[bytes], login: Login | None = None) -> Reply:
         """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
         if not _has_keys(argv):
-            self._settle()
+            self._wait_until_slot_is_whole()
         reply = self._follow(lambda place, asked: self._run(argv, login, place, asking=asked))
         self._run_on_other_primaries(argv)
         return reply
@@ -58,7 +58,7 @@ class ClusterLink(Link):
     def transaction(self, lines: list[list[bytes]], login: Login | None = None) -> list[Reply]:
         """Run a transaction. Repeat it if a node aborted it because the slot moved."""
         if not any(map(_has_keys, lines)):
-            self._settle()
+            self._wait_until_slot_is_whole()
 
         def send(place: Place, asked: bool) -> list[Reply]:
             # If ASKING is sent before MULTI, it applies to the whole transaction.
@@ -83,11 +83,11 @@ class ClusterLink(Link):
             return []
         replies = self._follow(lambda place, _: self._batch(lines, None, place, []))
         return [
-            self._again(line) if _is_redirection(reply) else reply
+            self._call_or_error(line) if _is_redirection(reply) else reply
             for line, reply in zip(lines, replies, strict=True)
         ]
 
-    def _again(self, line: list[bytes]) -> Reply:
+    def _call_or_error(self, line: list[bytes]) -> Reply:
         try:
             return self.call(line)
         except CommandError as error:
@@ -97,7 +97,7 @@ class ClusterLink(Link):
         try:
             return super().dedicated(login)
         except Exception:
-            self._place = None
+            self._slot_node = None
             raise
 
     def _follow(self, send: Callable[[Place, bool], T]) -> T:
@@ -108,7 +108,11 @@ class ClusterLink(Link):
         """
         until = monotonic() + REPLY_TIMEOUT
         asked: Place | None = None
+        redirections = 0
         while True:
+            if redirections > 1:
+                # Follow the first redirection immediately, and later ones after a pause.
+                _pause()
             place = asked or self._home()
             try:
                 return send(place, asked is not None)
@@ -117,22 +121,21 @@ class ClusterLink(Link):
                     raise
                 word, _, rest = error.text.partition(b" ")
                 if word == b"CLUSTERDOWN" or monotonic() > until:
-                    self._place = None
+                    self._slot_node = None
                     raise self.unreachable(str(error)) from None
-                if asked is not None or word == b"TRYAGAIN":
-                    threading.Event().wait(PAUSE)
-                asked = None
-                if word == b"ASK":
-                    asked = _named(rest, place)
-                elif word == b"MOVED":
-                    self._place = _named(rest, place)
             except Unreachable:
                 # The primary may have changed (failover), so look up the slot's node again for the
                 # next request.
-                self._place = None
+                self._slot_node = None
                 raise
+            redirections += 1
+            asked = None
+            if word == b"ASK":
+                asked = _redirection_target(rest, place)
+            elif word == b"MOVED":
+                self._slot_node = _redirection_target(rest, place)
 
-    def _settle(self) -> None:
+    def _wait_until_slot_is_whole(self) -> None:
         """Wait until one node serves the whole slot: commands without keys are not redirected."""
 
         def send(place: Place, asked: bool) -> Reply:
@@ -150,18 +153,18 @@ class ClusterLink(Link):
             return
         self._discover()
         for place in self._primaries:
-            if place != self._place:
+            if place != self._slot_node:
                 with suppress(CommandError, Unreachable):
                     self._run(argv, None, place)
 
     def _home(self) -> Place:
-        place = self._place
+        place = self._slot_node
         return place if place is not None else self._discover()
 
     def _discover(self) -> Place:
         """Query the known nodes for the slots; return the node that serves the fake's slot."""
         failed: object = "it has no nodes"
-        for place in self._known:
+        for place in self._nodes:
             try:
                 ranges = cast("list[Any]", self._run([b"CLUSTER", b"SLOTS"], None, place))
             except Unreachable as error:
@@ -171,13 +174,18 @@ class ClusterLink(Link):
             others = [
                 _address(node[0], node[1], place) for _, _, *nodes in ranges for node in nodes
             ]
-            self._known = list(dict.fromkeys([*self._known, *others]))
+            self._nodes = list(dict.fromkeys([*self._nodes, *others]))
             for at, (first, last, *_) in enumerate(ranges):
                 if first <= self._slot <= last:
-                    self._place = found = self._primaries[at]
+                    self._slot_node = found = self._primaries[at]
                     return found
             failed = f"no node has slot {self._slot}"
         raise self.unreachable(failed)
+
+
+def _pause() -> None:
+    # An event waits in real time even if a test has replaced time.sleep().
+    threading.Event().wait(PAUSE)
 
 
 def _address(host: bytes | None, port: int, asked: Place) -> Place:
@@ -186,14 +194,14 @@ def _address(host: bytes | None, port: int, asked: Place) -> Place:
     return (host.decode() if host and host != b"?" else asked[0], port)
 
 
-def _named(text: bytes, asked: Place) -> Place:
+def _redirection_target(text: bytes, asked: Place) -> Place:
     """Return the address in a redirection such as ``MOVED <slot> <host>:<port>``."""
     host, _, port = text.split()[-1].rpartition(b":")
     return _address(host, int(port), asked)
 
 
 def _is_redirection(reply: object) -> bool:
-    return isinstance(reply, CommandError) and reply.text.partition(b" ")[0] in _WORDS
+    return isinstance(reply, CommandError) and reply.text.partition(b" ")[0] in _REDIRECTIONS
 
 
 def _has_keys(argv: list[bytes]) -> bool:

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("redis")
 
 from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.redis import cluster
 from pytest_fakecloud.kv.redis.cluster import ClusterLink
 from pytest_fakecloud.kv.redis.connection import Login, Place
 from pytest_fakecloud.kv.reply import OK, Reply
@@ -60,3 +61,31 @@ def test_transactions_change_users_on_every_primary(nodes: Nodes) -> None:
     nodes.transaction([[b"acl", b"deluser", b"ann"], [b"acl", b"setuser", b"bad"]])
     here = [(("h", 1), b"deluser"), (("h", 1), b"setuser")]
     assert nodes.ran == [*here, (("h", 2), b"deluser")]
+
+
+def test_nodes_that_point_at_each_other_are_not_asked_in_a_busy_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Place | None] = []
+
+    class Confused(Nodes):
+        def _run(
+            self,
+            argv: list[bytes],
+            login: Login | None,
+            place: Place | None,
+            *,
+            asking: bool = False,
+        ) -> Reply:
+            asked.append(place)
+            if len(asked) == 6:
+                return OK
+            other = 2 if place == ("h", 1) else 1
+            raise CommandError(b"MOVED 0 h:%d" % other)
+
+    pauses: list[float] = []
+    monkeypatch.setattr(cluster, "_pause", lambda: pauses.append(cluster.PAUSE))
+    nodes = Confused()
+    nodes._slot_node = ("h", 1)
+    assert nodes.call([b"GET", b"k"]) == OK
+    assert (len(asked), len(pauses)) == (6, 4)

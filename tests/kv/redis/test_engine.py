@@ -926,7 +926,7 @@ class TestAddresses:
     def test_addresses_of_nodes(self) -> None:
         link = open_link("redis+cluster://u:p@[::1]:7000,example.org,127.0.0.1:7001")
         assert isinstance(link, ClusterLink)
-        assert link._known == [("::1", 7000), ("example.org", 6379), ("127.0.0.1", 7001)]
+        assert link._nodes == [("::1", 7000), ("example.org", 6379), ("127.0.0.1", 7001)]
 
     def test_without_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import sys
