@@ -9,6 +9,7 @@ When a user is deleted, its tokens become invalid.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..acl.users import AclUser, first_user, read_only_user
@@ -29,6 +30,7 @@ class RedisUser:
     """A user whose permissions the server checks. ``login`` is None for the URL's user."""
 
     unrestricted = True
+    """Whether local checks are skipped: the server checks the commands of this user."""
 
     def __init__(self, name: str, login: Login | None) -> None:
         self.name = name
@@ -43,10 +45,10 @@ class RedisUsers:
         self._prefixes = prefixes
         self.read_only = read_only_user("vendor")
         """The user to whom the read-only token belongs."""
-        self._own = {"default": first_user("vendor"), "default_ro": self.read_only}
+        self._defaults = {"default": first_user("vendor"), "default_ro": self.read_only}
 
     def __getitem__(self, name: str) -> AclUser:
-        return self._own[name]
+        return self._defaults[name]
 
     def permit(self, session: Any, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise a NOPERM error if the session's user may not run the command."""
@@ -72,6 +74,10 @@ class RedisUsers:
 
 
 def _opened(token: str) -> Login | None:
+    """Return the name and password in a token, or None if it is not valid.
+
+    A token is ``acl-`` and, in Base64, the length of the name, a colon, the name and the password.
+    """
     if not token.startswith(_TOKEN):
         return None
     sealed = token[len(_TOKEN) :]
@@ -87,38 +93,63 @@ def _opened(token: str) -> Login | None:
 def prepare_acl(
     prefixes: Prefixes, users: RedisUsers, user: RedisUser | AclUser, argv: list[bytes]
 ) -> Prepared | Answered | None:
-    """Return the ACL command to send to the server, or None to send the client's command unchanged."""
+    """Return the ACL command to send to the server, or None to send the client's command unchanged.
+
+    ``user`` is the client's user.
+    """
     word = argv[1].upper()
     if word == b"WHOAMI" and not isinstance(user, RedisUser):
         # On the server, the default tokens run as the user in the URL, whose name is different.
         return Answered(user.name.encode())
     if word == b"RESTTOKEN":
         return Answered(users.make_token(argv[2], argv[3]))
-    if word == b"GENTOKEN":
-        return Prepared([b"ACL", b"GENPASS"])
-    if word == b"SETUSER":
-        _own(argv[2])
-        rules = [rule for text in argv[3:] for rule in _rules(prefixes, text)]
-        return Prepared([*argv[:2], prefixes.users + argv[2], *rules])
-    if word == b"DELUSER":
-        for name in argv[2:]:
-            _own(name)
-        return Prepared([*argv[:2], *(prefixes.users + name for name in argv[2:])])
-    if not prefixes.users:
-        return None
-    if word in (b"GETUSER", b"DRYRUN"):
-        name = argv[2] if argv[2] in _DEFAULTS else prefixes.users + argv[2]
-        return Prepared(
-            [*argv[:2], name, *argv[3:]], answer=lambda reply: _cleaned(prefixes, reply)
-        )
-    if word == b"USERS":
-        return Prepared(argv, answer=lambda reply: _users(prefixes, reply))
-    if word == b"LIST":
-        return Prepared(argv, answer=lambda reply: _lines(prefixes, reply))
-    return None
+    prepare = _PREPARED.get(word)
+    return None if prepare is None else prepare(prefixes, argv)
 
 
-def _own(name: bytes) -> None:
+def _gentoken(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    return Prepared([b"ACL", b"GENPASS"])
+
+
+def _setuser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    _refuse_default_user(argv[2])
+    rules = [rule for text in argv[3:] for rule in _rules(prefixes, text)]
+    return Prepared([*argv[:2], prefixes.users + argv[2], *rules])
+
+
+def _deluser(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    for name in argv[2:]:
+        _refuse_default_user(name)
+    return Prepared([*argv[:2], *(prefixes.users + name for name in argv[2:])])
+
+
+def _about_user(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    name = argv[2] if argv[2] in _DEFAULTS else prefixes.users + argv[2]
+    return Prepared(
+        [*argv[:2], name, *argv[3:]], answer=lambda reply: _without_prefixes(prefixes, reply)
+    )
+
+
+def _users(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    return Prepared(argv, answer=lambda reply: _own_names(prefixes, reply))
+
+
+def _list(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
+    return Prepared(argv, answer=lambda reply: _own_lines(prefixes, reply))
+
+
+_PREPARED: dict[bytes, Callable[[Prefixes, list[bytes]], Prepared]] = {
+    b"GENTOKEN": _gentoken,
+    b"SETUSER": _setuser,
+    b"DELUSER": _deluser,
+    b"GETUSER": _about_user,
+    b"DRYRUN": _about_user,
+    b"USERS": _users,
+    b"LIST": _list,
+}
+
+
+def _refuse_default_user(name: bytes) -> None:
     if name in _DEFAULTS:
         raise CommandError(b"ERR The '" + name + b"' user cannot be changed")
 
@@ -141,19 +172,27 @@ def _rules(prefixes: Prefixes, rule: bytes) -> list[bytes]:
     return [rule]
 
 
-def _cleaned(prefixes: Prefixes, reply: Reply) -> Reply:
+def _without_prefixes(prefixes: Prefixes, reply: Reply) -> Reply:
     if isinstance(reply, list):
-        return [_cleaned(prefixes, item) for item in reply]
+        return [_without_prefixes(prefixes, item) for item in reply]
     return prefixes.without(reply) if isinstance(reply, bytes) else reply
 
 
-def _users(prefixes: Prefixes, reply: Reply) -> Reply:
-    found = reply if isinstance(reply, list) else []
-    own = [name for name in found if name.startswith(prefixes.users)]
+def _own_names(prefixes: Prefixes, reply: Reply) -> Reply:
+    """Return the names in a reply of ACL USERS that belong to the fake.
+
+    ``default``, which is the user of the fake's token, is among them; the user of the read-only
+    token does not exist on the server.
+    """
+    if not prefixes.users or not isinstance(reply, list):
+        return reply
+    own = [name for name in reply if name.startswith(prefixes.users)]
     return [b"default", *(prefixes.without(name) for name in own)]
 
 
-def _lines(prefixes: Prefixes, reply: Reply) -> Reply:
-    start = b"user " + prefixes.users
-    found = reply if isinstance(reply, list) else []
-    return [prefixes.without(line) for line in found if line.startswith((start, b"user default "))]
+def _own_lines(prefixes: Prefixes, reply: Reply) -> Reply:
+    """Return the lines in a reply of ACL LIST about the fake's users and ``default``."""
+    if not prefixes.users or not isinstance(reply, list):
+        return reply
+    starts = (b"user " + prefixes.users, b"user default ")
+    return [prefixes.without(line) for line in reply if line.startswith(starts)]
