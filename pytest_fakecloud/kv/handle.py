@@ -15,10 +15,7 @@ from ..handle import Context, Handle, Snapshot, action
 from .assertions import KVAssertions
 from .engine.engine import Engine
 from .model import AnyEngine
-from .python_values import (
-    Scalar,
-    encode,
-)
+from .python_values import Scalar, encode
 from .races import Between, Place
 from .rest.routes import Credentials, KVApp
 from .settings import KVConfig, KVSettings
@@ -51,41 +48,23 @@ class KVServer(KVAssertions, Handle):
         config = self._configure(context, KVConfig, settings)
         if config.database_password is not None:
             self._password = config.database_password
-        self._search_delay = config.search_ready_after_ms, config.search_ready_after_reads
-        self._making = threading.Lock()
-        self._made: AnyEngine | None = None
-        real: RedisEngine | None = None
-        if config.engine is None:
-            self._new_engine = partial(
-                Engine,
-                context.clock,
-                context.ids,
-                config.dialect,
-                config,
-                context.clock.now_us(),
-                documented_only=config.documented_only,
-                debug_command=config.debug_command,
-                version=config.version,
-                modules=tuple(config.modules),
-            )
-        else:
-            self._made = real = _real_engine(context, config.engine, config)
         self.dialect = config.dialect
-        self._credentials = Credentials()
-        if config.token is not None:
-            # Derive the read-only token from the token, so that it stays the same after a restart
-            # and a .env file stays valid.
-            derived = sha256(f"read-only {config.token}".encode()).hexdigest()
-            self._credentials.read_only = derived
+        self._new_engine = partial(_memory_engine, context, config, context.clock.now_us())
+        self._creation_lock = threading.Lock()
+        real = None if config.engine is None else _real_engine(context, config.engine, config)
+        self._created_engine: AnyEngine | None = real
+        self._credentials = _credentials_for(config)
         self._port: DatabasePort | None = None
-        app = KVApp(self._find_engine, context.clock, self._credentials, config, config.int_text)
+        app = KVApp(
+            self._get_or_create_engine, context.clock, self._credentials, config, config.int_text
+        )
         super().__init__(context, app, config)
         self._credentials.standard = self.token
         if real is not None:
             self._mount.on_close.append(real.close)
         if config.database_port is not None:
             try:
-                self._port = self._open_port(self._find_engine(), config.database_port)
+                self._port = self._open_port(self._get_or_create_engine(), config.database_port)
             except BaseException:
                 self.close()
                 raise
@@ -95,21 +74,20 @@ class KVServer(KVAssertions, Handle):
         made: str = vars(self).setdefault("_password", new_token(32))
         return made
 
-    def _find_engine(self) -> AnyEngine:
-        with self._making:
-            if self._made is None:
+    def _get_or_create_engine(self) -> AnyEngine:
+        with self._creation_lock:
+            if self._created_engine is None:
                 # Create the engine on first use only: suites often give each test all fakes, and
                 # most tests use only one of them.
                 engine = self._new_engine()
-                engine.search_delay = self._search_delay
                 self._set_password_of(engine)
                 # Assign the engine last: `_engine` reads it without the lock.
-                self._made = engine
-            return self._made
+                self._created_engine = engine
+            return self._created_engine
 
     @property
     def _engine(self) -> AnyEngine:
-        return self._made or self._find_engine()
+        return self._created_engine or self._get_or_create_engine()
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -159,7 +137,7 @@ class KVServer(KVAssertions, Handle):
                 "this fake runs its commands on a real server and has no database port: connect to "
                 "that server (engine=) instead"
             )
-        port = self._opened(engine)
+        port = self._port_unless_closed(engine)
         if port is None:
             raise ContractError(
                 f"{self.name} is closed and never opened its database port: read database_url "
@@ -167,9 +145,9 @@ class KVServer(KVAssertions, Handle):
             )
         return self._address_of(port)
 
-    def _opened(self, engine: Engine) -> DatabasePort | None:
+    def _port_unless_closed(self, engine: Engine) -> DatabasePort | None:
         """Return the database port, opening it on first use; None if the fake is closed."""
-        with self._making:
+        with self._creation_lock:
             if self._port is None and not self.closed:
                 self._port = self._open_port(engine)
                 if self.closed:
@@ -195,10 +173,10 @@ class KVServer(KVAssertions, Handle):
         mount.on_reset.append(opened.wake)
         mount.on_error.append(self._server_failed)
         self.on_close(mount.close)
-        first = self._mount.gate
+        gate_of_rest = self._mount.gate
 
         def gate(shut: bool) -> None:
-            first(shut)
+            gate_of_rest(shut)
             mount.gate(shut)
 
         self._fault_table.gate = gate
@@ -213,26 +191,12 @@ class KVServer(KVAssertions, Handle):
             self._port.mount.reset_connections()
 
     def _apply_password(self) -> None:
-        with self._making:
-            if isinstance(self._made, Engine):
-                self._set_password_of(self._made)
+        with self._creation_lock:
+            if isinstance(self._created_engine, Engine):
+                self._set_password_of(self._created_engine)
 
     def _set_password_of(self, engine: Engine) -> None:
         engine.users["default"].set_password(self._password.encode())
-
-    def _first_baseline(self) -> Snapshot | None:
-        """Return None if there is no engine yet: an empty baseline needs no copy."""
-        return None if self._made is None else super()._first_baseline()
-
-    def _new_snapshot(self) -> Snapshot:
-        """Return a snapshot of a server that was never used."""
-        return Snapshot(self.fixture, self._new_engine().snapshot())
-
-    @action
-    def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
-        super().restore(snapshot)
-        self._apply_password()
 
     @property
     def env(self) -> dict[str, str]:
@@ -243,7 +207,7 @@ class KVServer(KVAssertions, Handle):
         """
         variables = self._env_variables()
         engine = self._engine
-        port = self._opened(engine) if isinstance(engine, Engine) else None
+        port = self._port_unless_closed(engine) if isinstance(engine, Engine) else None
         if port is not None:
             variables["KV_URL"] = variables["REDIS_URL"] = self._address_of(port)
         return variables
@@ -286,6 +250,22 @@ class KVServer(KVAssertions, Handle):
     def _client_defaults(self) -> dict[str, Any]:
         return {"url": self.url, "token": self.token, "allow_telemetry": False}
 
+    # -- data --------------------------------------------------------------------------------------
+
+    def _first_baseline(self) -> Snapshot | None:
+        """Return None if there is no engine yet: an empty baseline needs no copy."""
+        return None if self._created_engine is None else super()._first_baseline()
+
+    def _new_snapshot(self) -> Snapshot:
+        """Return a snapshot of a server that was never used."""
+        return Snapshot(self.fixture, self._new_engine().snapshot())
+
+    @action
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
+        super().restore(snapshot)
+        self._apply_password()
+
     @action
     def reset(self) -> None:
         """Return to the baseline: restore its data, remove faults and interruptions, and reset the
@@ -296,8 +276,8 @@ class KVServer(KVAssertions, Handle):
         """
         self._end_session()
         super().reset()
-        if isinstance(self._made, Engine):
-            self._made.forget_past()
+        if isinstance(self._created_engine, Engine):
+            self._created_engine.forget_past()
         self._app.interruptions.clear()
         self._app.quota.reset()
 
@@ -324,6 +304,32 @@ class KVServer(KVAssertions, Handle):
             )
         line = tuple(map(encode, run))
         return Between(self._app.interruptions, commands, lambda: self.execute(*line))
+
+
+def _credentials_for(config: KVConfig) -> Credentials:
+    credentials = Credentials()
+    if config.token is not None:
+        # Derive the read-only token from the token, so that it stays the same after a restart and a
+        # .env file stays valid.
+        derived = sha256(f"read-only {config.token}".encode()).hexdigest()
+        credentials.read_only = derived
+    return credentials
+
+
+def _memory_engine(context: Context, config: KVConfig, started_us: int) -> Engine:
+    engine = Engine(
+        context.clock,
+        context.ids,
+        config.dialect,
+        config,
+        started_us,
+        documented_only=config.documented_only,
+        debug_command=config.debug_command,
+        version=config.version,
+        modules=tuple(config.modules),
+    )
+    engine.search_delay = config.search_ready_after_ms, config.search_ready_after_reads
+    return engine
 
 
 def _real_engine(context: Context, url: str, config: KVConfig) -> RedisEngine:

@@ -306,7 +306,7 @@ class TestIdentity:
             shown: list[object] = []
 
             def watched(user: AclUser, password: bytes) -> None:
-                shown.append(vars(server)["_made"])
+                shown.append(vars(server)["_created_engine"])
                 set_password(user, password)
 
             monkeypatch.setattr(AclUser, "set_password", watched)
