@@ -1,15 +1,12 @@
-"""ACL rules: applies them to a user, and describes a user by rules."""
+"""Applies ACL rules to users."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from .. import errors
 from ..errors import CommandError
-from ..reply import Map, SetReply
-from ..table.registry import CommandSpec, Table
-from ..table.syntax import encoded
+from ..table.registry import Table
 from .users import AclUser, KeyPattern, Selector, password_hash
 
 _CATEGORY_WORDS = (
@@ -36,7 +33,7 @@ class _Invalid(Exception):
 def apply_rules(user: AclUser, rules: list[bytes]) -> None:
     """Apply rules to a user in order, or none of them; raise ``CommandError`` for an invalid rule."""
     draft = user.draft()
-    for rule in _merged(rules):
+    for rule in _join_selectors(rules):
         try:
             _apply(draft, rule)
         except _Invalid as error:
@@ -44,7 +41,7 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
     user.adopt(draft)
 
 
-def _merged(rules: list[bytes]) -> list[bytes]:
+def _join_selectors(rules: list[bytes]) -> list[bytes]:
     """Return the rules, joining the words of each selector in parentheses to a single rule."""
     found: list[bytes] = []
     open_rule: bytes | None = None
@@ -57,7 +54,7 @@ def _merged(rules: list[bytes]) -> list[bytes]:
         else:
             found.append(rule)
             continue
-        if open_rule.endswith(b")") and open_rule != b"(":
+        if open_rule.endswith(b")"):
             found.append(open_rule)
             open_rule = None
     if open_rule is not None:
@@ -80,9 +77,9 @@ def _apply(user: AclUser, rule: bytes) -> None:
         user.hashes = [*dict.fromkeys([*user.hashes, _hash_of(rule)])]
         user.passwordless = False
     elif rule[:1] in (b"<", b"!"):
-        if (hash := _hash_of(rule)) not in user.hashes:
+        if (removed := _hash_of(rule)) not in user.hashes:
             raise _Invalid(errors.ACL_NO_PASSWORD)
-        user.hashes.remove(hash)
+        user.hashes.remove(removed)
     elif rule.startswith(b"("):
         selector = Selector(user.table)
         for part in rule[1:-1].split():
@@ -186,128 +183,3 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
     elif parent not in selector.commands:
         selector.allow_first_word(parent, child.lower())
-
-
-# -- description -------------------------------------------------------------------------------
-
-
-def _commands(selector: Selector) -> str:
-    """Describe the commands of a selector by rules: the best-fitting categories, then commands.
-
-    As in Redis 7.0, a category is rated lower for each of its commands that an earlier category
-    covers. Single commands are in the order of the table; Redis orders them by a hash that changes
-    with each start.
-    """
-    everything = list(selector.table.specs())
-    additive = not selector.future
-    sign, inverse = ("+", "-") if additive else ("-", "+")
-    target = {spec for spec in everything if (spec in selector.commands) == additive}
-    rules = ["-@all" if additive else "+@all"]
-    made: set[CommandSpec] = set()
-    left = set(target)
-    categories = {
-        name: set(selector.table.members_of(f"@{name}")) for name in categories_of(selector.table)
-    }
-    while categories:
-        fits = {
-            name: (len(members - left), -len(members & left))
-            for name, members in categories.items()
-            if len(members & left) > len(members - left)
-        }
-        if not fits:
-            break
-        best = min(fits, key=fits.__getitem__)
-        members = categories.pop(best)
-        rules.append(f"{sign}@{best}")
-        made |= members
-        left -= members
-    rules += _single(everything, target, made, sign, inverse)
-    for spec in everything:
-        rules += [
-            f"+{spec.full_name}|{word.decode('utf-8', 'replace')}"
-            for word in selector.first_words.get(spec, ())
-        ]
-    return " ".join(rules)
-
-
-def _single(
-    everything: list[CommandSpec],
-    target: set[CommandSpec],
-    made: set[CommandSpec],
-    sign: str,
-    inverse: str,
-) -> list[str]:
-    """Return the rules for single commands that change the allowed commands to ``target``."""
-    rules: list[str] = []
-    reached = set(made)
-    for spec in everything:
-        if spec.container is not None:
-            continue
-        children = list((spec.subcommands or {}).values())
-        if (spec in target) != (spec in reached):
-            rules.append(f"{sign if spec in target else inverse}{spec.full_name}")
-            for member in (spec, *children):
-                (reached.add if spec in target else reached.discard)(member)
-        for child in children:
-            if (child in target) != (child in reached):
-                rules.append(f"{sign if child in target else inverse}{child.full_name}")
-    return rules
-
-
-def _keys(selector: Selector) -> list[bytes]:
-    found = [b"~*"] if selector.all_keys else []
-    for key in selector.keys:
-        both = key.reads and key.writes
-        found.append((b"~" if both else b"%R~" if key.reads else b"%W~") + key.pattern)
-    return found
-
-
-def _channels(selector: Selector) -> list[bytes]:
-    if selector.all_channels:
-        return [b"&*"]
-    return [b"&" + pattern for pattern in selector.channels]
-
-
-def _flags(user: AclUser) -> list[bytes]:
-    flags = [b"on" if user.on else b"off"]
-    if user.passwordless:
-        flags.append(b"nopass")
-    if user.sanitizes is not None:
-        flags.append(b"sanitize-payload" if user.sanitizes else b"skip-sanitize-payload")
-    return flags
-
-
-def _selector_line(selector: Selector) -> bytes:
-    channels = _channels(selector)
-    if not selector.all_channels:
-        channels.insert(0, b"resetchannels")
-    return b" ".join([*_keys(selector), *channels, _commands(selector).encode()])
-
-
-def describe_user(user: AclUser) -> bytes:
-    """Return the line that describes a user in ACL LIST."""
-    words = [b"user", encoded(user.name), *_flags(user)]
-    words += [b"#" + hash.encode() for hash in user.hashes]
-    words.append(_selector_line(user.root))
-    words += [b"(" + _selector_line(selector) + b")" for selector in user.selectors[1:]]
-    return b" ".join(words)
-
-
-def _selector_details(selector: Selector) -> list[Any]:
-    return [
-        *(b"commands", _commands(selector).encode()),
-        *(b"keys", b" ".join(_keys(selector))),
-        *(b"channels", b" ".join(_channels(selector))),
-    ]
-
-
-def user_details(user: AclUser) -> Map:
-    """Return the reply of ACL GETUSER."""
-    return Map(
-        [
-            *(b"flags", SetReply(_flags(user))),
-            *(b"passwords", [hash.encode() for hash in user.hashes]),
-            *_selector_details(user.root),
-            *(b"selectors", [Map(_selector_details(each)) for each in user.selectors[1:]]),
-        ]
-    )

@@ -1,15 +1,14 @@
 """ACL users: passwords, selectors and permission checks.
 
 A user has a root selector and can have others. A command line is allowed if a single selector
-allows its command, all its channels, and the way in which it uses each key. ``rules.py`` parses and
-describes rules.
+allows its command, all its channels, and the way in which it uses each key. ``rules.py`` applies
+rules, and ``description.py`` describes users by rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -235,9 +234,9 @@ class AclUser:
         self.on, self.passwordless = other.on, other.passwordless
         self.hashes, self.sanitizes = other.hashes, other.sanitizes
         self.selectors = other.selectors
-        self.settle()
+        self.update_unrestricted()
 
-    def settle(self) -> None:
+    def update_unrestricted(self) -> None:
         """Update ``unrestricted`` after a change of the root selector."""
         root = self.selectors[0]
         self.unrestricted = root.all_commands and root.all_keys and root.all_channels
@@ -272,14 +271,14 @@ class AclUser:
                 worst = denial
         assert worst is not None
         if worst.reason == "command":
-            object = spec.full_name.encode()
+            denied = spec.full_name.encode()
             text = errors.no_permission(spec.full_name, vendor=self.dialect == "vendor")
         else:
-            object = argv[worst.place]
+            denied = argv[worst.place]
             text = (
                 errors.NO_KEY_PERMISSION if worst.reason == "key" else errors.NO_CHANNEL_PERMISSION
             )
-        raise Denied(text, worst.reason, object)
+        raise Denied(text, worst.reason, denied)
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
         return any(
@@ -294,73 +293,3 @@ class AclUser:
 
 def _reach(denial: Denial) -> tuple[int, int]:
     return _RANKS[denial.reason], denial.place
-
-
-class Anonymous(AclUser):
-    """The user of a client that has not logged in, who may only log in and out."""
-
-    known = False
-
-    def check(self, spec: CommandSpec, argv: list[bytes]) -> None:
-        """Deny all commands except AUTH, HELLO, QUIT and RESET."""
-        if "no_auth" not in spec.flags:
-            raise CommandError(errors.NOAUTH)
-
-
-ANONYMOUS = Anonymous("default")
-
-
-@cache
-def _everything(table: Table) -> Selector:
-    selector = Selector(table)
-    selector.set_all_commands(True)
-    selector.all_keys = selector.all_channels = True
-    return selector
-
-
-def first_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """Return the initial user ``default``, who may do everything and needs no password."""
-    user = AclUser("default", dialect, table)
-    user.on = user.passwordless = True
-    user.selectors = [_everything(table)]
-    user.settle()
-    return user
-
-
-@cache
-def tester(dialect: Dialect) -> AclUser:
-    """Return the user as which the test itself runs commands. Rules cannot restrict this user."""
-    return first_user(dialect)
-
-
-_ALSO_READ = ("PING", "ECHO", "TIME", "DBSIZE", "COMMAND", "MULTI", "EXEC", "DISCARD")
-"""Commands outside ``@read`` that the read-only user may run, because they show no stored data."""
-
-
-@cache
-def _reads(table: Table) -> Selector:
-    selector = Selector(table)
-    selector.set_category("@read", True)
-    for category in ("@dangerous", "@scripting"):
-        selector.set_category(category, False)
-    for name in ("SCAN", "KEYS"):
-        selector.set_command(table.commands[name], False)
-    for name in (*_ALSO_READ, "CLIENT SETINFO"):
-        if name in table.commands:
-            selector.set_command(table.commands[name], True)
-    selector.all_keys = selector.all_channels = True
-    return selector
-
-
-def read_only_user(dialect: Dialect, table: Table = EVERYTHING) -> AclUser:
-    """Return the user of the read-only token, ``default_ro`` (specification).
-
-    KEYS, SCAN and scripts are denied according to the vendor's documentation and user reports. The
-    user has no password, because only the read-only token logs in as this user.
-
-    Decided here: PUBLISH and administration are denied as well.
-    """
-    user = AclUser("default_ro", dialect, table)
-    user.on = True
-    user.selectors = [_reads(table)]
-    return user

@@ -6,16 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.auth import new_token
+from ..acl.builtin import ANONYMOUS, first_user, read_only_user
 from ..acl.log import AclLog
-from ..acl.users import (
-    ANONYMOUS,
-    AclUser,
-    Denied,
-    RestToken,
-    first_user,
-    password_hash,
-    read_only_user,
-)
+from ..acl.users import AclUser, Denied, RestToken, password_hash
 from ..errors import WRONGPASS, CommandError
 from ..table.syntax import encoded
 

@@ -12,7 +12,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..acl.users import AclUser, first_user, read_only_user
+from ..acl.builtin import first_user, read_only_user
+from ..acl.users import AclUser
 from ..errors import CommandError
 from ..reply import Reply
 from .prefixes import Prefixes
