@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..acl.users import Denied
+from ..engine.client import Watched
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
@@ -81,7 +82,7 @@ def watch(session: Session, args: Args) -> Reply:
         raise CommandError(errors.WATCH_INSIDE_MULTI)
     for key in args:
         if not any(db is session.db and key == watched for db, watched, _ in session.watched):
-            session.watched.append((session.db, key, session.db.exists(key)))
+            session.watched.append(Watched(session.db, key, session.db.exists(key)))
             session.db.watchers.setdefault(key, []).append(session)
     return OK
 

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ..acl.users import AclUser
     from ..model import Transport
     from ..table.registry import CommandSpec
     from .keyspace import Keyspace
-
-_BUFFERS = dict.fromkeys(
-    ("qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl", "oll", "omem", "tot-mem"), 0
-)
-
-
-def _line_size(command: str) -> int:
-    """Return the size in bytes of a command's name (``client|list``) as sent in the Redis protocol."""
-    words = command.split("|") if command else []
-    sizes = [len(word) + len(str(len(word))) + len("$\r\n\r\n") for word in words]
-    return sum(sizes) + (len("*2\r\n") if words else 0)
 
 
 @dataclass(slots=True)
@@ -39,6 +28,14 @@ class TrackingOptions:
     words: frozenset[str] = frozenset()
     caching: bool | None = None
     broken: bool = False
+
+
+class Watched(NamedTuple):
+    """A key that a client watches, and whether the key existed when WATCH ran."""
+
+    db: Keyspace
+    key: bytes
+    existed: bool
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -60,11 +57,14 @@ class Client:
     local_address: str = "127.0.0.1:6379"
     name: bytes = b""
     library: dict[str, bytes] = field(default_factory=dict)
+    """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
     queue: list[tuple[CommandSpec, list[bytes]]] | None = None
     """Commands queued in the open transaction; None if no transaction is open."""
     aborted: bool = False
-    watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
+    """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
+    watched: list[Watched] = field(default_factory=list)
     watch_broken: bool = False
+    """Whether a watched key has changed, so EXEC runs no command."""
     in_exec: int = 0
     """Number of commands in the transaction that EXEC is running; 0 if none is running."""
     in_script: bool = False
@@ -82,8 +82,11 @@ class Client:
     """Whether the transport closes the connection after the current reply."""
     tracking: TrackingOptions | None = None
     no_evict: bool = False
+    """Mode set by CLIENT NO-EVICT, which is only reported."""
     no_touch: bool = False
+    """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
     last_us: int = field(init=False)
+    """Time in microseconds of the last command."""
     last_command: str = ""
     deliver: Callable[[list[Any]], None] | None = None
 
@@ -107,12 +110,13 @@ class Client:
     # -- transactions ----------------------------------------------------------------------------
 
     def unwatch(self) -> None:
-        for db, key, _ in self.watched:
-            watching = db.watchers.get(key)
+        for watched in self.watched:
+            watchers = watched.db.watchers
+            watching = watchers.get(watched.key)
             if watching is not None and self in watching:
                 watching.remove(self)
                 if not watching:
-                    del db.watchers[key]
+                    del watchers[watched.key]
         self.watched.clear()
         self.watch_broken = False
 
@@ -121,64 +125,6 @@ class Client:
         self.queue = None
         self.aborted = False
         self.unwatch()
-
-    # -- description -------------------------------------------------------------------------------
-
-    def describe(
-        self, now_us: int, *, waits: bool, running: str = "", libraries: bool = True
-    ) -> bytes:
-        """Return the client's line in the reply of CLIENT LIST.
-
-        Pass ``waits=True`` for a blocked client, and ``libraries=False`` to omit ``lib-name`` and
-        ``lib-ver``. ``running`` is the name of the command that requests the line; empty in the
-        lines of other clients. All sizes of buffers are 0 (decided here: a fake has no buffers),
-        except that of the query buffer of the client that sent the command.
-        """
-        subscriptions, tracking = self.subscriptions, self.tracking
-        fields = {
-            "id": self.id,
-            "addr": self.address,
-            "laddr": self.local_address,
-            "fd": 8,
-            "name": self.name.decode("latin-1"),
-            "age": (now_us - self.created_us) // 1_000_000,
-            "idle": (now_us - self.last_us) // 1_000_000,
-            "flags": self._flags(waits),
-            "db": self.db.index,
-            "sub": len(subscriptions["channel"]),
-            "psub": len(subscriptions["pattern"]),
-            "ssub": len(subscriptions["shard"]),
-            "multi": self.in_exec or (-1 if self.queue is None else len(self.queue)),
-            **_BUFFERS,
-            "qbuf": _line_size(running),
-            "events": "r",
-            "cmd": (not self.in_exec and running) or self.last_command or "NULL",
-            "user": self.user.name,
-            "redir": -1 if tracking is None else tracking.redirect,
-            "resp": self.resp,
-            "lib-name": self.library.get("lib-name", b"").decode("latin-1"),
-            "lib-ver": self.library.get("lib-ver", b"").decode("latin-1"),
-        }
-        if not libraries:
-            del fields["lib-name"], fields["lib-ver"]
-        text = " ".join(f"{key}={value}" for key, value in fields.items())
-        return text.encode("latin-1") + b"\n"
-
-    def _flags(self, waits: bool) -> str:
-        tracking = self.tracking
-        found = {
-            "O": self.monitor is not None,
-            "P": any(self.subscriptions.values()),
-            "x": self.queue is not None or bool(self.in_exec),
-            "b": waits,
-            "t": tracking is not None,
-            "R": tracking is not None and tracking.broken,
-            "B": tracking is not None and "bcast" in tracking.words,
-            "d": self.watch_broken,
-            "e": self.no_evict,
-            "T": self.no_touch,
-        }
-        return "".join(letter for letter, holds in found.items() if holds) or "N"
 
 
 Monitor = Callable[[int, Client, list[bytes]], None]

@@ -30,7 +30,7 @@ from .blocking import Waiter, Waiters
 from .capacity import Capacity
 from .changes import Changes
 from .client import Client, Monitor
-from .clients import Clients
+from .clients import Clients, client_line
 from .eviction import Eviction
 from .frequency import Frequencies
 from .keyspace import Keyspace, type_name
@@ -168,7 +168,8 @@ class Engine:
     def describe(self, session: Client, running: str = "") -> bytes:
         """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
         waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
-        return session.describe(
+        return client_line(
+            session,
             self.now_us,
             waits=waits,
             running=running,
