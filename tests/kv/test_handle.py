@@ -407,7 +407,7 @@ class TestBaseline:
         assert "total_error_replies:0" in stats
         assert "expired_keys:0" in stats
         assert "cmdstat_ping" not in server.execute("INFO", "commandstats")
-        assert server._engine.pauses.held_until_us == 0
+        assert server._engine.pauses.delays_end_us == 0
 
     def test_a_full_day_again_after_reset(self) -> None:
         with KVServer(Context.alone(), daily_limit=1) as server:

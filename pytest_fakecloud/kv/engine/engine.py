@@ -167,7 +167,7 @@ class Engine:
 
     def describe(self, session: Client, running: str = "") -> bytes:
         """Return a client's line in CLIENT LIST; ``running`` is the command if the client sent it."""
-        waits = self.waiters.of(session.id) is not None or session.id in self.pauses.held
+        waits = self.waiters.of(session.id) is not None or session.id in self.pauses.delayed
         return client_line(
             session,
             self.now_us,

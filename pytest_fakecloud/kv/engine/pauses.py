@@ -8,6 +8,7 @@ from ..errors import CommandError
 
 if TYPE_CHECKING:
     from ...core.timers import Signal
+    from ..table.registry import CommandSpec
     from .client import Client
     from .engine import Engine
 
@@ -18,14 +19,14 @@ class Pauses:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._resumed: Signal | None = None
-        self._asleep_until_us = 0
-        self.until_us = 0
+        self._sleep_ends_us = 0
+        self.pause_ends_us = 0
         """Time in microseconds at which the last CLIENT PAUSE ends."""
         self.writes_only = False
         """Whether the last CLIENT PAUSE delays write commands only."""
-        self.held_until_us = 0
+        self.delays_end_us = 0
         """Time in microseconds at which the last pause or sleep ends; 0 before the first."""
-        self.held: set[int] = set()
+        self.delayed: set[int] = set()
         """Ids of the sessions whose next command is being delayed."""
         self.asleep_ms = 0
         """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
@@ -46,43 +47,56 @@ class Pauses:
         If two pauses overlap, the later end applies, and the pause that also delays read-only
         commands takes precedence (measured on Redis 7.0).
         """
-        if until_us and self._engine.clock.now_us() < self.until_us:
-            until_us = max(until_us, self.until_us)
+        if until_us and self._engine.clock.now_us() < self.pause_ends_us:
+            until_us = max(until_us, self.pause_ends_us)
             writes_only = writes_only and self.writes_only
-        self.until_us = until_us
+        self.pause_ends_us = until_us
         self.writes_only = writes_only
-        self._hold()
+        self._update()
 
     def sleep(self, until_us: int) -> None:
         """Delay all commands until a time, including commands that CLIENT PAUSE does not delay."""
-        self._asleep_until_us = until_us
-        self._hold()
+        self._sleep_ends_us = until_us
+        self._update()
 
     def end(self) -> None:
-        if self.held_until_us:
-            self._asleep_until_us = 0
+        if self.delays_end_us:
+            self._sleep_ends_us = 0
             self.pause(0, writes_only=False)
 
-    def _hold(self) -> None:
-        self.held_until_us = max(self.until_us, self._asleep_until_us)
+    def _update(self) -> None:
+        self.delays_end_us = max(self.pause_ends_us, self._sleep_ends_us)
         self.resumed.notify()
 
     def holds_back(self, session: Client, argv: list[bytes]) -> bool:
-        """Return whether a command line is delayed. A line that would be rejected is not delayed."""
+        """Return whether a command line is delayed. A line that would be rejected is not delayed.
+
+        DEBUG SLEEP delays every command; CLIENT PAUSE can delay write commands only.
+        """
         engine = self._engine
         now_us = engine.clock.now_us()
-        if now_us >= self.held_until_us:
+        if now_us >= self.delays_end_us:
             return False
+        spec = self._acceptable(session, argv)
+        if spec is None:
+            return False
+        if not self.writes_only or now_us < self._sleep_ends_us:
+            return True
+        may_write = engine.scripting.may_write
         try:
-            spec = engine.table.resolve(argv)
-            if not spec.least <= len(argv) <= spec.most:
-                return False
-            session.user.check(spec, argv)
-            if not self.writes_only or now_us < self._asleep_until_us:
-                return True
-            may_write = engine.scripting.may_write
             if spec.name == "EXEC":
                 return any(may_write(each, line) for each, line in session.queue or ())
             return may_write(spec, argv)
         except CommandError:
             return False
+
+    def _acceptable(self, session: Client, argv: list[bytes]) -> CommandSpec | None:
+        """Return the command, or None if it does not exist or the line would be rejected."""
+        try:
+            spec = self._engine.table.resolve(argv)
+            if not spec.least <= len(argv) <= spec.most:
+                return None
+            session.user.check(spec, argv)
+        except CommandError:
+            return None
+        return spec

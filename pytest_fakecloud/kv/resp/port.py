@@ -329,7 +329,7 @@ class PortConnection:
 
     def wait_for_pause(self, argv: list[bytes]) -> None:
         engine = self.engine
-        if not engine.pauses.held_until_us or not engine.pauses.holds_back(self.session, argv):
+        if not engine.pauses.delays_end_us or not engine.pauses.holds_back(self.session, argv):
             return
 
         def resumed() -> bool | None:
@@ -338,16 +338,16 @@ class PortConnection:
 
         self.outbox.send()
         # Register this wait, so that it ends like other waits if the clock is frozen.
-        engine.pauses.held.add(self.session.id)
+        engine.pauses.delayed.add(self.session.id)
         try:
             with self.connection.watched(self.signal.close):
                 until_us = 0
                 # Check again, because a later CLIENT PAUSE may have extended the wait.
-                while until_us < engine.pauses.held_until_us and not resumed():
-                    until_us = engine.pauses.held_until_us
+                while until_us < engine.pauses.delays_end_us and not resumed():
+                    until_us = engine.pauses.delays_end_us
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
-            engine.pauses.held.discard(self.session.id)
+            engine.pauses.delayed.discard(self.session.id)
         self.outbox.held = True
 
     # -- what others do to it --------------------------------------------------------------------

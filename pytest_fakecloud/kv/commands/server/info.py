@@ -80,7 +80,7 @@ def _clients(engine: Engine) -> Iterator[str]:
         _CLIENTS,
         connected_clients=len(engine.clients.connected),
         maxclients=engine.config.text("maxclients"),
-        blocked_clients=len(engine.waiters) + len(engine.pauses.held),
+        blocked_clients=len(engine.waiters) + len(engine.pauses.delayed),
         tracking_clients=sum(s.tracking is not None for s in engine.clients.of_port()),
     )
 

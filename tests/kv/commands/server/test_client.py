@@ -52,16 +52,16 @@ def test_kill_by_filter(port: Run, second: Run, words: str, killed: int) -> None
 
 def test_pause(port: Run, clock: Timekeeper) -> None:
     assert port("CLIENT PAUSE 1000 WRITE") == OK
-    assert port.engine.pauses.until_us == (NOW_MS + 1000) * 1000
+    assert port.engine.pauses.pause_ends_us == (NOW_MS + 1000) * 1000
     assert port.engine.pauses.writes_only
     assert port("CLIENT PAUSE 1000 ALL") == OK
     assert not port.engine.pauses.writes_only
     clock.advance(2)
     assert port("CLIENT PAUSE 500 WRITE") == OK
-    assert port.engine.pauses.until_us == (NOW_MS + 2500) * 1000
+    assert port.engine.pauses.pause_ends_us == (NOW_MS + 2500) * 1000
     assert port.engine.pauses.writes_only
     assert port("CLIENT UNPAUSE") == OK
-    assert port.engine.pauses.until_us == 0
+    assert port.engine.pauses.pause_ends_us == 0
     assert port.error("CLIENT PAUSE x") == "ERR timeout is not an integer or out of range"
     assert port.error("CLIENT PAUSE -1") == "ERR timeout is negative"
     assert port.error("CLIENT PAUSE 1 x") == "ERR CLIENT PAUSE mode must be WRITE or ALL"
