@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..values.consumer_group import SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
+from ..values.group_progress import entries_up_to
 from ..values.hashes import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 from ..values.lists import QuickList
@@ -270,7 +271,7 @@ def _group(source: Source, stream: Stream, form: int) -> Group:
         read = source.length()
         group.entries_read = UNKNOWN_ENTRIES_READ if read == SEQUENCE_MAX else read
     else:
-        group.entries_read = stream.entries_up_to(group.last_id)
+        group.entries_read = entries_up_to(stream, group.last_id)
     delivered: dict[int, tuple[int, int]] = {}
     for _ in range(source.count()):
         entry_id = _raw_id(source)

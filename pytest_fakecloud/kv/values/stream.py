@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from copy import copy
-from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar
+from copy import copy as shallow_copy
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from .consumer_group import ID_MAX, SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Group
+from .consumer_group import ID_MAX, SEQUENCE_MAX, Group
 from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
+from .radix_tree import node_count
 
 if TYPE_CHECKING:
     from ..table.config import Config
@@ -65,9 +65,16 @@ class Node:
 
     def copy(self) -> Node:
         """Return a copy that shares the entries' lists of fields, which never change."""
-        twin = copy(self)
+        twin = shallow_copy(self)
         twin.ids, twin.fields = self.ids.copy(), self.fields.copy()
         return twin
+
+
+class _Place(NamedTuple):
+    """The position of an entry: the index of its node, and its index in the node."""
+
+    node: int
+    entry: int
 
 
 class Stream:
@@ -116,7 +123,7 @@ class Stream:
 
     def copy(self) -> Stream:
         """Return a copy, including the groups and their pending entries."""
-        twin = copy(self)
+        twin = shallow_copy(self)
         twin._nodes = [node.copy() for node in self._nodes]
         twin._keys = self._keys.copy()
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
@@ -165,13 +172,13 @@ class Stream:
         self.entries_added += 1
         self.last_id = entry_id
 
-    def _place(self, entry_id: int) -> tuple[int, int] | None:
-        at = bisect_right(self._keys, entry_id) - 1
-        if at < 0:
+    def _place(self, entry_id: int) -> _Place | None:
+        node = bisect_right(self._keys, entry_id) - 1
+        if node < 0:
             return None
-        ids = self._nodes[at].ids
-        i = bisect_left(ids, entry_id)
-        return (at, i) if i < len(ids) and ids[i] == entry_id else None
+        ids = self._nodes[node].ids
+        index = bisect_left(ids, entry_id)
+        return _Place(node, index) if index < len(ids) and ids[index] == entry_id else None
 
     def __contains__(self, entry_id: int) -> bool:
         return self._place(entry_id) is not None
@@ -179,22 +186,22 @@ class Stream:
     def get(self, entry_id: int) -> list[bytes] | None:
         """Return the fields and values of an entry, or None if it does not exist."""
         place = self._place(entry_id)
-        return None if place is None else self._nodes[place[0]].fields[place[1]]
+        return None if place is None else self._nodes[place.node].fields[place.entry]
 
     def delete(self, entry_id: int) -> bool:
         place = self._place(entry_id)
         if place is None:
             return False
-        self._remove(*place)
+        self._remove(place)
         self.max_deleted_id = max(self.max_deleted_id, entry_id)
         return True
 
-    def _remove(self, at: int, i: int) -> None:
-        node = self._nodes[at]
-        del node.ids[i], node.fields[i]
+    def _remove(self, place: _Place) -> None:
+        node = self._nodes[place.node]
+        del node.ids[place.entry], node.fields[place.entry]
         node.deleted += 1
         if not node.ids:
-            del self._nodes[at], self._keys[at]
+            del self._nodes[place.node], self._keys[place.node]
         self.length -= 1
 
     def written(self) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -243,29 +250,22 @@ class Stream:
         With ``whole_nodes``, remove only complete nodes, as Redis does for ``~``. ``limit`` is the
         maximum number of entries to remove; 0 means no limit.
         """
+        left = self.surplus(max_length, min_id)
+        left = min(left, limit) if limit else left
         removed: list[int] = []
         whole = 0
         for node in self._nodes:
-            left = self.length - len(removed)
-            by_length = None if max_length is None else left - max_length
-            surplus = bisect_left(node.ids, min_id) if by_length is None else by_length
-            surplus = min(surplus, len(node.ids))
-            if surplus <= 0:
+            if left < len(node.ids):
                 break
-            if limit and len(removed) + (len(node.ids) if whole_nodes else surplus) > limit:
-                if whole_nodes:
-                    break
-                surplus = limit - len(removed)
-            if surplus == len(node.ids):
-                removed += node.ids
-                whole += 1
-                continue
-            if not whole_nodes:
-                removed += node.ids[:surplus]
-                del node.ids[:surplus], node.fields[:surplus]
-                node.deleted += surplus
-            break
+            removed += node.ids
+            left -= len(node.ids)
+            whole += 1
         del self._nodes[:whole], self._keys[:whole]
+        if left and not whole_nodes:
+            node = self._nodes[0]
+            removed += node.ids[:left]
+            del node.ids[:left], node.fields[:left]
+            node.deleted += left
         self.length -= len(removed)
         return removed
 
@@ -303,84 +303,12 @@ class Stream:
         for entry_id in removed:
             place = self._place(entry_id)
             assert place is not None
-            self._remove(*place)
+            self._remove(place)
         return removed
-
-    # -- entries that groups have read -------------------------------------------------------------
-
-    def _countable(self, group: Group, after: int, estimate: bool) -> bool:
-        """Return whether a group's counter is known and no entry from ``after`` on was deleted."""
-        if group.entries_read == UNKNOWN_ENTRIES_READ:
-            return False
-        if not estimate and self.first_id > self.max_deleted_id:
-            return True
-        return not (self.length and self.max_deleted_id and after <= self.max_deleted_id)
-
-    def entries_up_to(self, entry_id: int, *, estimate: bool = True) -> int:
-        """Return the number of entries ever added up to this ID, or UNKNOWN_ENTRIES_READ.
-
-        The number is known for the last entry and, unless an entry behind the first one was
-        deleted, for the first entry and the IDs before it. With ``estimate``, it is unknown for all
-        IDs before the last deleted one.
-        """
-        if not self.length and entry_id <= self.last_id:
-            return self.entries_added
-        if estimate and entry_id and entry_id < self.max_deleted_id:
-            return UNKNOWN_ENTRIES_READ
-        if entry_id == self.last_id:
-            return self.entries_added
-        if entry_id > self.last_id:
-            return UNKNOWN_ENTRIES_READ
-        if not self.max_deleted_id or self.max_deleted_id < self.first_id:
-            if entry_id < self.first_id:
-                return self.entries_added - self.length
-            if entry_id == self.first_id:
-                return self.entries_added - self.length + 1
-        return UNKNOWN_ENTRIES_READ
-
-    def lag(self, group: Group, *, estimate: bool = True) -> int | None:
-        """Return the number of entries that a group has not read yet, or None if unknown."""
-        if not self.entries_added:
-            return 0
-        if self._countable(group, group.last_id, estimate):
-            return self.entries_added - group.entries_read
-        read = self.entries_up_to(group.last_id, estimate=estimate)
-        return None if read == UNKNOWN_ENTRIES_READ else self.entries_added - read
-
-    def advance(self, group: Group, entry_id: int, *, estimate: bool = True) -> None:
-        """Move a group to an entry that it has just received, and count the entry as read.
-
-        While a group is positioned before the first entry of the stream, its counter can have any
-        value. With ``estimate``, it is then computed from the stream. Older server versions
-        incremented it instead, and could report a negative lag.
-        """
-        if entry_id <= group.last_id:
-            return
-        after = group.last_id if estimate else entry_id
-        if self._countable(group, after, estimate) and (not estimate or after >= self.first_id):
-            group.entries_read += 1
-        else:
-            group.entries_read = self.entries_up_to(entry_id, estimate=estimate)
-        group.last_id = entry_id
 
     # -- storage details for XINFO -----------------------------------------------------------------
 
     @property
     def radix_tree_nodes(self) -> int:
         """The number of nodes in a radix tree whose 16-byte keys are those of the stream's nodes."""
-        return _radix_nodes([key.to_bytes(16, "big") for key in self._keys], 0) or 1
-
-
-def _radix_nodes(keys: list[bytes], depth: int) -> int:
-    """Return the nodes of a compressed radix tree of sorted keys, from byte ``depth`` on."""
-    if not keys:
-        return 0
-    if len(keys) == 1:
-        return 1 + (depth < len(keys[0]))
-    common = depth
-    while keys[0][common] == keys[-1][common]:
-        common += 1
-    nodes = 1 + (common > depth)
-    for _, branch in groupby(keys, key=lambda key: key[common]):
-        nodes += _radix_nodes(list(branch), common + 1)
-    return nodes
+        return node_count([key.to_bytes(16, "big") for key in self._keys]) or 1

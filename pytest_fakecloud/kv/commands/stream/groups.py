@@ -9,6 +9,7 @@ from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
+from ...values.group_progress import advance
 from ...values.stream import Stream, format_id
 from ..arguments import options
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
@@ -183,7 +184,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
                     where = (key, group_name, words.consumer)
                     raise CommandError(errors.pending_limit(limit, held, more, *where))
                 for entry_id, _ in entries:
-                    stream.advance(group, entry_id, estimate=estimate)
+                    advance(stream, group, entry_id, estimate=estimate)
                     if not words.noack:
                         group.deliver(entry_id, consumer, session.now_ms)
                         consumer.active_ms = session.now_ms

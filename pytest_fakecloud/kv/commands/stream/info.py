@@ -9,6 +9,7 @@ from ...reply import Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
 from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group
+from ...values.group_progress import lag
 from ...values.stream import Stream, format_id
 from .ids import entry_reply
 from .read import entries_reply
@@ -43,7 +44,7 @@ def xinfo_groups(session: Session, args: Args) -> Reply:
             b"pending", len(group.pending),
             b"last-delivered-id", format_id(group.last_id),
             b"entries-read", _entries_read(group),
-            b"lag", stream.lag(group, estimate=estimate),
+            b"lag", lag(stream, group, estimate=estimate),
         ])
         for name, group in _sorted_groups(stream)
     ]  # fmt: skip
@@ -135,7 +136,7 @@ def _full_group(
         b"name", name,
         b"last-delivered-id", format_id(group.last_id),
         b"entries-read", _entries_read(group),
-        b"lag", stream.lag(group, estimate=estimate),
+        b"lag", lag(stream, group, estimate=estimate),
         b"pel-count", len(group.pending),
         b"pending", pending,
         b"consumers", [
