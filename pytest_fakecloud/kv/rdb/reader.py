@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
-from ..values.consumer_group import SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
-from ..values.group_progress import entries_up_to
 from ..values.hashes import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 from ..values.lists import QuickList
 from ..values.sets import SetValue
-from ..values.stream import Node, Stream, make_id
 from ..values.zset import SortedSet
 from .listpack import Entry, read_listpack, texts
 from .source import RdbError, Source
+from .stream_reader import read_stream
+from .types import ListNode, ModuleItem, RdbType
 from .ziplist import read_intset, read_ziplist, read_zipmap
 
 VALKEY_9 = 80
@@ -47,26 +46,26 @@ def _packed(source: Source) -> bytes:
 # -- strings, lists and sets -----------------------------------------------------------------------
 
 
-def _quicklist2(source: Source) -> QuickList:
+def _quicklist_2(source: Source) -> QuickList:
     items: list[bytes] = []
     for _ in range(source.count(1)):
         container = source.length()
-        if container == 1:
+        if container == ListNode.PLAIN:
             items.append(source.string())
-        elif container == 2:
+        elif container == ListNode.PACKED:
             items += texts(read_listpack(_packed(source)))
         else:
             raise RdbError(f"a list node has the unknown container type {container}")
-    return _filled_list(items)
+    return _list_of(items)
 
 
-def _filled_list(items: list[bytes]) -> QuickList:
+def _list_of(items: list[bytes]) -> QuickList:
     if not items:
         raise RdbError("a list is empty")
     return QuickList(items)
 
 
-def _filled_set(members: list[bytes]) -> SetValue:
+def _set_of(members: list[bytes]) -> SetValue:
     found = SetValue(members)
     if not members or len(found) < len(members):
         raise RdbError("a set is empty or has a duplicate member")
@@ -79,17 +78,18 @@ def _filled_set(members: list[bytes]) -> SetValue:
 def _old_score(source: Source) -> float:
     size = source.byte()
     named = {253: math.nan, 254: math.inf, 255: -math.inf}.get(size)
-    return _number(source.take(size)) if named is None else named
+    return _score(source.take(size)) if named is None else named
 
 
 def _packed_zset(entries: list[Entry]) -> SortedSet:
-    members, scores = texts(_pairs(entries)[::2]), map(_number, entries[1::2])
-    found = _filled_zset(list(zip(members, scores, strict=True)))
+    _check_even(entries)
+    members, scores = texts(entries[::2]), map(_score, entries[1::2])
+    found = _zset_of(list(zip(members, scores, strict=True)))
     found.stay_packed()
     return found
 
 
-def _number(text: Entry) -> float:
+def _score(text: Entry) -> float:
     try:
         if isinstance(text, int) or not text.count(b"_"):
             return float(text)
@@ -98,7 +98,7 @@ def _number(text: Entry) -> float:
     raise RdbError("a score is not a number")
 
 
-def _filled_zset(items: list[tuple[bytes, float]]) -> SortedSet:
+def _zset_of(items: list[tuple[bytes, float]]) -> SortedSet:
     scores = dict(items)
     if not items or len(scores) < len(items) or any(map(math.isnan, scores.values())):
         raise RdbError(
@@ -110,19 +110,19 @@ def _filled_zset(items: list[tuple[bytes, float]]) -> SortedSet:
 # -- hashes ----------------------------------------------------------------------------------------
 
 
-def _pairs(entries: list[Any]) -> list[Any]:
+def _check_even(entries: list[Any]) -> None:
     if len(entries) % 2:
         raise RdbError("a packed value has an odd number of elements")
-    return entries
 
 
 def _packed_hash(flat: list[bytes]) -> HashValue:
-    found = _filled_hash(_pairs(flat))
+    _check_even(flat)
+    found = _hash_of(flat)
     found.stay_packed()
     return found
 
 
-def _filled_hash(flat: list[bytes]) -> HashValue:
+def _hash_of(flat: list[bytes]) -> HashValue:
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if not flat or 2 * len(fields) < len(flat):
         raise RdbError("a hash is empty or has a duplicate field")
@@ -166,138 +166,13 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 def _expiring_hash(flat: list[bytes], expiries: list[int]) -> HashValue:
     """Build a hash. ``expiries`` has the Unix milliseconds of each field, or 0 for no expiry."""
-    found = _filled_hash(flat)
+    found = _hash_of(flat)
     for field, at_ms in zip(flat[::2], expiries, strict=True):
         if not 0 <= at_ms < 1 << 63:
             raise RdbError("a hash field has an invalid expiry")
         if at_ms:
             found.expire_at(field, at_ms)
     return found
-
-
-# -- streams ---------------------------------------------------------------------------------------
-
-
-def _id(source: Source) -> int:
-    ms, sequence = source.length(), source.length()
-    return make_id(ms, sequence)
-
-
-def _raw_id(source: Source) -> int:
-    return int.from_bytes(source.take(16), "big")
-
-
-def _stream(source: Source, form: int) -> Stream:
-    """Read a stream in the format of Redis 5.0 (``form=1``), 7.0 (2) or 7.2 (3)."""
-    nodes = []
-    for _ in range(source.count()):
-        key = source.string()
-        if len(key) != 16:
-            raise RdbError("the ID of a stream node is not 16 bytes long")
-        nodes.append(_node(int.from_bytes(key, "big"), read_listpack(_packed(source))))
-    ids = [entry_id for node in nodes for entry_id in node.ids]
-    if any(low >= high for low, high in pairwise([-1, *ids])):
-        raise RdbError("the IDs of a stream are not in ascending order")
-    length = source.length()
-    last_id = _id(source)
-    if length != len(ids) or (ids and ids[-1] > last_id):
-        raise RdbError("a stream declares a wrong length, or has an ID above its last ID")
-    max_deleted_id, added = 0, length
-    if form >= 2:
-        _id(source)  # Skip the first ID, because the entries contain it as well.
-        max_deleted_id = _id(source)
-        added = source.length()
-    stream = Stream.of_nodes([node for node in nodes if node.ids])
-    stream.last_id, stream.max_deleted_id, stream.entries_added = last_id, max_deleted_id, added
-    for _ in range(source.count()):
-        name = source.string()
-        if name in stream.groups:
-            raise RdbError("a stream has two groups of the same name")
-        stream.groups[name] = _group(source, stream, form)
-    return stream
-
-
-def _node(key: int, entries: list[Entry]) -> Node:
-    """Build a stream node from its key and its listpack, leaving out deleted entries."""
-    rest = iter(entries)
-
-    def number() -> int:
-        entry = next(rest)
-        if not isinstance(entry, int):
-            raise RdbError("a stream node has a string where a number was expected")
-        return entry
-
-    def words(count: int) -> list[bytes]:
-        if not 0 <= count <= len(entries):
-            raise RdbError("a stream entry declares too many fields")
-        return texts([next(rest) for _ in range(count)])
-
-    try:
-        live, deleted = number(), number()
-        master = words(number())
-        node = Node(key, master)
-        if number() or live < 0 or deleted < 0 or live + deleted > len(entries):
-            raise RdbError("a stream node has an invalid header")
-        gone = 0
-        for _ in range(live + deleted):
-            flags = number()
-            # Differences from the node's key are stored in 64 bits, so they can wrap around.
-            milliseconds = (key >> 64) + number() & SEQUENCE_MAX
-            sequence = (key & SEQUENCE_MAX) + number() & SEQUENCE_MAX
-            if flags & 2:
-                values = words(len(master))
-                flat = [word for pair in zip(master, values, strict=True) for word in pair]
-                size = len(master) + 3
-            else:
-                pairs = number()
-                flat, size = words(2 * pairs), 2 * pairs + 4
-            if number() != size or not flat or flags & ~3:
-                raise RdbError("a stream entry has a wrong size, no fields or unknown flags")
-            if flags & 1:
-                gone += 1
-            else:
-                node.append(make_id(milliseconds, sequence), flat)
-    except (StopIteration, RuntimeError):
-        raise RdbError("a stream node ends within an entry") from None
-    if gone != deleted or next(rest, None) is not None:
-        raise RdbError("a stream node declares a wrong number of entries")
-    node.deleted = deleted
-    return node
-
-
-def _group(source: Source, stream: Stream, form: int) -> Group:
-    group = Group(_id(source))
-    if form >= 2:
-        read = source.length()
-        group.entries_read = UNKNOWN_ENTRIES_READ if read == SEQUENCE_MAX else read
-    else:
-        group.entries_read = entries_up_to(stream, group.last_id)
-    delivered: dict[int, tuple[int, int]] = {}
-    for _ in range(source.count()):
-        entry_id = _raw_id(source)
-        if entry_id in delivered:
-            raise RdbError("a consumer group has a duplicate pending entry")
-        delivered[entry_id] = source.int64(), source.length()
-    owners: dict[int, Consumer] = {}
-    for _ in range(source.count()):
-        consumer = Consumer(source.string(), source.int64())
-        if consumer.name in group.consumers:
-            raise RdbError("a consumer group has two consumers of the same name")
-        group.consumers[consumer.name] = consumer
-        consumer.active_ms = source.int64() if form >= 3 else consumer.seen_ms
-        for _ in range(source.count()):
-            entry_id = _raw_id(source)
-            if entry_id in owners or entry_id not in delivered:
-                raise RdbError(
-                    "a consumer has a pending entry that belongs to another consumer or not to its "
-                    "group"
-                )
-            owners[entry_id] = consumer
-    if len(owners) < len(delivered):
-        raise RdbError("a consumer group has a pending entry without a consumer")
-    for entry_id in sorted(owners):
-        group.deliver(entry_id, owners[entry_id], *delivered[entry_id])
-    return group
 
 
 # -- modules ---------------------------------------------------------------------------------------
@@ -337,48 +212,109 @@ def skip_module_items(source: Source) -> list[bytes | int]:
     items: list[bytes | int] = []
     while True:
         kind = source.length()
-        if kind == 0:
+        if kind == ModuleItem.END:
             return items
-        if kind in (1, 2):
+        if kind in (ModuleItem.SIGNED, ModuleItem.UNSIGNED):
             items.append(source.length())
-        elif kind in (3, 4):
-            source.take(4 if kind == 3 else 8)
-        elif kind == 5:
+        elif kind == ModuleItem.FLOAT:
+            source.take(4)
+        elif kind == ModuleItem.DOUBLE:
+            source.take(8)
+        elif kind == ModuleItem.STRING:
             items.append(source.string())
         else:
             raise RdbError(f"a module value has an item of the unknown type {kind}")
 
 
+def _list(source: Source) -> QuickList:
+    return QuickList([source.string() for _ in range(source.count(1))])
+
+
+def _ziplist_list(source: Source) -> QuickList:
+    return _list_of(texts(read_ziplist(_packed(source))))
+
+
+def _quicklist(source: Source) -> QuickList:
+    nodes = [read_ziplist(_packed(source)) for _ in range(source.count(1))]
+    return _list_of([item for node in nodes for item in texts(node)])
+
+
+def _set(source: Source) -> SetValue:
+    return _set_of([source.string() for _ in range(source.count(1))])
+
+
+def _intset(source: Source) -> SetValue:
+    return _set_of([b"%d" % number for number in read_intset(_packed(source))])
+
+
+def _listpack_set(source: Source) -> SetValue:
+    return _set_of(texts(read_listpack(_packed(source))))
+
+
+def _zset(source: Source) -> SortedSet:
+    return _zset_of([(source.string(), _old_score(source)) for _ in range(source.count(1))])
+
+
+def _zset_2(source: Source) -> SortedSet:
+    return _zset_of([(source.string(), source.double()) for _ in range(source.count(1))])
+
+
+def _ziplist_zset(source: Source) -> SortedSet:
+    return _packed_zset(read_ziplist(_packed(source)))
+
+
+def _listpack_zset(source: Source) -> SortedSet:
+    return _packed_zset(read_listpack(_packed(source)))
+
+
+def _hash(source: Source) -> HashValue:
+    return _hash_of([source.string() for _ in range(2 * source.count(1))])
+
+
+def _zipmap_hash(source: Source) -> HashValue:
+    entries = read_zipmap(_packed(source))
+    _check_even(entries)
+    return _hash_of(entries)
+
+
+def _ziplist_hash(source: Source) -> HashValue:
+    return _packed_hash(texts(read_ziplist(_packed(source))))
+
+
+def _listpack_hash(source: Source) -> HashValue:
+    return _packed_hash(texts(read_listpack(_packed(source))))
+
+
 _READERS: dict[int, Callable[[Source], Any]] = {
-    0: Source.string,
-    1: lambda source: QuickList([source.string() for _ in range(source.count(1))]),
-    2: lambda source: _filled_set([source.string() for _ in range(source.count(1))]),
-    3: lambda source: _filled_zset(
-        [(source.string(), _old_score(source)) for _ in range(source.count(1))]
-    ),
-    4: lambda source: _filled_hash([source.string() for _ in range(2 * source.count(1))]),
-    5: lambda source: _filled_zset(
-        [(source.string(), source.double()) for _ in range(source.count(1))]
-    ),
-    7: _module,
-    9: lambda source: _filled_hash(_pairs(read_zipmap(_packed(source)))),
-    10: lambda source: _filled_list(texts(read_ziplist(_packed(source)))),
-    11: lambda source: _filled_set([b"%d" % number for number in read_intset(_packed(source))]),
-    12: lambda source: _packed_zset(read_ziplist(_packed(source))),
-    13: lambda source: _packed_hash(texts(read_ziplist(_packed(source)))),
-    14: lambda source: _filled_list(
-        [item for _ in range(source.count(1)) for item in texts(read_ziplist(_packed(source)))]
-    ),
-    15: lambda source: _stream(source, 1),
-    16: lambda source: _packed_hash(texts(read_listpack(_packed(source)))),
-    17: lambda source: _packed_zset(read_listpack(_packed(source))),
-    18: _quicklist2,
-    19: lambda source: _stream(source, 2),
-    20: lambda source: _filled_set(texts(read_listpack(_packed(source)))),
-    21: lambda source: _stream(source, 3),
-    22: _hash_of_valkey_9,
-    24: _hash_since_7_4,
-    25: _hash_of_listpack_since_7_4,
+    RdbType.STRING: Source.string,
+    RdbType.LIST: _list,
+    RdbType.SET: _set,
+    RdbType.ZSET: _zset,
+    RdbType.HASH: _hash,
+    RdbType.ZSET_2: _zset_2,
+    RdbType.MODULE_2: _module,
+    RdbType.HASH_ZIPMAP: _zipmap_hash,
+    RdbType.LIST_ZIPLIST: _ziplist_list,
+    RdbType.SET_INTSET: _intset,
+    RdbType.ZSET_ZIPLIST: _ziplist_zset,
+    RdbType.HASH_ZIPLIST: _ziplist_hash,
+    RdbType.LIST_QUICKLIST: _quicklist,
+    RdbType.STREAM_LISTPACKS: partial(read_stream, form=RdbType.STREAM_LISTPACKS),
+    RdbType.HASH_LISTPACK: _listpack_hash,
+    RdbType.ZSET_LISTPACK: _listpack_zset,
+    RdbType.LIST_QUICKLIST_2: _quicklist_2,
+    RdbType.STREAM_LISTPACKS_2: partial(read_stream, form=RdbType.STREAM_LISTPACKS_2),
+    RdbType.SET_LISTPACK: _listpack_set,
+    RdbType.STREAM_LISTPACKS_3: partial(read_stream, form=RdbType.STREAM_LISTPACKS_3),
+    RdbType.HASH_VALKEY_9: _hash_of_valkey_9,
+    RdbType.HASH_METADATA: _hash_since_7_4,
+    RdbType.HASH_LISTPACK_EX: _hash_of_listpack_since_7_4,
 }
-_SINCE = {20: 11, 21: 11, 22: VALKEY_9, 24: 12, 25: 12}
+_SINCE: dict[int, int] = {
+    RdbType.SET_LISTPACK: 11,
+    RdbType.STREAM_LISTPACKS_3: 11,
+    RdbType.HASH_VALKEY_9: VALKEY_9,
+    RdbType.HASH_METADATA: 12,
+    RdbType.HASH_LISTPACK_EX: 12,
+}
 """The format version that introduced each type, for types newer than Redis 7.0."""

@@ -19,6 +19,7 @@ from ..values.zset import SortedSet
 from . import lzf
 from .listpack import Entry, write_listpack
 from .reader import module_id
+from .types import ListNode, ModuleItem, RdbType
 from .ziplist import write_intset
 
 if TYPE_CHECKING:
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
 OLDEST = 10
 """The format version of Redis 7.0, which every later server can read."""
-_STREAMS_WITH_ACTIVITY = _PACKED_SETS = 11
-_EXPIRING_FIELDS = 12
+_VERSION_OF_PACKED_SETS = _VERSION_OF_STREAM_ACTIVITY = 11
+_VERSION_OF_EXPIRING_FIELDS = 12
 _MOST_COMPRESSED = 64 * 1024
 """Size in bytes above which strings are not compressed, because compression would take too long."""
 _SAFE_NODE = 8192
+"""Maximum size in bytes of a list node whose number of items is limited, as in Redis."""
 _ENTRY_ESTIMATE = 8
+"""Overhead in bytes that Redis assumes for a new item when it decides whether a node is full."""
 _JSON_VERSION = 3
 
 
@@ -81,7 +84,7 @@ class Writer:
     def value(self, key: bytes | None, value: Any) -> None:
         """Write the type of a value, its key (None in a DUMP payload) and the value itself."""
         if isinstance(value, bytes | bytearray):
-            self._begin(0, key)
+            self._begin(RdbType.STRING, key)
             self.string(bytes(value))
         elif isinstance(value, QuickList):
             self._list(key, value)
@@ -97,40 +100,40 @@ class Writer:
             assert isinstance(value, JsonValue)
             self._json(key, value)
 
-    def _begin(self, kind: int, key: bytes | None) -> None:
+    def _begin(self, kind: RdbType, key: bytes | None) -> None:
         self._parts.append(bytes([kind]))
         if key is not None:
             self.string(key)
 
     def _list(self, key: bytes | None, value: QuickList) -> None:
-        self._begin(18, key)
+        self._begin(RdbType.LIST_QUICKLIST_2, key)
         nodes = list(_nodes(value, self._config.number("list-max-listpack-size")))
         self.length(len(nodes))
         for node in nodes:
-            self.length(2)
+            self.length(ListNode.PACKED)
             self.string(write_listpack(node))
 
     def _set(self, key: bytes | None, value: SetValue) -> None:
         encoding = value.encoding(self._config)
         if encoding == "intset":
-            self._begin(11, key)
+            self._begin(RdbType.SET_INTSET, key)
             self.string(write_intset(sorted(map(int, value))))
-        elif encoding == "listpack" and self.version >= _PACKED_SETS:
-            self._begin(20, key)
+        elif encoding == "listpack" and self.version >= _VERSION_OF_PACKED_SETS:
+            self._begin(RdbType.SET_LISTPACK, key)
             self.string(write_listpack(value))
         else:
-            self._begin(2, key)
+            self._begin(RdbType.SET, key)
             self.length(len(value))
             for member in value:
                 self.string(member)
 
     def _zset(self, key: bytes | None, value: SortedSet) -> None:
         if value.encoding(self._config) == "listpack":
-            self._begin(17, key)
+            self._begin(RdbType.ZSET_LISTPACK, key)
             pairs = ((member, self._score(score)) for score, member in value)
             self.string(write_listpack(part for pair in pairs for part in pair))
             return
-        self._begin(5, key)
+        self._begin(RdbType.ZSET_2, key)
         self.length(len(value))
         for score, member in reversed(value):
             self.string(member)
@@ -145,20 +148,20 @@ class Writer:
         if value.expires:
             self._expiring_hash(key, value)
         elif value.encoding(self._config) == "listpack":
-            self._begin(16, key)
+            self._begin(RdbType.HASH_LISTPACK, key)
             self.string(write_listpack(part for pair in value.fields.items() for part in pair))
         else:
-            self._begin(4, key)
+            self._begin(RdbType.HASH, key)
             self.length(len(value))
             for field, text in value.fields.items():
                 self.string(field)
                 self.string(text)
 
     def _expiring_hash(self, key: bytes | None, value: HashValue) -> None:
-        self.version = max(self.version, _EXPIRING_FIELDS)
+        self.version = max(self.version, _VERSION_OF_EXPIRING_FIELDS)
         first_ms = value.soonest()
         assert first_ms is not None
-        self._begin(24, key)
+        self._begin(RdbType.HASH_METADATA, key)
         self._parts.append(first_ms.to_bytes(8, "little"))
         self.length(len(value))
         for field, text in value.fields.items():
@@ -170,8 +173,10 @@ class Writer:
     # -- streams -------------------------------------------------------------------------------------
 
     def _stream(self, key: bytes | None, value: Stream) -> None:
-        with_activity = self.version >= _STREAMS_WITH_ACTIVITY
-        self._begin(21 if with_activity else 19, key)
+        with_activity = self.version >= _VERSION_OF_STREAM_ACTIVITY
+        self._begin(
+            RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2, key
+        )
         self.length(len(value.nodes))
         for node in value.nodes:
             self.string(node.key.to_bytes(16, "big"))
@@ -212,11 +217,11 @@ class Writer:
     # -- modules -------------------------------------------------------------------------------------
 
     def _json(self, key: bytes | None, value: JsonValue) -> None:
-        self._begin(7, key)
+        self._begin(RdbType.MODULE_2, key)
         self.length(module_id(JsonValue.type_name, _JSON_VERSION))
-        self.length(5)
+        self.length(ModuleItem.STRING)
         self.string(write_json(value.root))
-        self.length(0)
+        self.length(ModuleItem.END)
 
 
 def _length(number: int) -> bytes:
@@ -252,7 +257,13 @@ def _nodes(items: Iterable[bytes], limit: int) -> Iterator[list[bytes]]:
 
 
 def _entries(node: Node) -> Iterator[Entry]:
-    """Yield the elements of the listpack that encodes a stream node."""
+    """Yield the elements of the listpack that encodes a stream node.
+
+    The header consists of the number of entries, the number of deleted entries, the fields of the
+    node's first entry and a 0. Each entry has flags (2: the same fields as the first entry, so only
+    the values follow), the differences of its ID to the node's key, the fields and values, and
+    finally the number of its other elements.
+    """
     master = node.master
     yield from (len(node.ids), 0, len(master))
     yield from master
