@@ -50,8 +50,18 @@ class Keyspace:
     """The keys of one database.
 
     The engine sets ``now_ms``, which stays constant during a command, script or transaction.
-    Commands read with ``lookup()``, ``get()`` and ``string()``, write with ``set()`` and
-    ``get_or_create()``, and call ``touch()`` after changing a value in place.
+    Commands write with ``set()`` and ``get_or_create()``, and call ``touch()`` after changing a
+    value in place. Their ``event`` is the keyspace event to publish: None for the event of the
+    running command, ``""`` for none. The methods that read differ in what they update and check:
+
+    ==========================  ===========  ===========  =========
+    method                      access time  hits/misses  type
+    ==========================  ===========  ===========  =========
+    ``get()``, ``string()``     yes          yes          WRONGTYPE
+    ``lookup()``                yes          yes          any
+    ``peek()``, ``exists()``    no           yes          any
+    ``find()``                  no           no           any
+    ==========================  ===========  ===========  =========
     """
 
     __slots__ = (
@@ -188,7 +198,10 @@ class Keyspace:
     # -- writing ---------------------------------------------------------------------------------
 
     def set(self, key: bytes, value: Any, keep_ttl: bool = False, event: str | None = None) -> None:
-        """Set a key's value; remove its TTL unless ``keep_ttl``. ``event`` is as for ``touch()``."""
+        """Set a key's value; remove its TTL unless ``keep_ttl``.
+
+        With an empty ``event``, the key does not count as changed since the last SAVE.
+        """
         values = self.values
         if self.expires and key in self.expires:
             if self.expires[key] <= self.now_ms:
@@ -219,7 +232,7 @@ class Keyspace:
         return len(value)
 
     def touch(self, key: bytes, event: str | None = None) -> None:
-        """Report a change in place. ``event`` is by default the command's, and ``""`` for none."""
+        """Report a change in place."""
         self.changes += 1
         if self.watchers or self.touched is not None:
             self._note_change(key)
@@ -340,12 +353,14 @@ class Keyspace:
         for one in (self, other):
             for key in {*self.values, *other.values}:
                 one.touch(key, "")
-        for name in (
-            "values", "expires", "accessed", "frequencies", "volatile", "indexes", "_order", "_soonest",
-        ):  # fmt: skip
-            mine, theirs = getattr(self, name), getattr(other, name)
-            setattr(self, name, theirs)
-            setattr(other, name, mine)
+        self.values, other.values = other.values, self.values
+        self.expires, other.expires = other.expires, self.expires
+        self.accessed, other.accessed = other.accessed, self.accessed
+        self.frequencies, other.frequencies = other.frequencies, self.frequencies
+        self.volatile, other.volatile = other.volatile, self.volatile
+        self.indexes, other.indexes = other.indexes, self.indexes
+        self._order, other._order = other._order, self._order
+        self._soonest, other._soonest = other._soonest, self._soonest
 
     def purge(self) -> None:
         """Remove all expired keys, and the expired fields of hashes."""
