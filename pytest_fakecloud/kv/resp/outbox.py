@@ -22,24 +22,28 @@ class Outbox:
     """The messages to send over a connection, which the engine adds and one thread at a time sends."""
 
     def __init__(
-        self, connection: Connection, clock: Timekeeper, limits: Callable[[], str]
+        self, connection: Connection, clock: Timekeeper, buffer_limits_text: Callable[[], str]
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._limits = limits
+        self._buffer_limits_text = buffer_limits_text
+        self._lock = threading.Lock()
+        """The lock of the messages and of the attributes that describe them."""
         self._messages: deque[bytes] = deque()
         self.waiting_bytes = 0
-        self._lock = threading.Lock()
         self._over_since_us: int | None = None
         self.sending = threading.Lock()
         """The lock that a thread holds while it uses the socket."""
-        self._flushing = False
+        self._pushing = False
         """Whether a thread of the pool is sending pushes. At most one thread does so at a time."""
-        self.held = False
-        """Whether the connection's own thread will soon send, so that other threads need not."""
+        self.owner_will_send = False
+        """Whether the connection's own thread will soon send, so that other threads need not.
+
+        Only that thread writes this attribute.
+        """
 
     def has_unsent(self) -> bool:
-        return bool(self._messages) or self._flushing
+        return bool(self._messages) or self._pushing
 
     @property
     def is_full(self) -> bool:
@@ -54,19 +58,22 @@ class Outbox:
 
     def send(self) -> None:
         """Send all messages. Afterwards, other threads may send new ones."""
-        # Clear `held` before sending. A thread that pushes adds its message before it reads `held`,
-        # so one of the two threads sends the message.
-        self.held = False
+        # Clear `owner_will_send` before sending. A thread that pushes adds its message before it
+        # reads the attribute, so one of the two threads sends the message.
+        self.owner_will_send = False
         self._flush()
 
     def exceeds_limits(self) -> bool:
         """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
 
+        Must be called after each push, because the soft limit also needs the time since when the
+        bytes exceed it.
+
         A client that runs MONITOR has the limits of a subscriber (decided here: real servers do not
         limit it).
         """
-        most, soft, seconds = _of_listeners(self._limits())
-        if most and self.waiting_bytes > most:
+        hard, soft, seconds = _pubsub_limits(self._buffer_limits_text())
+        if hard and self.waiting_bytes > hard:
             return True
         if not soft or self.waiting_bytes <= soft:
             self._over_since_us = None
@@ -79,23 +86,23 @@ class Outbox:
     def send_later(self) -> None:
         """Send the messages in a thread of the pool, unless one is already sending."""
         with self._lock:
-            if self._flushing:
+            if self._pushing:
                 return
-            self._flushing = True
-        self._connection.mount.hub.workers.submit(self._flush_pushes, self._flushed)
+            self._pushing = True
+        self._connection.mount.hub.workers.submit(self._send_pushes, self._abandon_pushes)
 
-    def _flush_pushes(self) -> None:
+    def _send_pushes(self) -> None:
         # Ignore the error of a disconnected client, because the connection's own thread handles it.
         with suppress(OSError):
             while True:
                 self._flush()
                 with self._lock:
                     if not self._messages:
-                        self._flushing = False
+                        self._pushing = False
                         return
 
-    def _flushed(self) -> None:
-        self._flushing = False
+    def _abandon_pushes(self) -> None:
+        self._pushing = False
 
     def _flush(self) -> None:
         with self.sending:
@@ -120,8 +127,8 @@ class Outbox:
 
 
 @functools.lru_cache(maxsize=16)
-def _of_listeners(text: str) -> tuple[int, int, int]:
+def _pubsub_limits(text: str) -> tuple[int, int, int]:
     """Return the limits of subscribers: hard and soft bytes, and the seconds above the soft one."""
     words = text.split()
-    most, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
-    return most, soft, seconds
+    hard, soft, seconds = map(int, words[words.index("pubsub") + 1 :][:3])
+    return hard, soft, seconds

@@ -144,7 +144,7 @@ class PortConnection:
             reader.feed(data)
             if not self.connection.enter("a command of the database port"):
                 return
-            self.outbox.held = True
+            self.outbox.owner_will_send = True
             try:
                 going_on = self._run_all()
             finally:
@@ -188,7 +188,7 @@ class PortConnection:
                 # Send replies regularly, because a few bytes of commands can request any number of
                 # replies.
                 self.outbox.send()
-                self.outbox.held = True
+                self.outbox.owner_will_send = True
         return False
 
     # -- one command -----------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class PortConnection:
                 engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
             self._waiter = None
-            self.outbox.held = True
+            self.outbox.owner_will_send = True
             reply = engine.unblock(waiter)
         if not waiter.done and (waiter.signal.closed or self._gone):
             self.session.closing = True
@@ -348,7 +348,7 @@ class PortConnection:
                     engine.clock.wait(engine.pauses.resumed, resumed, until_us)
         finally:
             engine.pauses.delayed.discard(self.session.id)
-        self.outbox.held = True
+        self.outbox.owner_will_send = True
 
     # -- what others do to it --------------------------------------------------------------------
 
@@ -360,7 +360,7 @@ class PortConnection:
         """Close the connection. Another thread can call this, for example to run CLIENT KILL."""
         self.session.closing = True
         self.wake()
-        if not self.outbox.held:
+        if not self.outbox.owner_will_send:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
 

@@ -59,7 +59,7 @@ class Pushes:
         self._outbox.put(data)
         if self._outbox.exceeds_limits():
             self._cut()
-        elif not self._outbox.held:
+        elif not self._outbox.owner_will_send:
             self._outbox.send_later()
 
     def with_confirmations(self, reply: Reply) -> Reply:
