@@ -70,9 +70,13 @@ def one_line(text: bytes) -> bytes:
     return text.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
+# Names in capitals are complete messages, and names in lower case are templates. Constants of type
+# str are reasons, which a template or `RestError` completes.
+
 # -- dispatch ------------------------------------------------------------------------------------
 
 SYNTAX = b"ERR syntax error"
+OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 WRONGTYPE = b"WRONGTYPE Operation against a key holding the wrong kind of value"
 NOT_INTEGER = b"ERR value is not an integer or out of range"
 NOT_INTEGER_VENDOR = (
@@ -138,7 +142,7 @@ invalid_expire = Template("ERR invalid expire time in '<name>' command")
 """The command's name is in lower case."""
 
 
-# -- transactions --------------------------------------------------------------------------------
+# -- transactions and scripts --------------------------------------------------------------------
 
 EXEC_WITHOUT_MULTI = b"ERR EXEC without MULTI"
 DISCARD_WITHOUT_MULTI = b"ERR DISCARD without MULTI"
@@ -146,12 +150,12 @@ NESTED_MULTI = b"ERR MULTI calls can not be nested"
 WATCH_INSIDE_MULTI = b"ERR WATCH inside MULTI is not allowed"
 EXECABORT = b"EXECABORT Transaction discarded because of previous errors."
 NOT_IN_TRANSACTION = b"ERR Command not allowed inside a transaction"
+REPLY_TOO_DEEP = b"ERR reached lua stack limit"
+"""The error in place of the innermost part of a script's reply."""
 
 exec_aborted_by = Template("EXECABORT Transaction discarded because of: <reason>")
 """The reason is a message without its error code."""
 
-
-REPLY_TOO_DEEP = b"ERR reached lua stack limit"
 
 # -- strings and bitmaps -------------------------------------------------------------------------
 
@@ -244,15 +248,8 @@ geo_shape = Template("ERR exactly one of BYRADIUS and BYBOX can be specified for
 
 NOT_HYPERLOGLOG = b"WRONGTYPE Key is not a valid HyperLogLog string value."
 CORRUPT_HYPERLOGLOG = b"INVALIDOBJ Corrupted HLL object detected"
-DEBUG_PUSH = b"ERR RESP2 is not supported by this command"
-DEBUG_PROTOCOL = (
-    b"ERR Wrong protocol type name. Please use one of the following: "
-    b"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false"
-)
-DEBUG_SLEEP_ALONE = b"ERR DEBUG SLEEP blocks: use a connection to the database port"
 PFDEBUG_NO_KEY = b"ERR The specified key does not exist"
 PFDEBUG_NOT_SPARSE = b"ERR HLL encoding is not sparse"
-
 
 pfdebug_unknown = Template("ERR Unknown PFDEBUG subcommand '<sent>'", c_strings=True)
 
@@ -310,9 +307,6 @@ XDELEX_NUMIDS = b"ERR Number of IDs must be a positive integer"  # wording decid
 XDELEX_IDS = (
     b"ERR The `numids` parameter must match the number of arguments"  # wording decided here
 )
-
-
-OOM = b"OOM command not allowed when used memory > 'maxmemory'."
 STREAM_GONE = b"UNBLOCKED the stream key no longer exists"
 GROUP_GONE = b"NOGROUP the consumer group this client was blocked on no longer exists"
 
@@ -368,6 +362,12 @@ unsupported_option = Template("ERR Unsupported option <option>", c_strings=True)
 
 # -- server --------------------------------------------------------------------------------------
 
+DEBUG_PUSH = b"ERR RESP2 is not supported by this command"
+DEBUG_PROTOCOL = (
+    b"ERR Wrong protocol type name. Please use one of the following: "
+    b"string|integer|double|null|array|set|map|attrib|push|verbatim|true|false"
+)
+DEBUG_SLEEP_ALONE = b"ERR DEBUG SLEEP blocks: use a connection to the database port"
 CONFIG_FIXED = "can't set immutable config"
 CONFIG_PROTECTED = "can't set protected config"
 CONFIG_EVENTS = "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
@@ -463,8 +463,6 @@ BCAST_SWITCH = (
     b"ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then "
     b"re-enabling it with a different mode."
 )
-
-
 OPT_SWITCH = (
     b"ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then "
     b"re-enabling it with a different mode."
