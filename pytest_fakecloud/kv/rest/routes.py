@@ -27,6 +27,7 @@ from ..reply import LARGEST, Reply, size_of
 from ..settings import IntText, Limits
 from ..table.registry import COMMANDS
 from .formats import Format, Headers, format_of, option
+from .limits import CommandLimits
 from .requests import COMMAND, LINES, command_of_body, command_of_path, commands_of_body, facts_of
 from .sse import EventStream, monitor_stream, subscription_stream
 
@@ -78,8 +79,8 @@ class KVApp(App):
         self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
-        self._counts = limits.bounds_requests
-        self.quota = Quota(limits, clock.now_us) if self._counts else NO_QUOTA
+        self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
+        self._command_limits = CommandLimits(limits, self.quota)
         self.interruptions = Interruptions()
         self.connections: set[object] = set()
         """Open connections to the database port and open event streams."""
@@ -178,12 +179,11 @@ class KVApp(App):
         return self._single(request, line, wanted)
 
     def _single(self, request: Request, line: list[bytes], wanted: Format) -> Answer | Stream:
-        guarded = self._guards(request)
         session = self._session(request)
         reply: Reply
         try:
-            if guarded:
-                self._admit_one(line)
+            if self._command_limits.must_check(request):
+                self._command_limits.check(line)
             reply = self.engine.execute(session, line)
         except CommandError as error:
             return wanted.error(self.error_of(error))
@@ -191,60 +191,53 @@ class KVApp(App):
             self._leave(session)
         return wanted.reply(self.with_int_text(reply), self._headers(request))
 
-    def _guards(self, request: Request) -> bool:
-        """Return whether a request, which no command exceeds, is large enough to exceed a limit."""
-        if self._counts:
-            return True
-        size = self.limits.max_request_size
-        return size is not None and len(request.body) + len(request.target) > size
-
-    def _admit_one(self, line: list[bytes]) -> None:
-        self._count()
-        self._check_size(line)
-
-    def _count(self) -> None:
-        error = self.quota.charge()
-        if error is not None:
-            raise CommandError(error)
-
-    def _check_size(self, line: list[bytes]) -> None:
-        limit = self.limits.max_request_size
-        if limit is not None and sum(map(len, line)) > limit:
-            raise CommandError(errors.MAX_REQUEST_SIZE)
-
     # -- several commands ------------------------------------------------------------------------
 
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order. Commands of other clients may run in between (specification)."""
         wanted = format_of(request)
         lines = self._lines(request)
-        session = self._session(request)
-        replies: list[Reply] = []
-        size = 0
         between = self.interruptions.begin(lines) if self.interruptions else None
-        guarded = self._guards(request)
-        execute = self.engine.execute
+        limits = self._command_limits if self._command_limits.must_check(request) else None
+        session = self._session(request)
         try:
-            turn_ends = monotonic() + TURN_SECONDS
-            for at, line in enumerate(lines):
-                if monotonic() > turn_ends:
-                    self.engine.give_way()
-                    turn_ends = monotonic() + TURN_SECONDS
-                if between is not None and at:
-                    between(at)
-                try:
-                    if guarded:
-                        self._admit_one(line)
-                    reply = execute(session, line)
-                    size += size_of(reply)
-                    # The whole response will be rejected as too large, so discard this reply.
-                    replies.append(reply if size <= LARGEST else None)
-                except CommandError as error:
-                    replies.append(error)
+            replies, size = self._run_each(session, lines, between, limits)
         finally:
             self._leave(session)
         self.with_int_text(replies)
         return wanted.replies(replies, size, self._headers(request))
+
+    def _run_each(
+        self,
+        session: AnySession,
+        lines: list[list[bytes]],
+        between: Callable[[int], None] | None,
+        limits: CommandLimits | None,
+    ) -> tuple[list[Reply], int]:
+        """Run commands; return the replies, and the total size of their strings in bytes.
+
+        ``between`` is called with the number of commands before each position between two commands.
+        """
+        replies: list[Reply] = []
+        size = 0
+        execute = self.engine.execute
+        turn_ends = monotonic() + TURN_SECONDS
+        for at, line in enumerate(lines):
+            if monotonic() > turn_ends:
+                self.engine.give_way()
+                turn_ends = monotonic() + TURN_SECONDS
+            if between is not None and at:
+                between(at)
+            try:
+                if limits is not None:
+                    limits.check(line)
+                reply = execute(session, line)
+                size += size_of(reply)
+                # The whole response will be rejected as too large, so discard this reply.
+                replies.append(reply if size <= LARGEST else None)
+            except CommandError as error:
+                replies.append(error)
+        return replies, size
 
     def multi_exec(self, request: Request) -> Answer | Stream:
         """Run commands as one transaction; if it is discarded, return one error (specification)."""
@@ -252,10 +245,11 @@ class KVApp(App):
         if wanted.resp2:
             raise RestError(400, errors.FORMAT_IN_TRANSACTION)
         lines = self._lines(request)
-        refusal = self.quota.charge(len(lines))
-        if refusal is not None:
+        rejection = self.quota.charge(len(lines))
+        if rejection is not None:
+            # A rejected transaction counts as one command, if the quota allows one more.
             self.quota.charge()
-            raise RestError(400, refusal.decode())
+            raise RestError(400, rejection.decode())
         session = self._session(request)
         try:
             replies = self._transaction(session, lines)
@@ -268,7 +262,7 @@ class KVApp(App):
 
     def _transaction(self, session: AnySession, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
-            self._check_size(line)
+            self._command_limits.check_size(line)
         with self.engine.lock:
             self.engine.execute(session, [b"MULTI"])
             for line in lines:
@@ -317,7 +311,7 @@ class KVApp(App):
             return self._single(request, line, format_of(request))
         session = self._session(request)
         try:
-            self._admit(session, line)
+            self._check_stream(session, line)
         except CommandError as error:
             return Answer({"error": str(error)}, 400)
         events = make(session)
@@ -334,8 +328,9 @@ class KVApp(App):
         limit = self.limits.max_connections
         return limit is not None and len(self.connections) >= limit
 
-    def _admit(self, session: AnySession, line: list[bytes]) -> None:
-        self._count()
+    def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
+        """Raise ``CommandError`` if limits or permissions forbid an event stream."""
+        self._command_limits.charge()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
         spec = self.engine.table.commands[line[0].decode().upper()]
