@@ -23,7 +23,7 @@ class Admission:
 
     def __init__(self, engine: Engine, documented_only: bool) -> None:
         self._engine = engine
-        self._offered = DOCUMENTED if documented_only else None
+        self._allowed_names = DOCUMENTED if documented_only else None
         self._needs_replicas = False
         self.strict = documented_only
         """Whether a setting or a parameter can cause a valid command line to be rejected."""
@@ -34,52 +34,33 @@ class Admission:
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
         self.strict = (
-            self._offered is not None or self._engine.eviction.limit > 0 or self._needs_replicas
+            self._allowed_names is not None
+            or self._engine.eviction.limit > 0
+            or self._needs_replicas
         )
 
     def admit(
-        self, session: Client, argv: list[bytes], *, beside: bool = False
+        self, session: Client, argv: list[bytes], *, during_script: bool = False
     ) -> CommandSpec | None:
         """Return the command to run, or None if it was queued; raise ``CommandError`` to reject it.
 
-        ``beside`` means that a script holds the engine's lock, without which the command would run.
+        ``during_script`` means that a script holds the engine's lock, without which the command
+        would run.
         """
-        engine = self._engine
         spec: CommandSpec | None = None
         try:
             session.last_command = ""
-            spec = engine.table.lookup.get(argv[0])
+            spec = self._engine.table.lookup.get(argv[0])
             if spec is None or spec.subcommands is not None:
-                if spec is not None and session.transport == "rest":
-                    check_family_over_rest(spec)
-                spec = engine.table.resolve(argv)
+                spec = self._resolve(session, spec, argv)
             session.last_command = spec.full_name
-            if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
-                check_over_rest(spec, argv)
-            if not self.offers(session, spec):
-                raise CommandError(errors.not_available(spec.name))
-            # The vendor's service accepts UNLINK without keys, according to users of its clients.
-            tolerates = spec.name == "UNLINK" and engine.dialect == "vendor"
-            if not spec.least <= len(argv) <= spec.most and not tolerates:
-                raise CommandError(errors.wrong_arity(spec.full_name))
-            if not session.user.unrestricted:
-                engine.users.permit(session, spec, argv)
-            if beside:
-                engine.turns.check_beside(spec)
-            if engine.eviction.limit and not beside and engine.lacks_memory(session):
-                self._check_memory(session, spec)
-            if self._needs_replicas and not beside and self._would_write(session, spec, argv):
-                raise CommandError(errors.NOT_ENOUGH_REPLICAS)
+            self._check(session, spec, argv, during_script)
             if session.queue is not None and spec.name not in RUN_IN_TRANSACTION:
-                if spec.no_multi:
-                    raise CommandError(errors.NOT_IN_TRANSACTION)
-                # If the transaction will be discarded, there is no need to store further commands.
-                if not session.aborted and not session.watch_broken:
-                    session.queue.append((spec, argv))
+                self._queue(session, spec, argv)
                 return None
         except CommandError as error:
             session.aborted = True
-            engine.statistics.rejected(spec, error)
+            self._engine.statistics.rejected(spec, error)
             if spec is not None and spec.name == "EXEC":
                 session.discard_transaction()
                 raise CommandError(
@@ -88,9 +69,51 @@ class Admission:
             raise
         return spec
 
+    def _resolve(
+        self, session: Client, family: CommandSpec | None, argv: list[bytes]
+    ) -> CommandSpec:
+        """Return the subcommand of a family; raise ``CommandError`` if either does not exist."""
+        if family is not None and session.transport == "rest":
+            check_family_over_rest(family)
+        return self._engine.table.resolve(argv)
+
+    def _check(
+        self, session: Client, spec: CommandSpec, argv: list[bytes], during_script: bool
+    ) -> None:
+        """Raise ``CommandError`` to reject a line. The checks are in the order of real servers."""
+        engine = self._engine
+        if session.transport == "rest" and (spec.may_wait or not spec.over_rest):
+            check_over_rest(spec, argv)
+        if not self.offers(session, spec):
+            raise CommandError(errors.not_available(spec.name))
+        # The vendor's service accepts UNLINK without keys, according to users of its clients.
+        arity_is_free = spec.name == "UNLINK" and engine.dialect == "vendor"
+        if not spec.least <= len(argv) <= spec.most and not arity_is_free:
+            raise CommandError(errors.wrong_arity(spec.full_name))
+        if not session.user.unrestricted:
+            engine.users.permit(session, spec, argv)
+        if during_script:
+            engine.turns.check_beside(spec)
+            return
+        if engine.eviction.limit and engine.lacks_memory(session):
+            self._check_memory(session, spec)
+        if self._needs_replicas and self._would_write(session, spec, argv):
+            raise CommandError(errors.NOT_ENOUGH_REPLICAS)
+
+    def _queue(self, session: Client, spec: CommandSpec, argv: list[bytes]) -> None:
+        if spec.no_multi:
+            raise CommandError(errors.NOT_IN_TRANSACTION)
+        # If the transaction will be discarded, there is no need to store further commands.
+        if session.queue is not None and not session.aborted and not session.watch_broken:
+            session.queue.append((spec, argv))
+
     def offers(self, session: Client, spec: CommandSpec) -> bool:
         """Return whether ``documented_only`` allows a session to run a command."""
-        return self._offered is None or spec.name in self._offered or session.transport == "local"
+        return (
+            self._allowed_names is None
+            or spec.name in self._allowed_names
+            or session.transport == "local"
+        )
 
     def check_replicas(self, session: Client, spec: CommandSpec) -> None:
         """Raise NOREPLICAS for a write command if ``min-replicas-to-write`` is set."""
@@ -106,11 +129,11 @@ class Admission:
 
     def _check_memory(self, session: Client, spec: CommandSpec) -> None:
         queued = session.queue or ()
-        takes = "denyoom" in spec.flags
+        needs_memory = "denyoom" in spec.flags
         if spec.name == "EXEC":
-            takes = any("denyoom" in each.flags for each, _ in queued)
+            needs_memory = any("denyoom" in each.flags for each, _ in queued)
         elif session.queue is not None:
             # While a transaction is open, check every line, because the queue itself takes memory.
-            takes = spec.name not in RUN_IN_TRANSACTION
-        if takes:
+            needs_memory = spec.name not in RUN_IN_TRANSACTION
+        if needs_memory:
             raise CommandError(errors.OOM)

@@ -333,7 +333,7 @@ class Engine:
 
     def run_beside(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a line beside a script that holds the lock; raise ``CommandError`` for most lines."""
-        spec = self.admission.admit(session, argv, beside=True)
+        spec = self.admission.admit(session, argv, during_script=True)
         if spec is None:
             return QUEUED
         assert spec.function is not None
