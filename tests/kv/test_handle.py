@@ -297,6 +297,12 @@ class TestIdentity:
         assert "UPSTASH_REDIS_REST_URL" in closed.env
         assert "REDIS_URL" not in closed.env
 
+    def test_the_server_is_up_since_the_fake_was_created(self) -> None:
+        with Cloud(clock="frozen", now="2026-01-01T00:00:00Z") as cloud:
+            server = cloud.kv_server()
+            cloud.clock.advance(100)
+            assert "uptime_in_seconds:100\r\n" in server.execute("INFO", "server")
+
     def test_no_thread_gets_an_engine_without_its_password(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
