@@ -13,7 +13,7 @@ from ...table.syntax import parse_int
 from ...values.json import copy_json, equal, write_json
 from .matches import (
     ABSENT,
-    DOT,
+    LEGACY_ROOT,
     NOT_A_NUMBER,
     OUT_OF_BOUNDS,
     change_arrays,
@@ -85,7 +85,7 @@ def json_strappend(session: Session, args: Args) -> Reply:
     """Append to the strings at a path and return their new lengths in bytes."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.strappend"))
-    path = read_path(session, args[1] if len(args) == 3 else DOT)
+    path = read_path(session, args[1] if len(args) == 3 else LEGACY_ROOT)
     addition = read_value(args[-1])
     if addition.__class__ is not str:
         raise wrong_type("string", addition)
@@ -168,7 +168,7 @@ def json_arrpop(session: Session, args: Args) -> Reply:
     """Remove and return an element of each array at a path, by default the last one."""
     if len(args) > 3:
         raise CommandError(wrong_arity("json.arrpop"))
-    path = read_path(session, args[1] if len(args) > 1 else DOT)
+    path = read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)
     index = parse_int(args[2]) if len(args) > 2 else -1
 
     def pop(array: list[Any]) -> bytes | None:

@@ -11,7 +11,7 @@ from ...reply import OK, Reply
 from ...table.registry import Args, command
 from ...values.json import JsonValue, Layout, copy_json, merge, write_json
 from .matches import (
-    DOT,
+    LEGACY_ROOT,
     NOT_STATIC,
     ROOT_ONLY,
     check_depth,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...engine.engine import Session
     from ...values.json_path import Location, Path
 
-_BYTES_A_STEP = 4
+_BYTES_PER_STEP = 4
 
 
 def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
@@ -165,7 +165,7 @@ def json_get(session: Session, args: Args) -> Reply:
         return None
     layout = Layout(words[b"INDENT"], words[b"NEWLINE"], words[b"SPACE"])
     if len(paths) <= 1:
-        path = paths[0] if paths else read_path(session, DOT)
+        path = paths[0] if paths else read_path(session, LEGACY_ROOT)
         return write_json(_picked(path, document.root, path.legacy), layout)
     legacy = all(path.legacy for path in paths)
     picked = {path.text: _picked(path, document.root, legacy) for path in paths}
@@ -198,7 +198,7 @@ def json_mget(session: Session, args: Args) -> Reply:
             text = write_json(found)
             # Charge the budget, because one command can request the same large document thousands
             # of times.
-            spend(len(text) // _BYTES_A_STEP)
+            spend(len(text) // _BYTES_PER_STEP)
         replies.append(text)
     return replies
 

@@ -4,7 +4,8 @@ With a ``$`` path, a reply has one item per match; the item is nil if the match 
 With a legacy path, the reply is the result for the first match, and a path without a match is an
 error. If the key is missing, a read with a legacy path returns nil, and every other command raises
 an error. This is the behaviour of RedisJSON (decided here where the tests of the vendor's clients
-do not show it).
+do not show it). The dialects differ in one point: if an array command changes several matches of a
+legacy path, RedisJSON returns the result for the last match.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _invalid_path = Template("ERR invalid path: <reason>")
 _missing_path = Template("ERR Path '<path>' does not exist")
 _wrong_type = Template("WRONGTYPE wrong type of path value - expected <expected> but found <found>")
 
-_MOST_LEVELS = 2 * DEEPEST
-DOT = b"."
+_MAX_LEVELS = 2 * DEEPEST
+"""Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
+LEGACY_ROOT = b"."
 
 ABSENT = object()
 """Result of an operation that does not apply to the type of a match."""
@@ -77,7 +79,7 @@ def document_of(session: Session, key: bytes) -> JsonValue | None:
 
 def existing(session: Session, key: bytes) -> JsonValue:
     """Return the JSON document of a key; raise an error if there is none."""
-    document = session.db.get(key, JsonValue)
+    document = document_of(session, key)
     if document is None:
         raise CommandError(NO_KEY)
     return document
@@ -154,7 +156,6 @@ def change_arrays(
         for match in arrays:
             check(match)
     lengths = [len(match.value) for match in arrays]
-    # For a legacy path, RedisJSON returns the result of the last change.
     is_redis = session.engine.dialect == "redis"
     reply = reply_for(path, matches, "array", of_kind(list, operation), of_last=is_redis)
     if lengths != [len(match.value) for match in arrays]:
@@ -163,6 +164,7 @@ def change_arrays(
 
 
 def parent_of(document: JsonValue, match: Location) -> Any:
+    """Return the array or object that contains a match, which must not be the root."""
     found = document.root
     for part in match.parts[:-1]:
         found = found[part]
@@ -179,6 +181,7 @@ def outermost(matches: list[Location]) -> list[Location]:
 
 
 def put(document: JsonValue, match: Location, value: Any) -> None:
+    """Replace the value of a match, which may be the root."""
     if not match.parts:
         document.root = value
         return
@@ -211,7 +214,7 @@ def of_kind(kind: type, operation: Operation) -> Operation:
 
 def check_depth(levels: int, value: Any) -> None:
     """Raise an error if ``value``, placed ``levels`` deep, would nest the document too deeply."""
-    if levels + depth(value) > _MOST_LEVELS:
+    if levels + depth(value) > _MAX_LEVELS:
         raise CommandError(TOO_DEEP)
 
 
@@ -225,4 +228,4 @@ def optional_path(session: Session, args: Args, name: str) -> Path:
     """Return the path argument of a command that takes only a key and a path; by default the root."""
     if len(args) > 2:
         raise CommandError(wrong_arity(name))
-    return read_path(session, args[1] if len(args) > 1 else DOT)
+    return read_path(session, args[1] if len(args) > 1 else LEGACY_ROOT)

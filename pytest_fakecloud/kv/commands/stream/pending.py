@@ -73,13 +73,29 @@ def _details(
 
 @dataclass(slots=True)
 class _Claim:
-    """The options of XCLAIM."""
+    """The options of XCLAIM, or those of XAUTOCLAIM that concern a claimed entry."""
 
     force: bool = False
     justid: bool = False
     retrycount: int | None = None
     delivered_ms: int | None = None
     last_id: int = 0
+
+    def apply(self, group: Group, entry_id: int, consumer: Consumer, now_ms: int) -> None:
+        """Give a pending entry to a consumer."""
+        pending = group.pending.get(entry_id)
+        assert pending is not None
+        group.give(entry_id, pending, consumer)
+        delivered_ms = now_ms if self.delivered_ms is None else self.delivered_ms
+        pending.delivered_ms = delivered_ms if 0 <= delivered_ms <= now_ms else now_ms
+        if self.retrycount is not None and self.retrycount >= 0:
+            pending.deliveries = self.retrycount
+        elif not self.justid:
+            pending.deliveries += 1
+        consumer.active_ms = now_ms
+
+    def reply(self, entry_id: int, fields: list[bytes]) -> Reply:
+        return format_id(entry_id) if self.justid else entry_reply(entry_id, fields)
 
 
 def _claim_number(text: bytes, command_name: str, what: str) -> int:
@@ -89,29 +105,40 @@ def _claim_number(text: bytes, command_name: str, what: str) -> int:
     return number
 
 
-def _claim_words(session: Session, args: Args, at: int) -> _Claim:
-    words = _Claim()
+def _leading_ids(args: Args, at: int) -> list[int]:
+    """Return the IDs from ``at`` on, which end at the first argument that is not an ID."""
+    ids: list[int] = []
+    for text in args[at:]:
+        try:
+            ids.append(parse_id(text))
+        except CommandError:
+            break
+    return ids
+
+
+def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
+    claim = _Claim()
     while at < len(args):
         word = args[at].upper()
         more = at + 1 < len(args)
         if word == b"FORCE":
-            words.force = True
+            claim.force = True
         elif word == b"JUSTID":
-            words.justid = True
+            claim.justid = True
         elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
             at += 1
             number = _claim_number(args[at], "XCLAIM", f"{word.decode()} option")
             if word == b"RETRYCOUNT":
-                words.retrycount = number
+                claim.retrycount = number
             else:
-                words.delivered_ms = session.now_ms - number if word == b"IDLE" else number
+                claim.delivered_ms = session.now_ms - number if word == b"IDLE" else number
         elif word == b"LASTID" and more:
             at += 1
-            words.last_id = parse_id(args[at])
+            claim.last_id = parse_id(args[at])
         else:
             raise CommandError(errors.unrecognized_claim_option(args[at]))
         at += 1
-    return words
+    return claim
 
 
 @command("XCLAIM")
@@ -119,21 +146,11 @@ def xclaim(session: Session, args: Args) -> Reply:
     """Transfer pending entries to another consumer."""
     stream, group = find_group(session, args[0], args[1])
     min_idle = max(_claim_number(args[3], "XCLAIM", "min-idle-time"), 0)
-    ids: list[int] = []
-    at = 4
-    while at < len(args):
-        try:
-            ids.append(parse_id(args[at]))
-        except CommandError:
-            break
-        at += 1
-    words = _claim_words(session, args, at)
-    changed = words.last_id > group.last_id
-    group.last_id = max(group.last_id, words.last_id)
+    ids = _leading_ids(args, 4)
+    claim = _parse_claim(session, args, 4 + len(ids))
+    changed = claim.last_id > group.last_id
+    group.last_id = max(group.last_id, claim.last_id)
     now_ms = session.now_ms
-    delivered_ms = now_ms if words.delivered_ms is None else words.delivered_ms
-    if not 0 <= delivered_ms <= now_ms:
-        delivered_ms = now_ms
     claimant = _claimant(session, args[0], group, args[2])
     claimed: list[Reply] = []
     for entry_id in ids:
@@ -143,22 +160,13 @@ def xclaim(session: Session, args: Args) -> Reply:
             continue
         pending = group.pending.get(entry_id)
         if pending is None:
-            if not words.force:
+            if not claim.force:
                 continue
             group.deliver(entry_id, claimant(), now_ms)
-            pending = group.pending.get(entry_id)
-            assert pending is not None
         elif min_idle and now_ms - pending.delivered_ms < min_idle:
             continue
-        consumer = claimant()
-        group.give(entry_id, pending, consumer)
-        pending.delivered_ms = delivered_ms
-        if words.retrycount is not None and words.retrycount >= 0:
-            pending.deliveries = words.retrycount
-        elif not words.justid:
-            pending.deliveries += 1
-        consumer.active_ms = now_ms
-        claimed.append(format_id(entry_id) if words.justid else entry_reply(entry_id, fields))
+        claim.apply(group, entry_id, claimant(), now_ms)
+        claimed.append(claim.reply(entry_id, fields))
     if claimed or changed:
         session.db.touch_unwatched(args[0])
     return claimed
@@ -173,6 +181,12 @@ def _claimant(session: Session, key: bytes, group: Group, name: bytes) -> Callab
     return lambda: find_consumer(session, key, group, name)
 
 
+_MAX_AUTOCLAIM_COUNT = (2**63 - 1) // 16
+"""Maximum COUNT of XAUTOCLAIM in Redis, which allocates 16 bytes for each entry."""
+_ATTEMPTS_PER_ENTRY = 10
+"""Number of pending entries that XAUTOCLAIM examines for each entry of its COUNT."""
+
+
 @command("XAUTOCLAIM")
 def xautoclaim(session: Session, args: Args) -> Reply:
     """Transfer entries that have been pending for a minimum time to another consumer.
@@ -181,16 +195,16 @@ def xautoclaim(session: Session, args: Args) -> Reply:
     """
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
-    count, justid = 100, False
+    count, claim = 100, _Claim()
     for word, values in options(args, 5, {b"COUNT": 1, b"JUSTID": 0}):
         if word == b"COUNT":
-            count = parse_int(values[0], 1, (2**63 - 1) // 16, errors.XAUTOCLAIM_COUNT)
+            count = parse_int(values[0], 1, _MAX_AUTOCLAIM_COUNT, errors.XAUTOCLAIM_COUNT)
         else:
-            justid = True
+            claim.justid = True
     stream, group = find_group(session, args[0], args[1])
     claimant = _claimant(session, args[0], group, args[2])
     now_ms = session.now_ms
-    attempts = 10 * count
+    attempts = _ATTEMPTS_PER_ENTRY * count
     following = 0
     claimed: list[Reply] = []
     deleted: list[Reply] = []
@@ -203,16 +217,9 @@ def xautoclaim(session: Session, args: Args) -> Reply:
         if fields is None:
             group.acknowledge(entry_id)
             deleted.append(format_id(entry_id))
-            continue
-        if min_idle and now_ms - pending.delivered_ms < min_idle:
-            continue
-        consumer = claimant()
-        group.give(entry_id, pending, consumer)
-        pending.delivered_ms = now_ms
-        if not justid:
-            pending.deliveries += 1
-        consumer.active_ms = now_ms
-        claimed.append(format_id(entry_id) if justid else entry_reply(entry_id, fields))
+        elif not min_idle or now_ms - pending.delivered_ms >= min_idle:
+            claim.apply(group, entry_id, claimant(), now_ms)
+            claimed.append(claim.reply(entry_id, fields))
     if claimed or deleted:
         session.db.touch_unwatched(args[0])
     return [format_id(following), claimed, deleted]
