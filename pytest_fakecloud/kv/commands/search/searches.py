@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...reply import Map, Reply
 from ...search.aggregation.reader import parse_aggregations
-from ...search.aggregation.request import number
+from ...search.aggregation.request import format_number
 from ...search.clauses import Clause
 from ...search.filters import parse_filter, parse_object
 from ...search.highlighting import Highlight
@@ -99,7 +99,7 @@ def _remember(
 
 
 def _shown(hit: Hit) -> Reply:
-    score = _single(hit.score) if hit.relevance else number(hit.score)
+    score = _single(hit.score) if hit.relevance else format_number(hit.score)
     if hit.content is None:
         return [hit.key, score]
     return [hit.key, score, [[path, value] for path, value in hit.content]]
@@ -110,12 +110,12 @@ def _single(score: float) -> bytes | None:
     try:
         kept = struct.unpack("<f", struct.pack("<f", score))[0]
     except OverflowError:
-        return number(score)
+        return format_number(score)
     for digits in range(1, 10):
         short = float(f"{score:.{digits}g}")
         if struct.pack("<f", short) == struct.pack("<f", kept):
-            return number(short)
-    return number(kept)
+            return format_number(short)
+    return format_number(kept)
 
 
 # -- options ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from ....core.budget import spend
 from ..index import SearchIndex
 from .grouping import STEPS_PER_BUCKET, Compute, Groups, Order, parse_order
-from .request import Aggregation, Arguments, Numbers, column_of
+from .request import Aggregation, Arguments, DocumentNumbers, column_of
 
 
 def facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
@@ -17,14 +17,14 @@ def facet(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> C
         "path", "a path such as '/a'", lambda v: isinstance(v, str) and v[:1] == "/", "/"
     )
     top = top.rstrip("/") or "/"
-    deepest = args.count("depth", 1, 1)
-    size = args.count("size", 10, 1)
-    least = args.count("minDocCount", 1)
+    deepest = args.take_count("depth", 1, 1)
+    size = args.take_count("size", 10, 1)
+    least = args.take_count("minDocCount", 1)
     order = parse_order(args, lambda key: key in ("count", "path")) or Order(
         "count", ascending=False
     )
 
-    def compute(numbers: Numbers) -> list[Any]:
+    def compute(numbers: DocumentNumbers) -> list[Any]:
         groups: Groups = {}
         spend(STEPS_PER_BUCKET * len(numbers))
         for at in numbers:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ....core.budget import spend
 from ..schema import SearchError
-from .request import Aggregation, Arguments, Numbers
+from .request import Aggregation, Arguments, DocumentNumbers
 
 MAX_BUCKETS = 65_000
 """Maximum number of buckets in a reply, as in Tantivy."""
@@ -19,9 +19,9 @@ NUMERIC = ("U64", "I64", "F64", "DATE")
 _STEPS_PER_DOCUMENT = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Compute: TypeAlias = Callable[[Numbers], list[Any]]
+Compute: TypeAlias = Callable[[DocumentNumbers], list[Any]]
 """Returns the reply of an aggregation for the documents with these numbers."""
-Groups: TypeAlias = dict[Any, Numbers]
+Groups: TypeAlias = dict[Any, DocumentNumbers]
 """Document numbers by the key of their bucket."""
 
 
@@ -54,11 +54,13 @@ def too_many(args: Arguments) -> SearchError:
     return args.error(f"makes more than {MAX_BUCKETS} buckets")
 
 
-def bucket_reply(head: list[Any], numbers: Numbers, subs: Sequence[Aggregation]) -> list[Any]:
+def bucket_reply(
+    head: list[Any], numbers: DocumentNumbers, subs: Sequence[Aggregation]
+) -> list[Any]:
     return [*head, b"docCount", len(numbers), *sub_replies(numbers, subs)]
 
 
-def sub_replies(numbers: Numbers, subs: Sequence[Aggregation]) -> list[Any]:
+def sub_replies(numbers: DocumentNumbers, subs: Sequence[Aggregation]) -> list[Any]:
     spend(STEPS_PER_BUCKET * (1 + len(subs)))
     return [part for sub in subs for part in (sub.name, sub.compute(numbers))]
 
@@ -74,7 +76,10 @@ def rfc3339(ms: float) -> bytes:
 
 
 def group_documents(
-    numbers: Numbers, column: dict[int, tuple[Any, ...]], absent: Any, key: Callable[[Any], Any]
+    numbers: DocumentNumbers,
+    column: dict[int, tuple[Any, ...]],
+    absent: Any,
+    key: Callable[[Any], Any],
 ) -> Groups:
     """Group documents by the keys of their values. A document is at most once in each group."""
     groups: Groups = {}

@@ -18,7 +18,15 @@ from .grouping import (
     rfc3339,
     too_many,
 )
-from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
+from .request import (
+    REQUIRED,
+    Aggregation,
+    Arguments,
+    DocumentNumbers,
+    column_of,
+    format_number,
+    is_number,
+)
 
 
 def _histogram_of(
@@ -29,9 +37,9 @@ def _histogram_of(
     head: Callable[[float], list[Any]],
     subs: Sequence[Aggregation],
 ) -> Compute:
-    least = args.count("minDocCount", 0)
-    hard, extended = args.bounds("hardBounds"), args.bounds("extendedBounds")
-    keyed = args.flag("keyed", False)
+    least = args.take_count("minDocCount", 0)
+    hard, extended = args.take_bounds("hardBounds"), args.take_bounds("extendedBounds")
+    keyed = args.take_flag("keyed", False)
 
     def interval_of(value: float) -> int | None:
         if hard is not None and not hard[0] <= value <= hard[1]:
@@ -41,7 +49,7 @@ def _histogram_of(
         except (OverflowError, ValueError):
             raise args.error("has an interval that is too small for the values") from None
 
-    def compute(numbers: Numbers) -> list[Any]:
+    def compute(numbers: DocumentNumbers) -> list[Any]:
         groups = group_documents(numbers, column, None, interval_of)
         steps = sorted(groups)
         if not least:
@@ -68,10 +76,10 @@ def histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) 
     interval = args.take(
         "interval", "a number above 0", lambda value: is_number(value) and value > 0, REQUIRED
     )
-    offset = args.number("offset", 0)
+    offset = args.take_number("offset", 0)
 
     def head(value: float) -> list[Any]:
-        return [b"key", number(value)]
+        return [b"key", format_number(value)]
 
     return _histogram_of(args, column, interval, offset, head, subs)
 
@@ -105,6 +113,6 @@ def date_histogram(index: SearchIndex, args: Arguments, subs: Sequence[Aggregati
     )
 
     def head(value: float) -> list[Any]:
-        return [b"key", number(value), b"keyAsString", rfc3339(value)]
+        return [b"key", format_number(value), b"keyAsString", rfc3339(value)]
 
     return _histogram_of(args, column, interval or 1, offset or 0, head, subs)

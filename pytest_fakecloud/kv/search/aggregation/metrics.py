@@ -8,7 +8,7 @@ from typing import Any
 
 from ....core.budget import spend
 from ..index import SearchIndex
-from .request import Arguments, Numbers, column_of, is_number, number
+from .request import Arguments, DocumentNumbers, column_of, format_number, is_number
 
 _NUMERIC = ("U64", "I64", "F64", "DATE")
 _ANY = (*_NUMERIC, "BOOL", "KEYWORD")
@@ -16,20 +16,20 @@ _PERCENTS = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0)
 
 _STEPS_A_DOCUMENT, _STEPS_A_PERCENT = 3, 20
 Values = list[Any]
-Metric = Callable[[Numbers], list[Any]]
+Metric = Callable[[DocumentNumbers], list[Any]]
 
 
 def _values(
     index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
-) -> Callable[[Numbers], Values]:
+) -> Callable[[DocumentNumbers], Values]:
     spec, column = column_of(index, args, allowed)
     if spec.kind == "KEYWORD":
-        missing = args.text("missing", None)
+        missing = args.take_text("missing", None)
     else:
         missing = args.take("missing", "a number", is_number)
     absent = () if missing is None else (missing,)
 
-    def collect(numbers: Numbers) -> Values:
+    def collect(numbers: DocumentNumbers) -> Values:
         spend(_STEPS_A_DOCUMENT * (1 + len(numbers)))
         return [value for at in numbers for value in column.get(at, absent)]
 
@@ -41,7 +41,7 @@ def _single(
 ) -> Callable[[SearchIndex, Arguments], Metric]:
     def build(index: SearchIndex, args: Arguments) -> Metric:
         collect = _values(index, args, allowed)
-        return lambda numbers: [b"value", number(make(collect(numbers)))]
+        return lambda numbers: [b"value", format_number(make(collect(numbers)))]
 
     return build
 
@@ -75,8 +75,9 @@ def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
 def _stats_of(values: Values) -> list[Any]:
     least, most = (+min(values), +max(values)) if values else (None, None)
     return [
-        *(b"count", len(values), b"sum", number(_total(values))),
-        *(b"min", number(least), b"max", number(most), b"avg", number(_average(values))),
+        *(b"count", len(values), b"sum", format_number(_total(values))),
+        *(b"min", format_number(least), b"max", format_number(most)),
+        *(b"avg", format_number(_average(values))),
     ]
 
 
@@ -87,9 +88,9 @@ def _stats(index: SearchIndex, args: Arguments) -> Metric:
 
 def _extended(index: SearchIndex, args: Arguments) -> Metric:
     collect = _values(index, args, _NUMERIC)
-    sigma = float(args.number("sigma", 2.0))
+    sigma = float(args.take_number("sigma", 2.0))
 
-    def compute(numbers: Numbers) -> list[Any]:
+    def compute(numbers: DocumentNumbers) -> list[Any]:
         values = collect(numbers)
         count, mean = len(values), _average(values)
         squares = _total([value * value for value in values]) if values else None
@@ -103,18 +104,18 @@ def _extended(index: SearchIndex, args: Arguments) -> Metric:
         def bound(deviation: float | None, sign: int) -> bytes | None:
             if mean is None or deviation is None:
                 return None
-            return number(mean + sign * sigma * deviation)
+            return format_number(mean + sign * sigma * deviation)
 
         of_population, of_sampling = deviations
         return [
             *_stats_of(values),
-            *(b"sumOfSquares", number(squares)),
-            *(b"variance", number(population)),
-            *(b"variancePopulation", number(population)),
-            *(b"varianceSampling", number(sampling)),
-            *(b"stdDeviation", number(of_population)),
-            *(b"stdDeviationPopulation", number(of_population)),
-            *(b"stdDeviationSampling", number(of_sampling)),
+            *(b"sumOfSquares", format_number(squares)),
+            *(b"variance", format_number(population)),
+            *(b"variancePopulation", format_number(population)),
+            *(b"varianceSampling", format_number(sampling)),
+            *(b"stdDeviation", format_number(of_population)),
+            *(b"stdDeviationPopulation", format_number(of_population)),
+            *(b"stdDeviationSampling", format_number(of_sampling)),
             b"stdDeviationBounds",
             [
                 *(b"upper", bound(of_population, 1), b"lower", bound(of_population, -1)),
@@ -150,16 +151,21 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Metric:
         ),
         _PERCENTS,
     )
-    keyed = args.flag("keyed", True)
+    keyed = args.take_flag("keyed", True)
 
-    def compute(numbers: Numbers) -> list[Any]:
+    def compute(numbers: DocumentNumbers) -> list[Any]:
         ordered = sorted(collect(numbers))
         spend(_STEPS_A_PERCENT * len(percents))
-        found = [(float(percent), number(_percentile(ordered, percent))) for percent in percents]
+        found = [
+            (float(percent), format_number(_percentile(ordered, percent))) for percent in percents
+        ]
         if keyed:
             flat = [part for percent, value in found for part in (repr(percent).encode(), value)]
             return [b"values", flat]
-        return [b"values", [[b"key", number(percent), b"value", value] for percent, value in found]]
+        return [
+            b"values",
+            [[b"key", format_number(percent), b"value", value] for percent, value in found],
+        ]
 
     return compute
 

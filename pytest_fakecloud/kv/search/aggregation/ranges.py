@@ -18,7 +18,15 @@ from .grouping import (
     sub_replies,
     too_many,
 )
-from .request import REQUIRED, Aggregation, Arguments, Numbers, column_of, is_number, number
+from .request import (
+    REQUIRED,
+    Aggregation,
+    Arguments,
+    DocumentNumbers,
+    column_of,
+    format_number,
+    is_number,
+)
 
 
 def _is_ranges(value: Any) -> bool:
@@ -38,13 +46,13 @@ def _is_ranges(value: Any) -> bool:
 def ranges(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
     spec, column = column_of(index, args, NUMERIC)
     given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
-    keyed = args.flag("keyed", False)
+    keyed = args.take_flag("keyed", False)
     bounds = _without_holes(args, given)
     if len(bounds) > MAX_BUCKETS:
         raise too_many(args)
     lows = [low for _, low, _ in bounds]
 
-    def compute(numbers: Numbers) -> list[Any]:
+    def compute(numbers: DocumentNumbers) -> list[Any]:
         # The ranges leave no gaps, so a value belongs to the last range that starts at or below it.
         groups = group_documents(numbers, column, None, lambda value: bisect_right(lows, value) - 1)
         buckets = []
@@ -54,7 +62,7 @@ def ranges(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> 
             tail: list[Any] = []
             for word, bound in (("from", low), ("to", high)):
                 if math.isfinite(bound):
-                    tail += [word.encode(), number(bound)]
+                    tail += [word.encode(), format_number(bound)]
                     if spec.kind == "DATE":
                         tail += [f"{word}AsString".encode(), rfc3339(bound)]
             buckets.append([*head, b"docCount", len(inside), *tail, *sub_replies(inside, subs)])
@@ -84,5 +92,5 @@ def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[s
 
 
 def _range_key(low: float, high: float) -> str:
-    ends = ("*" if math.isinf(one) else (number(one) or b"").decode() for one in (low, high))
+    ends = ("*" if math.isinf(one) else (format_number(one) or b"").decode() for one in (low, high))
     return "-".join(ends)

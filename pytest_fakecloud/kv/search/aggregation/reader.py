@@ -36,7 +36,7 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregat
         if "$aggs" in wanted:
             raise args.error("cannot be used with $aggs")
         metric = METRICS[operator](index, args)
-        args.end()
+        args.reject_rest()
         return Aggregation(alias, metric)
     below = wanted.get("$aggs", {})
     if not isinstance(below, dict):
@@ -45,5 +45,5 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Aggregat
         raise args.error("cannot be used with $aggs")
     subs = parse_aggregations(index, below, is_top=False)
     compute = BUCKETS[operator](index, args, subs)
-    args.end()
+    args.reject_rest()
     return Aggregation(alias, compute)

@@ -9,14 +9,15 @@ from typing import Any
 from ..index import SearchIndex
 from ..schema import FieldSpec, SearchError
 
-Numbers = list[int]
+DocumentNumbers = list[int]
 """Document numbers, in indexing order."""
 
 REQUIRED: Any = object()
 """The default value that marks an argument as required."""
 
 
-def number(value: float | int | None) -> bytes | None:
+def format_number(value: float | int | None) -> bytes | None:
+    """Format a number for a reply; whole floats below 1e16 have no point, and None stays None."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
@@ -25,7 +26,7 @@ def number(value: float | int | None) -> bytes | None:
 
 
 class Arguments:
-    """The arguments of an aggregation, consumed by name. `end()` rejects those that are left."""
+    """The arguments of an aggregation, consumed by name. `reject_rest()` rejects those that are left."""
 
     def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
         self.alias = alias
@@ -37,37 +38,39 @@ class Arguments:
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
 
     def take(
-        self, name: str, expected: str, accepts: Callable[[Any], bool], usual: Any = None
+        self, name: str, expected: str, accepts: Callable[[Any], bool], default: Any = None
     ) -> Any:
         """Consume an argument; raise an error if it is invalid, or required but missing."""
         if name not in self._given:
-            if usual is REQUIRED:
+            if default is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
-            return usual
+            return default
         value = self._given.pop(name)
         if not accepts(value):
             raise self.error(f"takes {expected} as '{name}'")
         return value
 
-    def count(self, name: str, usual: int | None, least: int = 0) -> Any:
-        """Consume an integer argument that must be at least ``least``."""
+    def take_count(self, name: str, default: int | None, minimum: int = 0) -> Any:
+        """Consume an integer argument that must be at least ``minimum``."""
         return self.take(
             name,
-            f"an integer of at least {least}",
-            lambda value: value.__class__ is int and value >= least,
-            usual,
+            f"an integer of at least {minimum}",
+            lambda value: value.__class__ is int and value >= minimum,
+            default,
         )
 
-    def number(self, name: str, usual: Any = None) -> Any:
-        return self.take(name, "a number", is_number, usual)
+    def take_number(self, name: str, default: Any = None) -> Any:
+        return self.take(name, "a number", is_number, default)
 
-    def flag(self, name: str, usual: bool) -> bool:
-        return bool(self.take(name, "true or false", lambda value: value.__class__ is bool, usual))
+    def take_flag(self, name: str, default: bool) -> bool:
+        return bool(
+            self.take(name, "true or false", lambda value: value.__class__ is bool, default)
+        )
 
-    def text(self, name: str, usual: str | None) -> Any:
-        return self.take(name, "a string", lambda value: isinstance(value, str), usual)
+    def take_text(self, name: str, default: str | None) -> Any:
+        return self.take(name, "a string", lambda value: isinstance(value, str), default)
 
-    def bounds(self, name: str) -> tuple[float, float] | None:
+    def take_bounds(self, name: str) -> tuple[float, float] | None:
         """Consume an argument that is an object with the fields ``min`` and ``max``."""
         found = self.take(
             name,
@@ -80,10 +83,10 @@ class Arguments:
         )
         return None if found is None else (found["min"], found["max"])
 
-    def end(self) -> None:
+    def reject_rest(self) -> None:
         """Raise an error if an argument was not consumed."""
-        for name in self._given:
-            raise self.error(f"has no property '{name}'")
+        if self._given:
+            raise self.error(f"has no property '{next(iter(self._given))}'")
 
 
 def is_number(value: Any) -> bool:
@@ -95,7 +98,7 @@ class Aggregation:
     """A named aggregation. ``compute`` returns its part of the reply for document numbers."""
 
     alias: str
-    compute: Callable[[Numbers], list[Any]]
+    compute: Callable[[DocumentNumbers], list[Any]]
 
     @property
     def name(self) -> bytes:

@@ -23,7 +23,7 @@ from .grouping import (
     rfc3339,
     too_many,
 )
-from .request import Aggregation, Arguments, Numbers, column_of, is_number, number
+from .request import Aggregation, Arguments, DocumentNumbers, column_of, format_number, is_number
 
 _HASH_FACTOR = 0xF1357AEA2E62A9C5
 """The multiplier of FxHash, the hash function of Rust's compiler, with which Tantivy hashes terms."""
@@ -72,7 +72,7 @@ def _term_filter(args: Arguments, name: str, spec: FieldSpec) -> Callable[[Any],
 
 
 def _missing(args: Arguments, spec: FieldSpec) -> Any:
-    """Return the term for documents without a value, or None. Numbers may have a string."""
+    """Return the term for documents without a value, or None. DocumentNumbers may have a string."""
     if spec.kind == "DATE":
         text = args.take(
             "missing",
@@ -83,7 +83,7 @@ def _missing(args: Arguments, spec: FieldSpec) -> Any:
     if spec.kind == "BOOL":
         return args.take("missing", "true or false", lambda value: value.__class__ is bool)
     if spec.kind == "KEYWORD":
-        return args.text("missing", None)
+        return args.take_text("missing", None)
     value = args.take(
         "missing", "a number or a text", lambda value: is_number(value) or isinstance(value, str)
     )
@@ -96,23 +96,23 @@ def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
         return [b"key", b"1" if term else b"0", b"keyAsString", b"true" if term else b"false"]
     if spec.kind == "DATE":
         return [b"key", rfc3339(term)]
-    return [b"key", term.encode() if isinstance(term, str) else number(term)]
+    return [b"key", term.encode() if isinstance(term, str) else format_number(term)]
 
 
 def terms(index: SearchIndex, args: Arguments, subs: Sequence[Aggregation]) -> Compute:
     spec, column = column_of(index, args, (*NUMERIC, "BOOL", "KEYWORD"))
-    size = args.count("size", 10, 1)
-    args.count("segmentSize", None, 1)
-    least = args.count("minDocCount", 1)
+    size = args.take_count("size", 10, 1)
+    args.take_count("segmentSize", None, 1)
+    least = args.take_count("minDocCount", 1)
     known = {sub.alias for sub in subs}
     order = parse_order(
         args, lambda key: key in ("count", "key") or key.partition(".")[0] in known
     ) or Order("count", ascending=False)
     absent = _missing(args, spec)
     include, exclude = (_term_filter(args, name, spec) for name in ("include", "exclude"))
-    args.flag("showTermDocCountError", True)
+    args.take_flag("showTermDocCountError", True)
 
-    def compute(numbers: Numbers) -> list[Any]:
+    def compute(numbers: DocumentNumbers) -> list[Any]:
         groups = group_documents(numbers, column, absent, lambda value: value)
         chosen = [
             term
