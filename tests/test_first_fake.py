@@ -104,8 +104,8 @@ def test_a_command_imports_its_own_group() -> None:
 def test_every_command_finds_its_function_whichever_is_asked_first() -> None:
     code = (
         "import subprocess, sys, pytest_fakecloud.kv\n"
-        "from pytest_fakecloud.kv.table.registry import COMMANDS\n"
-        "print(*(n for n, s in reversed(COMMANDS.items()) if not (s.function or s.subcommands)))\n"
-        "print(COMMANDS['COMMAND'].function is not None, COMMANDS['XGROUP'].function)"
+        "from pytest_fakecloud.kv.table.registry import COMMANDS, function_of\n"
+        "print(*(n for n, s in reversed(COMMANDS.items()) if not (function_of(s) or s.subcommands)))\n"
+        "print(function_of(COMMANDS['COMMAND']) is not None, function_of(COMMANDS['XGROUP']))"
     )
     assert told(code) == "\nTrue None\n"

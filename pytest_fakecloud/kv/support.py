@@ -8,7 +8,7 @@ from .commands.server.help import summary
 from .commands.server.process import REASONS
 from .engine import engine as _engine  # noqa: F401 - binds every command's function
 from .table.documented import DOCUMENTED
-from .table.registry import COMMANDS, CommandSpec
+from .table.registry import COMMANDS, CommandSpec, function_of
 
 _TITLES = {
     "string": "String",
@@ -49,7 +49,7 @@ _CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
 
 
 def _available(spec: CommandSpec) -> str:
-    if spec.function is None:
+    if function_of(spec) is None:
         return "missing"
     if not spec.over_rest:
         return "no"
@@ -78,7 +78,7 @@ def support_table() -> str:
         specs = [
             spec
             for spec in COMMANDS.values()
-            if spec.group == group and not (spec.subcommands and spec.function is None)
+            if spec.group == group and not (spec.subcommands and function_of(spec) is None)
         ]
         specs.sort(key=lambda spec: spec.name)
         parts.append(f"\n## {title}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 
-from ..table.registry import CommandSpec, bind_with
+from ..table.registry import CommandSpec, import_with
 
 _ROOMS = {
     "cluster": "server",
@@ -20,7 +20,7 @@ _ROOMS = {
 _ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
 
 
-def _bind(spec: CommandSpec) -> None:
+def _import_group(spec: CommandSpec) -> None:
     if spec.name.endswith(" HELP"):
         room = "server"
     else:
@@ -28,4 +28,4 @@ def _bind(spec: CommandSpec) -> None:
     importlib.import_module(f"{__name__}.{room}")
 
 
-bind_with(_bind)
+import_with(_import_group)

@@ -23,7 +23,7 @@ from ..scripting.scripts import Scripting
 from ..scripting.turns import Turns
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
-from ..table.registry import CommandSpec, table_of
+from ..table.registry import CommandSpec, function_of, table_of
 from . import state
 from .admission import Admission
 from .blocking import Waiter, Waiters
@@ -231,7 +231,8 @@ class Engine:
         if begins:
             self.now_us = start_us
             self.now_ms = session.db.now_ms = start_us // 1000
-        if spec.function is None:
+        function = spec.function or function_of(spec)
+        if function is None:
             raise CommandError(unknown_command(argv))
         self.running, self.line = spec, argv
         session.db.counts_reads = spec.reads_keys
@@ -246,7 +247,7 @@ class Engine:
             if self._capacity is not None and spec.write and session.transport != "local":
                 self._capacity.check(session, spec, argv)
             if session.transport != "port":
-                return spec.function(session, argv[spec.skip :])
+                return function(session, argv[spec.skip :])
             reply = self._run_of_port(session, spec, argv, start_us)
             waits = reply.__class__ is Blocked and bool(reply.keys)
             return reply
@@ -336,8 +337,9 @@ class Engine:
         spec = self.admission.admit(session, argv, during_script=True)
         if spec is None:
             return QUEUED
-        assert spec.function is not None
-        return spec.function(session, argv[spec.skip :])
+        function = function_of(spec)
+        assert function is not None
+        return function(session, argv[spec.skip :])
 
     def lacks_memory(self, session: Client) -> bool:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""

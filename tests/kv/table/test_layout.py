@@ -6,14 +6,18 @@ import re
 from pathlib import Path
 
 from pytest_fakecloud.kv import commands
-from pytest_fakecloud.kv.table.registry import specs
+from pytest_fakecloud.kv.table.registry import function_of, specs
 from tests.harness import check_each
 
 HERE = Path(__file__).parents[1] / "commands"
 REAL = HERE.with_name("scenarios")
 VENDOR = REAL / "vendor"
 MODULES = sorted(
-    {spec.function.__module__.partition(".kv.commands.")[2] for spec in specs() if spec.function}
+    {
+        function.__module__.partition(".kv.commands.")[2]
+        for function in map(function_of, specs())
+        if function
+    }
 )
 
 

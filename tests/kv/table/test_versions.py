@@ -6,7 +6,7 @@ import pytest
 
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.documented import DOCUMENTED
-from pytest_fakecloud.kv.table.registry import COMMANDS, Table, table_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, Table, function_of, table_of
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
     LATER,
@@ -117,7 +117,7 @@ def test_a_command_looks_as_it_did_before_its_later_words() -> None:
     assert (STOCK.commands["ZRANK"].arity, COMMANDS["ZRANK"].arity) == (3, -3)
     assert "IFEQ" in COMMANDS["SET"].options
     assert "IFEQ" not in STOCK.commands["SET"].options
-    assert STOCK.commands["GET"].function is COMMANDS["GET"].function
+    assert function_of(STOCK.commands["GET"]) is function_of(COMMANDS["GET"])
     assert b"SETINFO" not in (STOCK.commands["CLIENT"].subcommands or {})
     assert STOCK.commands["CLIENT ID"].container is STOCK.commands["CLIENT"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ...engine.engine import Session
 from ...reply import Reply, Status
-from ...table.registry import COMMANDS, Args, CommandSpec, command
+from ...table.registry import COMMANDS, Args, CommandSpec, command, function_of
 from .help_texts import HELP_TEXTS
 
 
 def summary(spec: CommandSpec) -> str:
     """Return a command's summary, which is the first line of its function's docstring."""
-    text = (spec.function.__doc__ or "") if spec.function is not None else ""
-    return text.strip().split("\n")[0]
+    function = function_of(spec)
+    return ((function and function.__doc__) or "").strip().split("\n")[0]
 
 
 def _help_reply(session: Session, container: str) -> Reply:

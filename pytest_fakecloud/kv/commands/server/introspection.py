@@ -46,7 +46,7 @@ def _key_spec(spec: KeySpec, note: bytes | None) -> Reply:
 
 def _legacy_range(spec: CommandSpec) -> list[int]:
     """Return the first key, the last key and the step, for clients that do not read key specs."""
-    plain = [key for key in spec.keys if not key.is_sought]
+    plain = [key for key in spec.keys if not key.depends_on_arguments]
     if not plain:
         return [0, 0, 0]
     first = min(key.first for key in plain)
@@ -55,7 +55,7 @@ def _legacy_range(spec: CommandSpec) -> list[int]:
 
 
 def _info(spec: CommandSpec) -> list[Reply]:
-    movable = any(key.is_sought for key in spec.keys)
+    movable = any(key.depends_on_arguments for key in spec.keys)
     flags = sorted(spec.flags) + (["movablekeys"] if movable else [])
     children = list((spec.subcommands or {}).values())
     notes = NOTES.get(spec.name, {})
