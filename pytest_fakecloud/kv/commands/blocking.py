@@ -11,8 +11,9 @@ from .. import errors
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import NIL_ARRAY, Blocked, Reply
+from ..table.long_double import parse_long_double
 from ..table.registry import Args
-from ..table.syntax import I64_MAX, I64_MIN, parse_int, parse_long_double
+from ..table.syntax import I64_MAX, I64_MIN, parse_int
 from .arguments import is_first_end
 
 T = TypeVar("T")

@@ -6,19 +6,14 @@ own pass it as ``error``.
 
 from __future__ import annotations
 
-import decimal
 import fractions
 import math
 import re
-from typing import TypeAlias
 
 from ..errors import NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
 
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
-
-LongDouble: TypeAlias = "fractions.Fraction | float"
-"""An 80-bit float: an exact fraction with 64 significant bits, or an infinity."""
 
 
 def decoded(data: bytes) -> str:
@@ -83,125 +78,61 @@ def parse_unsigned(text: bytes, error: bytes) -> int:
 
 # Possessive quantifiers (++) do not backtrack. With ordinary ones, a long number followed by a
 # letter would take quadratic time.
-_DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
-_HEXADECIMAL = re.compile(
+DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?")
+HEXADECIMAL = re.compile(
     rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)(?:[pP][+-]?\d++)?"
 )
-_INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+INFINITY = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def parse_float(text: bytes, error: bytes = NOT_FLOAT) -> float:
     """Parse a double like ``strtod``, but not NaN and no number that over- or underflows."""
-    if _DECIMAL.fullmatch(text):
+    if DECIMAL.fullmatch(text):
         value = float(text)
-        if math.isinf(value) or (value == 0 and _has_digit(text)):
+        if math.isinf(value) or (value == 0 and is_nonzero(text)):
             raise CommandError(error)
         return value
-    if _INFINITY.fullmatch(text):
+    if INFINITY.fullmatch(text):
         return float(text)
-    if _HEXADECIMAL.fullmatch(text):
+    if HEXADECIMAL.fullmatch(text):
         try:
             value = float.fromhex(text.decode())
         except OverflowError:
             raise CommandError(error) from None
-        if value == 0 and _hexadecimal(text) != 0:
+        if value == 0 and hexadecimal_value(text) != 0:
             raise CommandError(error)
         return value
     raise CommandError(error)
 
 
-def _has_digit(text: bytes) -> bool:
+def is_nonzero(text: bytes) -> bool:
+    """Return whether a decimal float has a digit other than 0 before its exponent."""
     mantissa = re.split(rb"[eE]", text)[0]
     return any(byte in b"123456789" for byte in mantissa)
 
 
-_TO_NOTHING = 2**16446
-"""The reciprocal of half the smallest 80-bit float."""
-
-
-def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
-    """Parse an 80-bit float. Infinities are valid, NaN is not."""
-    if len(text) >= 5120:
-        raise CommandError(error)
-    if _INFINITY.fullmatch(text):
-        return float(text)
-    if _DECIMAL.fullmatch(text):
-        exponent = _exponent(text.lower().partition(b"e")[2])
-        if abs(exponent) > 6000:
-            if not _has_digit(text):
-                return fractions.Fraction(0)
-            raise CommandError(error)
-        # Convert through Decimal, because Fraction parses strings of at most 4,300 digits.
-        exact = fractions.Fraction(decimal.Decimal(text.decode()))
-    elif _HEXADECIMAL.fullmatch(text):
-        exact = _hexadecimal(text)
-    else:
-        raise CommandError(error)
-    number = _to_64_bits(exact)
-    if isinstance(number, float) or 0 < abs(exact) * _TO_NOTHING <= 1:
-        raise CommandError(error)
-    return number
-
-
-_FAR = 10**5
+_MAX_EXPONENT = 10**5
 """Limit of exponents. Above it, no mantissa of up to 5,120 characters yields a valid number."""
 
 
-def _exponent(text: bytes) -> int:
+def parse_exponent(text: bytes) -> int:
     """Return the exponent of a number. It is clamped, because int() parses at most 4,300 digits."""
     digits = text.lstrip(b"+-").lstrip(b"0")
-    value = min(int(digits[:7] or b"0"), _FAR)
+    value = min(int(digits[:7] or b"0"), _MAX_EXPONENT)
     return -value if text.startswith(b"-") else value
 
 
-def _hexadecimal(text: bytes) -> fractions.Fraction:
-    """Return the exact value of a hexadecimal float. The string must match ``_HEXADECIMAL``."""
+def hexadecimal_value(text: bytes) -> fractions.Fraction:
+    """Return the exact value of a hexadecimal float. The string must match ``HEXADECIMAL``."""
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
     if mantissa.startswith(b"-"):
         digits = -digits
-    exponent = _exponent(power) - 4 * len(decimals)
+    exponent = parse_exponent(power) - 4 * len(decimals)
     if exponent < 0:
         return fractions.Fraction(digits, 2**-exponent)
     return fractions.Fraction(digits * 2**exponent)
-
-
-def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
-    """Return the sum of two 80-bit floats, rounded to an 80-bit float."""
-    if isinstance(left, float):
-        return left + right if isinstance(right, float) else left
-    if isinstance(right, float):
-        return right
-    return _to_64_bits(left + right)
-
-
-def _to_64_bits(value: fractions.Fraction) -> LongDouble:
-    if value == 0:
-        return value
-    numerator, denominator = abs(value.numerator), value.denominator
-    shift = numerator.bit_length() - denominator.bit_length() - 64
-    scaled = fractions.Fraction(numerator, denominator) / (fractions.Fraction(2) ** shift)
-    if scaled >= 2**64:
-        scaled /= 2
-        shift += 1
-    rounded = fractions.Fraction(round(scaled)) * (fractions.Fraction(2) ** shift)
-    if rounded >= 2**16384:
-        return math.inf if value > 0 else -math.inf
-    return rounded if value > 0 else -rounded
-
-
-def format_long_double(value: LongDouble) -> bytes:
-    """Format a number as INCRBYFLOAT does: up to 17 decimals, no exponent, no trailing zeros."""
-    if isinstance(value, float):
-        return b"inf" if value > 0 else b"-inf"
-    scaled = round(abs(value) * 10**17)
-    whole, decimals = divmod(scaled, 10**17)
-    # Format two parts, because Python formats integers of at most 4,300 digits.
-    high, low = divmod(whole, 10**4000)
-    digits = f"{high}{low:04000d}" if high else f"{low}"
-    text = f"{digits}.{decimals:017d}".rstrip("0").rstrip(".")
-    return f"-{text}".encode() if value < 0 and text != "0" else text.encode()
 
 
 def format_double(value: float) -> bytes:
@@ -223,10 +154,14 @@ def format_double(value: float) -> bytes:
     power = int(exponent_text or 0) - len(decimals)
     stripped = digits.rstrip("0")
     power += len(digits) - len(stripped)
-    return (sign + _layout(stripped, power)).encode()
+    return (sign + _written(stripped, power)).encode()
 
 
-def _layout(digits: str, power: int) -> str:
+def _written(digits: str, power: int) -> str:
+    """Write ``digits`` times ten to the ``power``, in the notation of ``emit_digits()`` in Valkey.
+
+    Examples: ``12, 3`` is 12000, ``12, -3`` is 0.012, ``12, 30`` is 1.2e+31.
+    """
     count = len(digits)
     exponent = power + count - 1
     if power >= 0 and exponent < count + 7:

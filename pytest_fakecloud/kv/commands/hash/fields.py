@@ -8,8 +8,9 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply
+from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, parse_int, parse_long_double
+from ...table.syntax import I64_MAX, parse_int
 from ...values.hashes import HashValue
 from ..arguments import parse_negatable
 from ..sampling import random_indexes

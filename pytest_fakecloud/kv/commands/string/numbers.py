@@ -6,17 +6,9 @@ from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
+from ...table.long_double import LongDouble, format_long_double, long_double_sum, parse_long_double
 from ...table.registry import Args, command
-from ...table.syntax import (
-    I64_MAX,
-    I64_MIN,
-    LongDouble,
-    format_long_double,
-    long_double_sum,
-    parse_int,
-    parse_long_double,
-    try_int,
-)
+from ...table.syntax import I64_MAX, I64_MIN, parse_int, try_int
 from ...values.memory import UnpackedInteger
 
 
