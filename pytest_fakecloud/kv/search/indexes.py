@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.budget import OverBudget, budgeted
+from ..table.syntax import encoded
 from .index import SearchIndex
 
 if TYPE_CHECKING:
@@ -100,3 +101,9 @@ class Indexes:
         twin = Indexes(self.delay_ms, self.delay_reads)
         twin.aliases = dict(self.aliases)
         return twin
+
+
+def find_index(keyspace: Keyspace, name: str) -> SearchIndex | None:
+    """Return the search index of a database for a name or alias, or None."""
+    found = None if keyspace.indexes is None else keyspace.indexes.find(encoded(name))
+    return None if found is None else found[1]

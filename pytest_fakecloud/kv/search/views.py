@@ -1,22 +1,19 @@
-"""Views of the search indexes with their documents, and of the recorded searches, for tests."""
+"""Views of search indexes with their documents, for tests."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import ContractError
-from ...core.field_types import JSON, NUMBER, TEXT, FieldType, one_of, shaped
-from ...core.found import Found, expect, found_of
-from ...core.matching import Field, Query
-from ...core.wording import counted, nearest
+from ...core.wording import nearest
 from ..table.syntax import decoded, encoded
 from .documents import make_document
 from .filters import parse_filter
 from .index import SearchIndex
-from .indexes import Indexes, Search
+from .indexes import find_index
 from .schema import KEY_TYPES, SearchError
 
 if TYPE_CHECKING:
@@ -25,26 +22,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Reading = Callable[[], "AbstractContextManager[Keyspace]"]
 """Returns a context manager for reading the keyspace while no other thread changes it."""
-
-
-class SearchFields(TypedDict, total=False):
-    """The fields of a search that assertions can filter by, besides its index."""
-
-    command: object
-    filter: object
-    keys: object
-    total: object
-    pending: object
-
-
-_FIELDS: Mapping[str, Field] = {
-    "command": Field(one_of("command", ("query", "count", "aggregate"))),
-    "index": Field(TEXT),
-    "filter": Field(JSON),
-    "keys": Field(TEXT, several=True),
-    "total": Field(NUMBER),
-    "pending": Field(NUMBER),
-}
 
 
 class SearchIndexView:
@@ -56,7 +33,7 @@ class SearchIndexView:
     def __init__(self, reading: Reading, name: str) -> None:
         self._reading = reading
         self.name = name
-        self._look(lambda keyspace, index: None)
+        self._look(lambda keyspace, index: None)  # Raise an error if the index does not exist.
 
     @property
     def schema(self) -> dict[str, list[str]]:
@@ -99,16 +76,13 @@ class SearchIndexView:
 
     def _look(self, read: Callable[[Keyspace, SearchIndex], T]) -> T:
         with self._reading() as keyspace:
-            indexes = keyspace.indexes
-            found = None
-            if isinstance(indexes, Indexes):
-                found = indexes.find(encoded(self.name))
-            if found is None:
-                known = [] if not isinstance(indexes, Indexes) else [*map(decoded, indexes.named)]
-                hint = nearest(self.name, known) or "; create it with SEARCH.CREATE"
+            index = find_index(keyspace, self.name)
+            if index is None:
+                known = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
+                hint = nearest(self.name, [*known]) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
-            found[1].refresh(keyspace, is_read=False)
-            return read(keyspace, found[1])
+            index.refresh(keyspace, is_read=False)
+            return read(keyspace, index)
 
     def __repr__(self) -> str:
         return f"<search index {self.name!r}>"
@@ -152,65 +126,3 @@ def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
             return "its value is not a JSON object"
         return f"it is a {kind}, but the index is on {definition.kind} keys"
     return "it existed before the index, which skipped the initial scan"
-
-
-# -- searches --------------------------------------------------------------------------------------
-
-
-def searches_of(made: Iterable[Search]) -> Found[Search]:
-    """Return recorded searches as a list that can be filtered."""
-    return found_of(list(made), _FIELDS, "search")
-
-
-def _keys_of(reading: Reading, made: Iterable[Search], index: object) -> FieldType:
-    """Return the matcher for keys in results of an index, which must have one of its prefixes."""
-    with reading() as keyspace:
-        indexes = keyspace.indexes
-        found = None
-        if isinstance(indexes, Indexes) and isinstance(index, str):
-            found = indexes.find(encoded(index))
-        if found is None:
-            return TEXT
-        begins = found[1].definition.prefixes
-    for search in made:
-        if search.index == index and not all(key.startswith(begins) for key in search.keys):
-            return TEXT  # An earlier index with this name may have had other prefixes.
-    return shaped(f"a key of {index!r}", f"{begins[0]}1", begins=begins)
-
-
-def expect_search(
-    reading: Reading, made: Iterable[Search], times: int | None, asked: Mapping[str, object]
-) -> Found[Search]:
-    """Return the searches that match; fail, with reasons, unless there are ``times``."""
-    __tracebackhide__ = True
-    wanted = asked.get("keys")
-    missing = [wanted] if isinstance(wanted, str) and "*" not in wanted else []
-
-    def show(search: Search) -> str:
-        lines = [_described(search)]
-        for key in missing:
-            if search.keys and key in search.keys:
-                continue
-            try:
-                why = SearchIndexView(reading, search.index).explain(key, search.filter)
-            except ContractError:
-                continue
-            lines += [f"{key}: {line}" for line in why]
-        return "\n".join(lines)
-
-    searches = list(made)
-    key_type = _keys_of(reading, searches, asked.get("index"))
-    query = Query(dict(asked), {**_FIELDS, "keys": Field(key_type, several=True)}, "search")
-    return expect(
-        "a search", searches, query, times=times, show=show, none="no client has searched yet"
-    )
-
-
-def _described(search: Search) -> str:
-    answer = counted(search.total, "document")
-    if search.command == "query":
-        answer += f", returned [{', '.join(search.keys)}]"
-    if search.pending:
-        answer += f", {counted(search.pending, 'pending change')}"
-    asked = json.dumps(search.filter, ensure_ascii=False)
-    return f"{search.command} of {search.index!r} {asked} found {answer}"
