@@ -23,8 +23,8 @@ from . import errors
 from .errors import HostLost, ScriptFailure
 from .libraries import Libraries, Library, LibraryFunction
 from .limits import LEVELS, PORT_LEVELS, ScriptLimits
+from .runs import GIVE_WAY_SECONDS, ScriptRun
 from .shebang import KEY_LOCKING, library_name, script_shebang
-from .turns import GIVE_WAY_SECONDS, ScriptRun
 
 if TYPE_CHECKING:
     from ..engine.client import Client

@@ -10,62 +10,28 @@ answers NOTBUSY.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...core.timeparse import monotonic
 from ..errors import CommandError
 from . import errors
 
 if TYPE_CHECKING:
-    from ...core.timekeeper import Timekeeper
-    from ..engine.client import Client
     from ..engine.engine import Engine
     from ..table.registry import CommandSpec
+    from .runs import ScriptRun
 
-_KILLS = {"SCRIPT KILL": False, "FUNCTION KILL": True}
-"""Commands that kill a script (False) or a function (True)."""
-_ASIDE = frozenset({"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS", *_KILLS})
+_KILL_SCRIPT, _KILL_FUNCTION = "SCRIPT KILL", "FUNCTION KILL"
+_KILLS = frozenset({_KILL_SCRIPT, _KILL_FUNCTION})
+_RUN_DURING_SCRIPT = _KILLS | {"AUTH", "HELLO", "QUIT", "MULTI", "CLIENT SETINFO", "FUNCTION STATS"}
 """Commands that run while a script is running.
 
-Real servers allow them, and they use no shared state. All other commands wait until the script ends
-(decided here).
+Real servers allow them, and they use no state that the script can change. All other commands wait
+until the script ends (decided here).
 """
-GIVE_WAY_SECONDS = 0.005
-"""Seconds after which a running script lets other threads use the interpreter."""
 _ASK_SECONDS = 0.02
-_PATIENCE = 0.2
+"""Time between two checks of a waiting client whether it may run during the script."""
+_GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
-
-
-@dataclass(eq=False, slots=True)
-class ScriptRun:
-    """A run of a script or function."""
-
-    clock: Timekeeper
-    session: Client
-    read_only: bool
-    keys: frozenset[bytes] | None
-    name: bytes
-    without_memory: bool
-    """Whether memory was full when the script started, so its commands may not allocate more."""
-    line: list[bytes] | None = None
-    """The command line that called the function; None for a script."""
-    wrote: bool = False
-    killed: bool = False
-    begun: float = field(init=False)
-    begun_us: int = field(init=False)
-    gives_way_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.begun, self.begun_us = monotonic(), self.clock.now_us()
-        self.gives_way_at = self.begun + GIVE_WAY_SECONDS
-
-    @property
-    def milliseconds(self) -> int:
-        """Duration of the run in milliseconds, in wall-clock or fake time, whichever is longer."""
-        real = int((monotonic() - self.begun) * 1000)
-        return max(real, (self.clock.now_us() - self.begun_us) // 1000)
 
 
 class Turns:
@@ -80,7 +46,7 @@ class Turns:
         """Set when a waiting thread has taken the lock."""
 
     def take(self, argv: list[bytes]) -> bool:
-        """Take the engine's lock; return False if the line runs without it, beside a script."""
+        """Like ``wait()``, but without registering this thread if the engine's lock is free."""
         return self._engine.lock.acquire(False) or self.wait(argv)
 
     def wait(self, argv: list[bytes]) -> bool:
@@ -99,29 +65,29 @@ class Turns:
         # threads that wait for it.
         self._taken.clear()
         if self.queued:
-            self._taken.wait(_PATIENCE)
+            self._taken.wait(_GIVE_WAY_TIMEOUT)
 
     def _wait(self, argv: list[bytes]) -> bool:
-        engine = self._engine
-        while not engine.lock.acquire(timeout=_ASK_SECONDS):
+        while not self._engine.lock.acquire(timeout=_ASK_SECONDS):
             run = self._engine.scripting.running
-            if run is None:
-                continue
-            try:
-                spec = engine.table.resolve(argv)
-            except CommandError:
-                if self._is_busy(run):
-                    return False
-                continue
-            function = _KILLS.get(spec.name)
-            if function is not None and (self._vendor or function is (run.line is not None)):
-                return False
-            waits = "allow_busy" in spec.flags and spec.name not in _ASIDE
-            if self._is_busy(run) and not waits:
+            if run is not None and self._goes_beside(run, argv):
                 return False
         return True
 
+    def _goes_beside(self, run: ScriptRun, argv: list[bytes]) -> bool:
+        """Return whether a command line is handled while the script holds the lock."""
+        is_busy = self._is_busy(run)
+        try:
+            spec = self._engine.table.resolve(argv)
+        except CommandError:
+            return is_busy
+        if spec.name in _KILLS and (self._vendor or spec.name == _kill_command(run)):
+            return True
+        needs_lock = "allow_busy" in spec.flags and spec.name not in _RUN_DURING_SCRIPT
+        return is_busy and not needs_lock
+
     def _is_busy(self, run: ScriptRun) -> bool:
+        """Return whether the run is so long that other commands receive a BUSY error."""
         threshold_ms = self._engine.config.number("busy-reply-threshold")
         return 0 < threshold_ms <= run.milliseconds and not self._vendor
 
@@ -132,14 +98,16 @@ class Turns:
         # Check this even if the script has ended in the meantime, because the caller does not hold
         # the lock that other commands need.
         run = self._engine.scripting.running
-        function = run is not None and run.line is not None
-        other_kind = run is not None and _KILLS.get(spec.name, function) is not function
+        is_function = run is not None and run.is_function
+        kills_other_kind = (
+            run is not None and spec.name in _KILLS and spec.name != _kill_command(run)
+        )
         if (
-            spec.name not in _ASIDE
-            or other_kind
-            or (spec.name == "FUNCTION STATS" and not function)
+            spec.name not in _RUN_DURING_SCRIPT
+            or kills_other_kind
+            or (spec.name == "FUNCTION STATS" and not is_function)
         ):
-            raise CommandError(errors.busy(function))
+            raise CommandError(errors.busy(is_function))
 
     def kill(self) -> None:
         """Kill the running script; raise NOTBUSY if none is running, UNKILLABLE if it has written."""
@@ -149,3 +117,7 @@ class Turns:
         if run.wrote:
             raise CommandError(errors.UNKILLABLE)
         run.killed = True
+
+
+def _kill_command(run: ScriptRun) -> str:
+    return _KILL_FUNCTION if run.is_function else _KILL_SCRIPT
