@@ -15,16 +15,15 @@ element takes 1.7 us.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 from ...core.budget import spend
+from .cardinality import HASH_BITS, PRECISION, REGISTERS, estimate
+from .murmur import murmur_hash_64a
 
-PRECISION = 14
-REGISTERS = 1 << PRECISION
-HASH_BITS = 64 - PRECISION
 REGISTER_BITS = 6
 REGISTER_MAX = (1 << REGISTER_BITS) - 1
 MAGIC = b"HYLL"
@@ -34,31 +33,11 @@ DENSE_SIZE = HEADER_SIZE + (REGISTERS * REGISTER_BITS + 7) // 8
 SPARSE_VALUE_MAX = 32
 SPARSE_RUN_MAX = 4
 ZERO_MAX = 64
-SEED = 0xADC83B19
-_ALPHA_INF = 0.721347520444481703680
-_MASK = (1 << 64) - 1
-_STEPS_A_VALUE = 500
-_HIGHEST = int.from_bytes(b"\x80" * REGISTERS, "little")
-_M = 0xC6A4A7935BD1E995
+_STEPS_PER_VALUE = 500
 
 
 class CorruptHyperLogLog(ValueError):
     """Raised for a value with a valid header if its sparse opcodes do not cover 16,384 registers."""
-
-
-def murmur_hash_64a(key: bytes) -> int:
-    """Return the little-endian MurmurHash64A of ``key``, as Redis computes it."""
-    length = len(key)
-    h = (SEED ^ (length * _M)) & _MASK
-    whole = length & ~7
-    for at in range(0, whole, 8):
-        k = int.from_bytes(key[at : at + 8], "little") * _M & _MASK
-        k = (k ^ (k >> 47)) * _M & _MASK
-        h = (h ^ k) * _M & _MASK
-    if length & 7:
-        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
-    h = (h ^ (h >> 47)) * _M & _MASK
-    return h ^ (h >> 47)
 
 
 def register_of(element: bytes) -> tuple[int, int]:
@@ -69,7 +48,7 @@ def register_of(element: bytes) -> tuple[int, int]:
     return index, (rest & -rest).bit_length()
 
 
-def empty() -> bytes:
+def new_sparse() -> bytes:
     """Return an empty HyperLogLog, which is sparse and has a cached count of 0."""
     return MAGIC + bytes((SPARSE,)) + bytes(11) + _xzero(REGISTERS)
 
@@ -98,29 +77,37 @@ def _value(value: int, length: int) -> int:
     return (value - 1) << 2 | (length - 1) | 0x80
 
 
-def _runs(value: bytes) -> Iterable[tuple[int, int, int]]:
-    """Yield the register value, run length and size in bytes of each opcode in a sparse value."""
+def _short_opcode(byte: int) -> tuple[int, int, int] | None:
+    if byte & 0x80:
+        return (byte >> 2 & 0x1F) + 1, (byte & 3) + 1, 1
+    return None if byte & 0x40 else (0, byte + 1, 1)
+
+
+_SHORT_OPCODES = [_short_opcode(byte) for byte in range(256)]
+"""The register value, the run length and the size of opcodes of one byte; None for XZERO."""
+
+
+def _decode_xzero(value: bytes, at: int) -> tuple[int, int, int]:
+    if at + 1 >= len(value):
+        raise CorruptHyperLogLog("the last XZERO opcode is truncated")
+    return 0, ((value[at] & 0x3F) << 8 | value[at + 1]) + 1, 2
+
+
+def _opcodes(value: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the register value, the run length and the size in bytes of each sparse opcode."""
     at = HEADER_SIZE
     while at < len(value):
-        opcode = value[at]
-        if opcode & 0x80:
-            yield (opcode >> 2 & 0x1F) + 1, (opcode & 3) + 1, 1
-        elif opcode & 0x40:
-            if at + 1 >= len(value):
-                raise CorruptHyperLogLog("the last XZERO opcode is truncated")
-            yield 0, ((opcode & 0x3F) << 8 | value[at + 1]) + 1, 2
-            at += 1
-        else:
-            yield 0, (opcode & 0x3F) + 1, 1
-        at += 1
+        opcode = _SHORT_OPCODES[value[at]] or _decode_xzero(value, at)
+        yield opcode
+        at += opcode[2]
 
 
 def registers(value: bytes) -> bytearray:
     """Return all registers, one byte each; raise `CorruptHyperLogLog` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
-        for register, length, _ in _runs(value):
-            unpacked += bytes((register,)) * length
+        for rank, length, _ in _opcodes(value):
+            unpacked += bytes((rank,)) * length
             if len(unpacked) > REGISTERS:
                 break
         if len(unpacked) != REGISTERS:
@@ -165,7 +152,7 @@ def to_dense(value: bytes) -> bytes:
     return MAGIC + bytes((DENSE,)) + value[5:HEADER_SIZE] + _pack_dense(registers(value))
 
 
-def stale(value: bytes) -> bytes:
+def mark_stale(value: bytes) -> bytes:
     """Return a value with its cached count marked as stale."""
     return value[:15] + bytes((value[15] | 0x80,)) + value[HEADER_SIZE:]
 
@@ -174,33 +161,33 @@ def add(value: bytes, elements: Iterable[bytes], sparse_max_bytes: int) -> tuple
     """Add elements; return the value, stale if a register changed, and whether one changed."""
     changed = False
     dense: bytearray | None = None
-    places = _Places()
+    index_of_opcodes = _OpcodeIndex()
     for element in elements:
-        index, count = register_of(element)
+        index, rank = register_of(element)
         if dense is None and not is_dense(value):
-            start = places.before(value, index)
-            grown, resume = _sparse_set(value, index, count, sparse_max_bytes, start)
+            start = index_of_opcodes.start_for(value, index)
+            grown, resume = _sparse_set(value, index, rank, sparse_max_bytes, start)
             if grown is not value:
                 changed = True
-                places.changed(resume, len(grown) - len(value))
+                index_of_opcodes.shift_after(resume, len(grown) - len(value))
                 value = grown
             continue
         if dense is None:
             dense = bytearray(value)
-        changed = _dense_set(dense, index, count) or changed
+        changed = _dense_set(dense, index, rank) or changed
     if dense is not None:
         value = bytes(dense)
-    return (stale(value) if changed else value), changed
+    return (mark_stale(value) if changed else value), changed
 
 
-def _dense_set(dense: bytearray, index: int, count: int) -> bool:
+def _dense_set(dense: bytearray, index: int, rank: int) -> bool:
     bit = index * REGISTER_BITS
     at = HEADER_SIZE + (bit >> 3)
     shift = bit & 7
     pair = int.from_bytes(dense[at : at + 2], "little")
-    if (pair >> shift & REGISTER_MAX) >= count:
+    if (pair >> shift & REGISTER_MAX) >= rank:
         return False
-    pair = pair & ~(REGISTER_MAX << shift) | count << shift
+    pair = pair & ~(REGISTER_MAX << shift) | rank << shift
     size = min(2, len(dense) - at)
     dense[at : at + size] = pair.to_bytes(2, "little")[:size]
     return True
@@ -211,117 +198,131 @@ _Opcode = tuple[int, int]
 _FIRST: _Opcode = (HEADER_SIZE, 0)
 
 
-class _Places:
-    """Positions of some opcodes in a sparse value, without which adding n elements takes O(n²)."""
+class _OpcodeIndex:
+    """Positions of every 16th opcode of a sparse value, from which to search for a register.
 
-    EVERY = 16
+    Without it, adding n elements takes O(n²), because each search starts at the first opcode.
+    """
+
+    _INTERVAL = 16
     """Number of opcodes from one recorded opcode to the next."""
-    LASTS = 250
+    _MAX_CHANGES = 250
     """Number of changes after which the positions are recorded again, because the value has grown."""
-    REACH = 24
+    _REACH = 24
     """After a change, opcodes may have moved or merged within this number of bytes."""
 
     def __init__(self) -> None:
-        self._ats: list[int] = []
-        self._firsts: list[int] = []
-        self._changes = -1
-        """Number of changes since the positions were recorded, which begins after a few elements."""
+        self._positions: list[int] = []
+        self._registers: list[int] = []
+        self._changes = 0
+        """Number of changes since the positions were recorded, or since the start."""
 
-    def before(self, value: bytes, index: int) -> _Opcode:
+    def start_for(self, value: bytes, index: int) -> _Opcode:
         """Return a recorded opcode that precedes the opcode of a register, or the first opcode."""
-        if self._changes > self.LASTS or (self._changes == self.EVERY and not self._ats):
-            self._note(value)
+        # A few elements are added faster without positions.
+        enough = self._MAX_CHANGES if self._positions else self._INTERVAL
+        if self._changes > enough:
+            self._rebuild(value)
         # Return the last suitable opcode but one, because merging needs the preceding opcode.
-        place = bisect_right(self._firsts, index) - 2
-        return (self._ats[place], self._firsts[place]) if place >= 0 else _FIRST
+        place = bisect_right(self._registers, index) - 2
+        return (self._positions[place], self._registers[place]) if place >= 0 else _FIRST
 
-    def _note(self, value: bytes) -> None:
-        self._ats, self._firsts, self._changes = [], [], 0
-        at, first = _FIRST
-        for number, (_, length, size) in enumerate(_runs(value)):
-            if number % self.EVERY == 0:
-                self._ats.append(at)
-                self._firsts.append(first)
+    def _rebuild(self, value: bytes) -> None:
+        self._positions, self._registers, self._changes = [], [], 0
+        at, register = _FIRST
+        for number, (_, length, size) in enumerate(_opcodes(value)):
+            if number % self._INTERVAL == 0:
+                self._positions.append(at)
+                self._registers.append(register)
             at += size
-            first += length
+            register += length
 
-    def changed(self, resume: _Opcode, growth: int) -> None:
+    def shift_after(self, resume: _Opcode, growth: int) -> None:
         """Update the positions after the bytes that follow ``resume`` grew by ``growth``."""
         self._changes += 1
-        low = bisect_right(self._ats, resume[0])
-        high = bisect_right(self._ats, resume[0] + self.REACH)
+        low = bisect_right(self._positions, resume[0])
+        high = bisect_right(self._positions, resume[0] + self._REACH)
         # Opcodes that may have moved are replaced by ``resume``, which precedes the change and has
         # not moved.
         kept = [resume] if high > low else []
-        self._ats[low:] = [*(at for at, _ in kept), *(at + growth for at in self._ats[high:])]
-        self._firsts[low:high] = [first for _, first in kept]
+        self._positions[low:] = [
+            *(at for at, _ in kept),
+            *(at + growth for at in self._positions[high:]),
+        ]
+        self._registers[low:high] = [register for _, register in kept]
 
 
-def _promoted(value: bytes, index: int, count: int) -> bytes:
+def _promoted(value: bytes, index: int, rank: int) -> bytes:
     dense = bytearray(to_dense(value))
-    _dense_set(dense, index, count)
+    _dense_set(dense, index, rank)
     return bytes(dense)
 
 
+class _Found(NamedTuple):
+    """The opcode of a register in a sparse value."""
+
+    at: int
+    first: int
+    """Index of the first register that the opcode covers."""
+    rank: int
+    length: int
+    size: int
+    before: int
+    """Byte position of the preceding opcode, or -1."""
+    resume: _Opcode
+    """An opcode at which a search for a higher register can start after a change."""
+
+
+def _find_opcode(value: bytes, index: int, start: _Opcode) -> _Found:
+    (at, first), before = start, -1
+    previous = resume = start
+    while at < len(value):
+        rank, length, size = _SHORT_OPCODES[value[at]] or _decode_xzero(value, at)
+        if index < first + length:
+            return _Found(at, first, rank, length, size, before, resume)
+        before = at
+        resume, previous = previous, (at, first)
+        at += size
+        first += length
+    raise CorruptHyperLogLog(f"the opcodes end before register {index}")
+
+
 def _sparse_set(
-    value: bytes, index: int, count: int, sparse_max_bytes: int, start: _Opcode = _FIRST
+    value: bytes, index: int, rank: int, sparse_max_bytes: int, start: _Opcode = _FIRST
 ) -> tuple[bytes, _Opcode]:
-    """Raise a register of a sparse value to ``count``, if the register is lower.
+    """Raise a register of a sparse value to ``rank``, if the register is lower.
 
     Return the value, and an opcode at which a search for a higher register can start. The steps are
     those of Redis, because the bytes depend on them: an opcode for exactly this register is changed
     in place, any other is split, and equal values are merged among up to five opcodes.
     """
-    if count > SPARSE_VALUE_MAX:
-        return _promoted(value, index, count), _FIRST
-
-    (at, first), before, span = start, -1, 0
-    previous, resume = start, start
-    while at < len(value):
-        opcode = value[at]
-        size = 1
-        if opcode & 0x80:
-            span = (opcode & 3) + 1
-        elif opcode & 0x40:
-            if at + 1 >= len(value):
-                raise CorruptHyperLogLog("the last XZERO opcode is truncated")
-            span = ((opcode & 0x3F) << 8 | value[at + 1]) + 1
-            size = 2
-        else:
-            span = (opcode & 0x3F) + 1
-        if index <= first + span - 1:
-            break
-        before = at
-        resume, previous = previous, (at, first)
-        at += size
-        first += span
-    if span == 0 or at >= len(value):
-        raise CorruptHyperLogLog(f"the opcodes end before register {index}")
-    if before < 0 and start != _FIRST:
+    if rank > SPARSE_VALUE_MAX:
+        return _promoted(value, index, rank), _FIRST
+    found = _find_opcode(value, index, start)
+    if found.before < 0 and start != _FIRST:
         # Merging needs the preceding opcode, which is before the start of the search, so search
         # from the beginning.
-        return _sparse_set(value, index, count, sparse_max_bytes)
-
-    old = (opcode >> 2 & 0x1F) + 1 if opcode & 0x80 else 0
-    if old >= count:
-        return value, resume
-    if span == 1 and size == 1:
-        value = value[:at] + bytes((_value(count, 1),)) + value[at + 1 :]
-        return _merged(value, before, at), resume
-
-    last = first + span - 1
-    pieces = bytearray()
-    if index != first:
-        length = index - first
-        pieces += bytes((_value(old, length),)) if old else _zeros(length)
-    pieces.append(_value(count, 1))
-    if index != last:
-        length = last - index
-        pieces += bytes((_value(old, length),)) if old else _zeros(length)
+        found = _find_opcode(value, index, _FIRST)
+    if found.rank >= rank:
+        return value, found.resume
+    at, size = found.at, found.size
+    pieces = bytes((_value(rank, 1),)) if found.length == size == 1 else _split(found, index, rank)
     if len(pieces) > size and len(value) + len(pieces) - size > sparse_max_bytes:
-        return _promoted(value, index, count), _FIRST
-    value = value[:at] + bytes(pieces) + value[at + size :]
-    return _merged(value, before, at), resume
+        return _promoted(value, index, rank), _FIRST
+    value = value[:at] + pieces + value[at + size :]
+    return _merged(value, found.before, at), found.resume
+
+
+def _split(found: _Found, index: int, rank: int) -> bytes:
+    """Return the opcodes that replace an opcode when one of its registers gets another value."""
+
+    def run(length: int) -> bytes:
+        if not length:
+            return b""
+        return bytes((_value(found.rank, length),)) if found.rank else _zeros(length)
+
+    last = found.first + found.length - 1
+    return run(index - found.first) + bytes((_value(rank, 1),)) + run(last - index)
 
 
 def _merged(value: bytes, before: int, at: int) -> bytes:
@@ -346,51 +347,7 @@ def _merged(value: bytes, before: int, at: int) -> bytes:
     return bytes(merged)
 
 
-def _sigma(x: float) -> float:
-    if x == 1.0:
-        return math.inf
-    y, z = 1.0, x
-    while True:
-        x *= x
-        previous = z
-        z += x * y
-        y += y
-        if z == previous:
-            return z
-
-
-def _tau(x: float) -> float:
-    if x in (0.0, 1.0):
-        return 0.0
-    y, z = 1.0, 1 - x
-    while True:
-        x = math.sqrt(x)
-        previous = z
-        y *= 0.5
-        z -= (1 - x) ** 2 * y
-        if z == previous:
-            return z / 3
-
-
-def estimate(unpacked: bytes | bytearray) -> int:
-    """Estimate the cardinality with Ertl's improved estimator; return -2^63 for 2^63 or more."""
-    histogram = [0] * 64
-    for register in range(64):
-        histogram[register] = unpacked.count(register)
-    m = float(REGISTERS)
-    z = m * _tau((m - histogram[HASH_BITS + 1]) / m)
-    for j in range(HASH_BITS, 0, -1):
-        z += histogram[j]
-        z *= 0.5
-    z += m * _sigma(histogram[0] / m)
-    # With crafted registers, the estimate can exceed the range of an integer reply. Return the
-    # result of the conversion in Redis (observed on Redis 7.0).
-    if _ALPHA_INF * m * m >= 2**63 * z:
-        return -(2**63)
-    return math.floor(_ALPHA_INF * m * m / z + 0.5)
-
-
-def count(value: bytes) -> tuple[int, bytes]:
+def cached_count(value: bytes) -> tuple[int, bytes]:
     """Return the cardinality of a value, and the value with the cardinality cached in its header."""
     if not value[15] & 0x80:
         return int.from_bytes(value[8:HEADER_SIZE], "little", signed=True), value
@@ -399,15 +356,19 @@ def count(value: bytes) -> tuple[int, bytes]:
     return cardinality, value[:8] + cached + value[HEADER_SIZE:]
 
 
-def maxima(values: Iterable[bytes]) -> bytearray:
+_TOP_BITS = int.from_bytes(b"\x80" * REGISTERS, "little")
+"""The top bit of the byte of each register."""
+
+
+def register_maxima(values: Iterable[bytes]) -> bytearray:
     """Return the maximum of each register over several values."""
     largest = 0
     for value in values:
-        spend(_STEPS_A_VALUE)
+        spend(_STEPS_PER_VALUE)
         other = int.from_bytes(registers(value), "little")
         # A register uses six bits of its byte, so the top bit of the byte can show which of two
         # registers is larger.
-        least = (largest | _HIGHEST) - other & _HIGHEST
+        least = (largest | _TOP_BITS) - other & _TOP_BITS
         larger = (least >> 7) * 255
         largest = other ^ (largest ^ other) & larger
     return bytearray(largest.to_bytes(REGISTERS, "little"))
@@ -426,14 +387,14 @@ def merge(target: bytes, largest: bytes | bytearray, dense: bool, sparse_max_byt
             target = target[:HEADER_SIZE] + _pack_dense(unpacked)
             break
         target, start = _sparse_set(target, index, register, sparse_max_bytes, start)
-    return stale(target)
+    return mark_stale(target)
 
 
 def describe(value: bytes) -> str:
     """Return the opcodes of a sparse value, such as ``Z:n`` (XZERO) and ``v:value,length`` (VAL)."""
     return " ".join(
         f"v:{register},{length}" if register else f"{'Z' if size == 2 else 'z'}:{length}"
-        for register, length, size in _runs(value)
+        for register, length, size in _opcodes(value)
     )
 
 
@@ -444,13 +405,13 @@ def self_test(seed: bytes, elements: int = 1024) -> str | None:
     Elements derived from ``seed`` are added to a sparse value, a dense value and plain registers.
     All three must agree, and the estimates must be within four standard errors (0.81 % each).
     """
-    sparse, dense = empty(), to_dense(empty())
+    sparse, dense = new_sparse(), to_dense(new_sparse())
     plain = bytearray(REGISTERS)
     new: list[bytes] = []
     for number in range(1, elements + 1):
         element = seed + number.to_bytes(8, "little")
-        index, count_of_zeros = register_of(element)
-        plain[index] = max(plain[index], count_of_zeros)
+        index, rank = register_of(element)
+        plain[index] = max(plain[index], rank)
         new.append(element)
         if number & (number - 1):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..algorithms import hyperloglog as hll
+from ..algorithms.cardinality import estimate
 from ..engine.engine import Session
 from ..errors import CommandError
 from ..reply import OK, Reply, Status
@@ -14,9 +15,11 @@ def _find(session: Session, key: bytes) -> bytes | None:
     value = session.db.string(key)
     if value is None:
         return None
-    if value[:4] != b"HYLL" or not hll.is_hyperloglog(value := bytes(value)):
+    # Copy the value only if it can be a HyperLogLog, because another string may be large.
+    copy = bytes(value) if value[:4] == hll.MAGIC else b""
+    if not hll.is_hyperloglog(copy):
         raise CommandError(errors.NOT_HYPERLOGLOG)
-    return bytes(value)
+    return copy
 
 
 def _keep(session: Session, key: bytes, value: bytes) -> None:
@@ -34,11 +37,11 @@ def pfadd(session: Session, args: Args) -> Reply:
     """Add elements to a HyperLogLog and return whether its registers changed."""
     value = _find(session, args[0])
     try:
-        grown, changed = hll.add(value or hll.empty(), args[1:], _sparse_limit(session))
+        grown, changed = hll.add(value or hll.new_sparse(), args[1:], _sparse_limit(session))
     except hll.CorruptHyperLogLog:
         raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     if value is None and not changed:
-        grown, changed = hll.stale(grown), True
+        grown, changed = hll.mark_stale(grown), True
     if changed:
         _keep(session, args[0], grown)
     return int(changed)
@@ -50,11 +53,11 @@ def pfcount(session: Session, args: Args) -> Reply:
     try:
         if len(args) > 1:
             values = [value for key in args if (value := _find(session, key)) is not None]
-            return hll.estimate(hll.maxima(values))
+            return estimate(hll.register_maxima(values))
         value = _find(session, args[0])
         if value is None:
             return 0
-        cardinality, cached = hll.count(value)
+        cardinality, cached = hll.cached_count(value)
     except hll.CorruptHyperLogLog:
         raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     if cached is not value:
@@ -67,10 +70,10 @@ def pfmerge(session: Session, args: Args) -> Reply:
     """Merge HyperLogLogs into one key."""
     found = [_find(session, key) for key in args]
     values = [value for value in found if value is not None]
-    target = found[0] or hll.empty()
+    target = found[0] or hll.new_sparse()
     try:
         dense = any(map(hll.is_dense, values))
-        merged = hll.merge(target, hll.maxima(values), dense, _sparse_limit(session))
+        merged = hll.merge(target, hll.register_maxima(values), dense, _sparse_limit(session))
     except hll.CorruptHyperLogLog:
         raise CommandError(errors.CORRUPT_HYPERLOGLOG) from None
     _keep(session, args[0], merged)

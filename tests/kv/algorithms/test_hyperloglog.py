@@ -7,6 +7,7 @@ import random
 import pytest
 
 from pytest_fakecloud.kv.algorithms import hyperloglog as hll
+from pytest_fakecloud.kv.algorithms.cardinality import REGISTERS, estimate
 
 
 @pytest.mark.parametrize(
@@ -27,19 +28,19 @@ def test_an_element_falls_where_the_real_server_puts_it(
 
 
 def test_an_empty_value() -> None:
-    assert hll.empty() == b"HYLL\x01" + bytes(11) + b"\x7f\xff"
-    assert hll.describe(hll.empty()) == "Z:16384"
-    assert hll.count(hll.empty()) == (0, hll.empty())
+    assert hll.new_sparse() == b"HYLL\x01" + bytes(11) + b"\x7f\xff"
+    assert hll.describe(hll.new_sparse()) == "Z:16384"
+    assert hll.cached_count(hll.new_sparse()) == (0, hll.new_sparse())
 
 
 def test_sparse_and_dense_hold_the_same_registers() -> None:
     rng = random.Random(5)
     elements = [b"%d" % rng.getrandbits(50) for _ in range(600)]
-    sparse, _ = hll.add(hll.empty(), elements, 10**6)
-    dense, _ = hll.add(hll.to_dense(hll.empty()), elements, 10**6)
+    sparse, _ = hll.add(hll.new_sparse(), elements, 10**6)
+    dense, _ = hll.add(hll.to_dense(hll.new_sparse()), elements, 10**6)
     assert not hll.is_dense(sparse)
     assert hll.registers(sparse) == hll.registers(dense)
-    assert hll.count(sparse)[0] == hll.count(dense)[0]
+    assert hll.cached_count(sparse)[0] == hll.cached_count(dense)[0]
     assert hll.to_dense(sparse) == dense
 
 
@@ -48,10 +49,10 @@ def test_adding_many_at_once_is_adding_one_by_one(many: int, most: int) -> None:
     """The bytes are equal: the opcodes are in the order of the elements."""
     rng = random.Random(many)
     elements = [b"%d" % rng.getrandbits(50) for _ in range(many)]
-    single = hll.empty()
+    single = hll.new_sparse()
     for element in elements:
         single, _ = hll.add(single, (element,), most)
-    together, _ = hll.add(hll.empty(), elements, most)
+    together, _ = hll.add(hll.new_sparse(), elements, most)
     assert together == single
 
 
@@ -59,42 +60,44 @@ def test_the_largest_of_each_register() -> None:
     rng = random.Random(2)
     values = []
     for _ in range(3):
-        value, _ = hll.add(hll.to_dense(hll.empty()), (rng.randbytes(8) for _ in range(3000)), 0)
+        value, _ = hll.add(
+            hll.to_dense(hll.new_sparse()), (rng.randbytes(8) for _ in range(3000)), 0
+        )
         values.append(value)
     each = [hll.registers(value) for value in values]
-    assert hll.maxima(values) == bytearray(map(max, *each))
-    assert hll.maxima([]) == bytearray(hll.REGISTERS)
-    top = hll.to_dense(hll.empty())[: hll.HEADER_SIZE] + b"\xff" * (
+    assert hll.register_maxima(values) == bytearray(map(max, *each))
+    assert hll.register_maxima([]) == bytearray(REGISTERS)
+    top = hll.to_dense(hll.new_sparse())[: hll.HEADER_SIZE] + b"\xff" * (
         hll.DENSE_SIZE - hll.HEADER_SIZE
     )
-    assert hll.maxima([*values, top]) == bytearray(b"\x3f" * hll.REGISTERS)
+    assert hll.register_maxima([*values, top]) == bytearray(b"\x3f" * REGISTERS)
 
 
 def test_merging_is_adding_to_one() -> None:
-    left, _ = hll.add(hll.empty(), (b"%d" % n for n in range(200)), 3000)
-    right, _ = hll.add(hll.empty(), (b"%d" % n for n in range(150, 400)), 3000)
-    both, _ = hll.add(hll.empty(), (b"%d" % n for n in range(400)), 3000)
-    merged = hll.merge(left, hll.maxima([left, right]), False, 3000)
+    left, _ = hll.add(hll.new_sparse(), (b"%d" % n for n in range(200)), 3000)
+    right, _ = hll.add(hll.new_sparse(), (b"%d" % n for n in range(150, 400)), 3000)
+    both, _ = hll.add(hll.new_sparse(), (b"%d" % n for n in range(400)), 3000)
+    merged = hll.merge(left, hll.register_maxima([left, right]), False, 3000)
     assert hll.registers(merged) == hll.registers(both)
-    dense = hll.merge(left, hll.maxima([left, right]), True, 3000)
+    dense = hll.merge(left, hll.register_maxima([left, right]), True, 3000)
     assert hll.registers(dense) == hll.registers(both)
     assert hll.is_dense(dense)
 
 
 def test_the_count_is_kept_until_something_changes() -> None:
-    value, changed = hll.add(hll.empty(), [b"a"], 3000)
+    value, changed = hll.add(hll.new_sparse(), [b"a"], 3000)
     assert changed
     assert value[15] & 0x80
-    cardinality, cached = hll.count(value)
+    cardinality, cached = hll.cached_count(value)
     assert cardinality == 1
     assert cached[8:16] == (1).to_bytes(8, "little")
     assert hll.add(cached, [b"a"], 3000) == (cached, False)
 
 
 def test_the_estimate_is_close() -> None:
-    value = hll.to_dense(hll.empty())
+    value = hll.to_dense(hll.new_sparse())
     value, _ = hll.add(value, (b"%d" % n for n in range(20000)), 3000)
-    assert hll.count(value)[0] == pytest.approx(20000, rel=0.02)
+    assert hll.cached_count(value)[0] == pytest.approx(20000, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -114,17 +117,18 @@ def test_a_fault_is_found_by_the_self_test(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_estimate_of_registers_that_no_count_gives() -> None:
-    assert hll.estimate(bytes(hll.REGISTERS)) == 0
+    assert estimate(bytes(REGISTERS)) == 0
     # Half of the registers have their highest value; the others still count.
-    high, low = bytes([51]) * (hll.REGISTERS // 2), bytes([1]) * (hll.REGISTERS // 2)
-    assert hll.estimate(high + low) > hll.estimate(bytes([1]) * hll.REGISTERS)
-    assert hll.estimate(bytes([51]) * hll.REGISTERS) == -(2**63)
-    dense = hll.to_dense(hll.empty())
+    high, low = bytes([51]) * (REGISTERS // 2), bytes([1]) * (REGISTERS // 2)
+    assert estimate(high + low) > estimate(bytes([1]) * REGISTERS)
+    assert estimate(bytes([51]) * REGISTERS) == -(2**63)
+    dense = hll.to_dense(hll.new_sparse())
     value = (
-        hll.stale(dense[: hll.HEADER_SIZE]) + bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
+        hll.mark_stale(dense[: hll.HEADER_SIZE])
+        + bytes([0b11_110011, 0b00_111100, 0b110011_11]) * 4096
     )
     for _ in range(2):  # computed, then cached
-        cardinality, value = hll.count(value)
+        cardinality, value = hll.cached_count(value)
         assert cardinality == -(2**63)
 
 
@@ -132,5 +136,7 @@ def test_the_estimate_of_registers_that_no_count_gives() -> None:
 def test_opcodes_that_end_too_early(opcodes: bytes) -> None:
     with pytest.raises(hll.CorruptHyperLogLog):
         hll.add(
-            hll.empty()[: hll.HEADER_SIZE] + opcodes, [b"%d" % number for number in range(50)], 3000
+            hll.new_sparse()[: hll.HEADER_SIZE] + opcodes,
+            [b"%d" % number for number in range(50)],
+            3000,
         )

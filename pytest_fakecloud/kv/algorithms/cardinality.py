@@ -1,0 +1,55 @@
+"""The estimate of a HyperLogLog's cardinality from its registers."""
+
+from __future__ import annotations
+
+import math
+
+PRECISION = 14
+"""Number of bits of a hash that select a register."""
+REGISTERS = 1 << PRECISION
+HASH_BITS = 64 - PRECISION
+_ALPHA_INF = 0.721347520444481703680
+
+
+def _sigma(x: float) -> float:
+    if x == 1.0:
+        return math.inf
+    y, z = 1.0, x
+    while True:
+        x *= x
+        previous = z
+        z += x * y
+        y += y
+        if z == previous:
+            return z
+
+
+def _tau(x: float) -> float:
+    if x in (0.0, 1.0):
+        return 0.0
+    y, z = 1.0, 1 - x
+    while True:
+        x = math.sqrt(x)
+        previous = z
+        y *= 0.5
+        z -= (1 - x) ** 2 * y
+        if z == previous:
+            return z / 3
+
+
+def estimate(unpacked: bytes | bytearray) -> int:
+    """Estimate the cardinality with Ertl's improved estimator; return -2^63 for 2^63 or more."""
+    histogram = [0] * 64
+    for register in range(64):
+        histogram[register] = unpacked.count(register)
+    m = float(REGISTERS)
+    z = m * _tau((m - histogram[HASH_BITS + 1]) / m)
+    for j in range(HASH_BITS, 0, -1):
+        z += histogram[j]
+        z *= 0.5
+    z += m * _sigma(histogram[0] / m)
+    # With crafted registers, the estimate can exceed the range of an integer reply. Return the
+    # result of the conversion in Redis (observed on Redis 7.0).
+    if _ALPHA_INF * m * m >= 2**63 * z:
+        return -(2**63)
+    return math.floor(_ALPHA_INF * m * m / z + 0.5)
