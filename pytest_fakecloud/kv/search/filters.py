@@ -36,7 +36,7 @@ from .schema import RANGED, Definition, FieldSpec, SearchError
 _BOOLEAN = {"$must": "must", "$and": "must", "$should": "should", "$or": "should",
             "$mustNot": "must_not"}  # fmt: skip
 _RANGES = ("$gt", "$gte", "$lt", "$lte")
-_BY_TEXT = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
+_FIELD_OPERATORS = ("$smart", "$eq", "$in", "$phrase", "$fuzzy", "$regex")
 
 _ONE_WORD = (4.0, 1.0, 1.0)
 """Boosts in ``$smart`` for one word: the exact word, similar words, longer words (decided here)."""
@@ -93,11 +93,9 @@ class _Reader:
         if any(key in _BOOLEAN for key in value):
             return [self.level(value)]
         # Each field of the object becomes a separate condition.
-        return [
-            _boosted(self._field(key, item), value)
-            for key, item in value.items()
-            if key != "$boost" or _boost_of(value) is None
-        ]
+        _boost_of(value)  # Raise an error for an invalid boost, even if there are no fields.
+        fields = {key: item for key, item in value.items() if key != "$boost"}
+        return [_boosted(self._field(key, item), value) for key, item in fields.items()]
 
     # -- fields ----------------------------------------------------------------------------------
 
@@ -108,7 +106,7 @@ class _Reader:
         if spec is None:
             raise SearchError(f"Unknown field: {name}")
         if not isinstance(value, dict):
-            return self._operator(spec, "$smart" if spec.is_text else "$eq", value, plain=True)
+            return self._operator(spec, "$smart" if spec.is_text else "$eq", value)
         clauses = [
             self._operator(spec, operator, operand)
             for operator, operand in value.items()
@@ -123,15 +121,13 @@ class _Reader:
             )
         return _boosted(clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses)), value)
 
-    def _operator(
-        self, spec: FieldSpec, operator: str, operand: Any, plain: bool = False
-    ) -> Clause:
+    def _operator(self, spec: FieldSpec, operator: str, operand: Any) -> Clause:
         words = f"{spec.name} {operator} {_brief(operand)}"
         boost: dict[str, Any] = {}
         if isinstance(operand, dict) and "$boost" in operand:
             boost = {"$boost": operand["$boost"]}
             operand = {key: item for key, item in operand.items() if key != "$boost"}
-        if operator not in _BY_TEXT:
+        if operator not in _FIELD_OPERATORS:
             raise SearchError(f"Unknown field operator: {operator}")
         if operator == "$in":
             if not isinstance(operand, list):

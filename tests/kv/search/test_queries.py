@@ -103,6 +103,7 @@ class TestFilters:
             ({"title": {"$fuzzy": {"term": "a"}}}, "has no option 'term'"),
             ({"title": {"$regex": "("}}, "an unclosed parenthesis"),
             ({"title": "a", "$boost": "2"}, '$boost takes a number; got "2"'),
+            ({"$must": {"$boost": "2"}}, '$boost takes a number; got "2"'),
             ({"$and": [], "$or": []}, "$and and $or cannot be siblings"),
             ({"$must": 5}, "$must takes an object or an array of objects"),
             ({"$should": ["a"]}, '$should takes objects; got "a"'),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ... import errors
 from ...algorithms.glob import matcher
 from ...engine.engine import Session
@@ -61,15 +63,15 @@ def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
     flag = b"WITHTYPE" if session.engine.table.knows["SCAN WITHTYPE"] else None
-    options = parse_scan(session, args[1:], flag=flag, typed=True)
-    following, found = session.db.scan(cursor, options.page_size)
-    if options.matches is not None:
-        found = [key for key in found if options.matches(key)]
+    given = parse_scan(session, args[1:], flag=flag, typed=True)
+    following, found = session.db.scan(cursor, given.page_size)
+    if given.matches is not None:
+        found = [key for key in found if given.matches(key)]
     values = session.db.values
-    if options.type:
-        found = [key for key in found if type_name(values[key]).lower().encode() == options.type]
+    if given.type:
+        found = [key for key in found if type_name(values[key]).lower().encode() == given.type]
     page: list[Reply] = list(found)
-    if options.has_flag:
+    if given.has_flag:
         page = [item for key in found for item in (key, type_name(values[key]).encode())]
     return [b"%d" % following, page]
 
@@ -77,7 +79,7 @@ def scan(session: Session, args: Args) -> Reply:
 # -- names and locations -------------------------------------------------------------------------
 
 
-def _move(session: Session, source: bytes, target: bytes) -> None:
+def _rename(session: Session, source: bytes, target: bytes) -> None:
     db = session.db
     value, at_ms = db.peek(source), db.expires.get(source)
     db.delete(source, "")
@@ -93,7 +95,7 @@ def rename(session: Session, args: Args) -> Reply:
     if session.db.lookup(args[0]) is None:
         raise CommandError(errors.NO_SUCH_KEY)
     if args[0] != args[1]:
-        _move(session, args[0], args[1])
+        _rename(session, args[0], args[1])
     return OK
 
 
@@ -104,7 +106,7 @@ def renamenx(session: Session, args: Args) -> Reply:
         raise CommandError(errors.NO_SUCH_KEY)
     if session.db.lookup(args[1]) is not None:
         return 0
-    _move(session, args[0], args[1])
+    _rename(session, args[0], args[1])
     return 1
 
 
@@ -175,31 +177,42 @@ def dump_(session: Session, args: Args) -> Reply:
     return payloads.dump(value, engine.config, rdb_version(engine.version))
 
 
-_RESTORE_OPTIONS = {b"REPLACE": 0, b"ABSTTL": 0, b"IDLETIME": 1, b"FREQ": 1}
+class _RestoreOptions(NamedTuple):
+    replace: bool
+    absolute: bool
+    idle_s: int | None
+    frequency: int | None
+
+
+def _parse_restore_options(args: Args) -> _RestoreOptions:
+    replace = absolute = False
+    idle_s: int | None = None
+    frequency: int | None = None
+    sizes = {b"REPLACE": 0, b"ABSTTL": 0, b"IDLETIME": 1, b"FREQ": 1}
+    for word, values in options(args, 3, sizes):
+        if word == b"REPLACE":
+            replace = True
+        elif word == b"ABSTTL":
+            absolute = True
+        elif word == b"IDLETIME" and frequency is None:
+            idle_s = parse_int(values[0])
+            if idle_s < 0:
+                raise CommandError(errors.INVALID_IDLETIME)
+        elif word == b"FREQ" and idle_s is None:
+            frequency = parse_int(values[0])
+            if not 0 <= frequency <= 255:
+                raise CommandError(errors.INVALID_FREQ)
+        else:
+            raise CommandError(errors.SYNTAX)
+    return _RestoreOptions(replace, absolute, idle_s, frequency)
 
 
 @command("RESTORE", "RESTORE-ASKING")
 def restore(session: Session, args: Args) -> Reply:
     """Create a key from the payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
-    replace = absolute = False
-    idle_s = freq = -1
-    for word, values in options(args, 3, _RESTORE_OPTIONS):
-        if word == b"REPLACE":
-            replace = True
-        elif word == b"ABSTTL":
-            absolute = True
-        elif word == b"IDLETIME" and freq == -1:
-            idle_s = parse_int(values[0])
-            if idle_s < 0:
-                raise CommandError(errors.INVALID_IDLETIME)
-        elif word == b"FREQ" and idle_s == -1:
-            freq = parse_int(values[0])
-            if not 0 <= freq <= 255:
-                raise CommandError(errors.INVALID_FREQ)
-        else:
-            raise CommandError(errors.SYNTAX)
-    if not replace and session.db.lookup(key) is not None:
+    given = _parse_restore_options(args)
+    if not given.replace and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
     ttl = parse_int(ttl_text)
     if ttl < 0:
@@ -218,12 +231,12 @@ def restore(session: Session, args: Args) -> Reply:
     session.db.delete(key, "")
     at_ms = None
     if ttl:
-        at_ms = ttl if absolute else min(ttl + session.now_ms, I64_MAX)
+        at_ms = ttl if given.absolute else min(ttl + session.now_ms, I64_MAX)
     session.db.put_back(key, value, at_ms, "restore")
-    if freq >= 0 and session.db.frequencies is not None:
-        session.db.frequencies.put(key, freq, session.now_ms)
-    if idle_s > 0 and session.db.exists(key):
-        session.db.accessed[key] = session.now_ms - idle_s * 1000
+    if given.frequency is not None and session.db.frequencies is not None:
+        session.db.frequencies.put(key, given.frequency, session.now_ms)
+    if given.idle_s and session.db.exists(key):
+        session.db.accessed[key] = session.now_ms - given.idle_s * 1000
     return OK
 
 

@@ -17,11 +17,13 @@ from ...values.sets import SetValue
 from ...values.zset import SortedSet
 from ..arguments import options
 
-_STEPS_AN_ELEMENT = 8
+_STEPS_PER_ELEMENT = 8
 _SIZES = {b"ASC": 0, b"DESC": 0, b"ALPHA": 0, b"LIMIT": 2, b"BY": 1, b"GET": 1}
 
 
 class _Options:
+    """The options of SORT, or those of SORT_RO unless ``may_store``."""
+
     def __init__(self, args: Args, may_store: bool) -> None:
         self.by: bytes | None = None
         self.keeps_order = False
@@ -53,7 +55,7 @@ def _elements(value: Any) -> list[bytes]:
     if value is None:
         return []
     if isinstance(value, SortedSet):
-        value.to_skiplist()
+        value.to_skiplist()  # Redis converts a sorted set that it sorts.
         return [member for _, member in value]
     if isinstance(value, QuickList | SetValue):
         return list(value)
@@ -81,7 +83,7 @@ def _number(text: bytes) -> float:
 
 def _in_order(session: Session, elements: list[bytes], options: _Options) -> list[bytes]:
     weighed: list[tuple[Any, bytes]] = []
-    spend(_STEPS_AN_ELEMENT * len(elements))
+    spend(_STEPS_PER_ELEMENT * len(elements))
     for element in elements:
         weight: bytes | None = element
         if options.by is not None:
@@ -107,7 +109,7 @@ def _limited(elements: list[bytes], options: _Options) -> list[bytes]:
     return elements[start : start + options.count]
 
 
-def _check_reach(session: Session, options: _Options, may_store: bool) -> None:
+def _check_permission(session: Session, options: _Options, may_store: bool) -> None:
     spec = session.engine.table.commands["SORT" if may_store else "SORT_RO"]
     # It is not known in advance which keys the BY and GET patterns will read, so require access to
     # all keys.
@@ -122,7 +124,7 @@ def _check_reach(session: Session, options: _Options, may_store: bool) -> None:
 def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     options = _Options(args, may_store)
     if not session.user.unrestricted:
-        _check_reach(session, options, may_store)
+        _check_permission(session, options, may_store)
     value = session.db.lookup(args[0])
     elements = _elements(value)
     if options.keeps_order:
@@ -137,7 +139,7 @@ def _sort(session: Session, args: Args, may_store: bool) -> Reply:
     elements = _limited(elements, options)
     result: list[bytes | None] = list(elements)
     if options.get:
-        spend(_STEPS_AN_ELEMENT * len(elements) * len(options.get))
+        spend(_STEPS_PER_ELEMENT * len(elements) * len(options.get))
         result = [
             _referenced(session, pattern, element)
             for element in elements

@@ -8,6 +8,7 @@ have no effect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ... import errors
 from ...engine.engine import Session
@@ -48,10 +49,10 @@ def debug(session: Session, args: Args) -> Reply:
     word = args[0].upper().decode("latin-1")
     if word in WITHOUT_EFFECT:
         return OK
-    found = _WORDS.get(word)
-    if found is None or not found[0] <= len(args) - 1 <= found[1]:
+    found = _SUBCOMMANDS.get(word)
+    if found is None or not found.least <= len(args) - 1 <= found.most:
         raise CommandError(errors.bad_subcommand_arguments(args[0], "DEBUG"))
-    return found[2](session, args[1:])
+    return found.run(session, args[1:])
 
 
 def _error(session: Session, args: Args) -> Reply:
@@ -155,13 +156,23 @@ _REPLIES: dict[str, Callable[[], Reply]] = {
     "false": lambda: Bool(False),
     "bignum": lambda: BigNumber(b"1234567999999999999999999999999999999"),
 }
-_WORDS: dict[str, tuple[int, int, Callable[[Session, Args], Reply]]] = {
-    "ERROR": (1, 1, _error),
-    "SLEEP": (1, 1, _sleep),
-    "SET-ACTIVE-EXPIRE": (1, 1, _set_active_expire),
-    "SET-DISABLE-DENY-SCRIPTS": (1, 1, _set_disable_deny_scripts),
-    "OBJECT": (1, 2, _object),
-    "DIGEST": (0, 0, _digest),
-    "DIGEST-VALUE": (1, 1000, _digest_value),
-    "PROTOCOL": (1, 1, _protocol),
+
+
+class _Subcommand(NamedTuple):
+    """A subcommand of DEBUG with its minimum and maximum number of arguments."""
+
+    least: int
+    most: int
+    run: Callable[[Session, Args], Reply]
+
+
+_SUBCOMMANDS = {
+    "ERROR": _Subcommand(1, 1, _error),
+    "SLEEP": _Subcommand(1, 1, _sleep),
+    "SET-ACTIVE-EXPIRE": _Subcommand(1, 1, _set_active_expire),
+    "SET-DISABLE-DENY-SCRIPTS": _Subcommand(1, 1, _set_disable_deny_scripts),
+    "OBJECT": _Subcommand(1, 2, _object),
+    "DIGEST": _Subcommand(0, 0, _digest),
+    "DIGEST-VALUE": _Subcommand(1, 1000, _digest_value),
+    "PROTOCOL": _Subcommand(1, 1, _protocol),
 }

@@ -152,11 +152,11 @@ def latency_graph(session: Session, args: Args) -> Reply:
     samples = session.engine.statistics.latency.get(args[0].decode("utf-8", "replace"))
     if not samples:
         raise CommandError(errors.no_samples(args[0]))
+    name, latest = args[0].decode("utf-8", "replace"), samples[-1][1]
     high, low = max(ms for _, ms in samples), min(ms for _, ms in samples)
-    latest = samples[-1][1]
-    head = f"{args[0].decode('utf-8', 'replace')} - high {high} ms, low {low} ms (all time high "
+    head = f"{name} - high {high} ms, low {low} ms (all time high {high} ms, latest {latest} ms)"
     bars = "\n".join("#" * max(1, 20 * ms // max(high, 1)) for _, ms in samples)
-    return Verbatim(f"{head}{high} ms, latest {latest} ms)\n{bars}\n".encode())
+    return Verbatim(f"{head}\n{bars}\n".encode())
 
 
 @command("LATENCY RESET")
