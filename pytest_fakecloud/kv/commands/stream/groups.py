@@ -13,7 +13,7 @@ from ...values.group_progress import advance
 from ...values.stream import Stream, format_id
 from ..arguments import options
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids
-from .read import answer_read, entries_reply, read_words, streams_reply
+from .read import ReadWords, answer_read, entries_reply, read_words, streams_reply
 
 
 def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
@@ -145,56 +145,77 @@ def _read_id(text: bytes) -> int | None:
     return None if after == ID_MAX else after
 
 
+class _GroupRead:
+    """An XREADGROUP command, which may wait for entries."""
+
+    def __init__(self, session: Session, words: ReadWords) -> None:
+        self._session = session
+        self._words = words
+        self._group_name = words.group or b""
+        self._starts = []
+        for key, text in zip(words.keys, words.ids, strict=True):
+            find_group(session, key, self._group_name, reading=True)
+            self._starts.append((key, _read_id(text)))
+        self._has_waited = False
+        self._is_vendor = session.engine.dialect == "vendor"
+        knows = session.engine.table.knows
+        self._makes_consumers = knows["consumers are created before they receive an entry"]
+        self._estimates = knows["the counter of groups before the first entry is estimated"]
+
+    def attempt(self, keys: list[bytes]) -> Reply:
+        """Return the reply, or None if no key has entries for the consumer yet."""
+        has_waited, self._has_waited = self._has_waited, True
+        found: list[tuple[bytes, list[Reply]]] = []
+        for key, after in self._starts:
+            stream, group = _group_of(self._session, key, self._group_name, waited=has_waited)
+            if after is not None:
+                consumer = find_consumer(self._session, key, group, self._words.consumer)
+                count = self._words.count
+                found.append((key, _history(self._session, stream, consumer, after, count)))
+                continue
+            has_new = stream.length > 0 and stream.highest_id > group.last_id
+            if has_new or self._makes_consumers:
+                consumer = self._consumer(key, group)
+                if has_new:
+                    found.append((key, self._deliver(key, stream, group, consumer)))
+        return streams_reply(self._session, found) if found else None
+
+    def _consumer(self, key: bytes, group: Group) -> Consumer:
+        name = self._words.consumer
+        if self._words.noack and self._is_vendor:
+            # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
+            return group.consumers.get(name) or Consumer(name, 0)
+        return find_consumer(self._session, key, group, name)
+
+    def _deliver(self, key: bytes, stream: Stream, group: Group, consumer: Consumer) -> list[Reply]:
+        """Deliver the new entries to the consumer, and return them as a reply."""
+        session = self._session
+        entries = stream.range(group.last_id + 1, count=self._words.count or -1)
+        if self._is_vendor and not self._words.noack:
+            self._check_pending_limit(key, consumer, len(entries))
+        for entry_id, _ in entries:
+            advance(stream, group, entry_id, estimate=self._estimates)
+            if not self._words.noack:
+                group.deliver(entry_id, consumer, session.now_ms)
+                consumer.active_ms = session.now_ms
+        session.db.touch_unwatched(key, "")
+        return entries_reply(entries)
+
+    def _check_pending_limit(self, key: bytes, consumer: Consumer, more: int) -> None:
+        limit, held = self._session.engine.limits.max_pending_entries, len(consumer.pending)
+        if limit is not None and held + more > limit:
+            where = (key, self._group_name, consumer.name)
+            raise CommandError(errors.pending_limit(limit, held, more, *where))
+
+
 @command("XREADGROUP")
 def xreadgroup(session: Session, args: Args) -> Reply:
     """Return new entries to a consumer of a group, or the consumer's pending entries."""
     words = read_words(session, args, grouped=True)
-    group_name = words.group or b""
-    wanted = []
-    for key, text in zip(words.keys, words.ids, strict=True):
-        find_group(session, key, group_name, reading=True)
-        wanted.append((key, _read_id(text)))
-
-    began = False
-    vendor, limit = session.engine.dialect == "vendor", session.engine.limits.max_pending_entries
-    knows = session.engine.table.knows
-    makes_consumers = knows["consumers are created before they receive an entry"]
-    estimate = knows["the counter of groups before the first entry is estimated"]
-
-    def attempt(keys: list[bytes]) -> Reply:
-        nonlocal began
-        waited, began = began, True
-        found: list[tuple[bytes, list[Reply]]] = []
-        for key, after in wanted:
-            stream, group = _group_of(session, key, group_name, waited=waited)
-            has_new = stream.length > 0 and stream.highest_id > group.last_id
-            if after is None and not has_new and not makes_consumers:
-                continue
-            if words.noack and vendor and after is None:
-                # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
-                consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
-            else:
-                consumer = find_consumer(session, key, group, words.consumer)
-            if after is not None:
-                found.append((key, _history(session, stream, consumer, after, words.count)))
-            elif has_new:
-                entries = stream.range(group.last_id + 1, count=words.count or -1)
-                held, more = len(consumer.pending), len(entries)
-                if vendor and not words.noack and limit is not None and held + more > limit:
-                    where = (key, group_name, words.consumer)
-                    raise CommandError(errors.pending_limit(limit, held, more, *where))
-                for entry_id, _ in entries:
-                    advance(stream, group, entry_id, estimate=estimate)
-                    if not words.noack:
-                        group.deliver(entry_id, consumer, session.now_ms)
-                        consumer.active_ms = session.now_ms
-                found.append((key, entries_reply(entries)))
-                session.db.touch_unwatched(key, "")
-        return streams_reply(session, found) if found else None
-
+    read = _GroupRead(session, words)
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
     # wait.
-    return answer_read(session, words, attempt, object)
+    return answer_read(session, words, read.attempt, object)
 
 
 def _group_of(session: Session, key: bytes, name: bytes, *, waited: bool) -> tuple[Stream, Group]:
@@ -238,7 +259,7 @@ def xack(session: Session, args: Args) -> Reply:
     group = None if stream is None else stream.groups.get(args[1])
     if group is None:
         return 0
-    acknowledged = sum([group.acknowledge(entry_id) for entry_id in parse_ids(args[2:])])
+    acknowledged = sum(map(group.acknowledge, parse_ids(args[2:])))
     if acknowledged:
         session.db.touch_unwatched(args[0])
     return acknowledged
