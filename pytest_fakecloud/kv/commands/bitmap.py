@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...core.budget import spend
 from .. import errors
+from ..algorithms.bits import BLOCK_SIZE, clamp_range, count_set_bits, extract_bits, find_bit
 from ..engine.engine import Session
 from ..engine.keyspace import String
 from ..errors import CommandError
@@ -62,7 +63,8 @@ def getbit(session: Session, args: Args) -> Reply:
 # -- ranges of bits ------------------------------------------------------------------------------
 
 
-def _in_bits(args: Args, at: int) -> bool:
+def _unit_is_bit(args: Args, at: int) -> bool:
+    """Parse the optional unit of a range, BYTE or BIT."""
     if at >= len(args):
         return False
     unit = args[at].upper()
@@ -71,48 +73,7 @@ def _in_bits(args: Args, at: int) -> bool:
     return unit == b"BIT"
 
 
-def _span(start: int, end: int, length: int) -> tuple[int, int]:
-    """Return the first and last position of a range, which is empty if the first is greater."""
-    start = max(start + length, 0) if start < 0 else start
-    end = max(end + length, 0) if end < 0 else end
-    return start, min(end, length - 1)
-
-
-_BYTES_A_STEP = 200
-_BLOCK = 1 << 16
-"""Number of bytes converted to an integer at a time, which bounds the memory for a huge value."""
-
-
-def _count(value: String, start: int, end: int) -> int:
-    """Return the number of set bits from byte ``start`` to byte ``end``, both inclusive."""
-    blocks = range(start, end + 1, _BLOCK)
-    return sum(
-        int.from_bytes(value[at : min(at + _BLOCK, end + 1)], "big").bit_count() for at in blocks
-    )
-
-
-def _first(value: String, bit: int, start: int, end: int) -> int | None:
-    """Return the position of the first bit equal to ``bit`` in an inclusive range, or None."""
-    without = (b"\0" if bit else b"\xff") * _BLOCK
-    for low in range(start & ~7, end + 1, _BLOCK * 8):
-        if value[low >> 3 : (low >> 3) + _BLOCK] == without:
-            continue
-        first, last = max(low, start), min(low + _BLOCK * 8 - 1, end)
-        width = last - first + 1
-        number = _bits(value, first, last)
-        if not bit:
-            number ^= (1 << width) - 1
-        if number:
-            return first + width - number.bit_length()
-    return None
-
-
-def _bits(value: String, start: int, end: int) -> int:
-    """Return the bits from ``start`` to ``end``, both inclusive, as an integer."""
-    first, last = start >> 3, end >> 3
-    number = int.from_bytes(value[first : last + 1], "big")
-    number >>= 7 - (end & 7)
-    return number & ((1 << (end - start + 1)) - 1)
+_BYTES_PER_STEP = 200
 
 
 @command("BITCOUNT")
@@ -122,24 +83,24 @@ def bitcount(session: Session, args: Args) -> Reply:
     if value is None:
         return 0
     if len(args) == 1:
-        return _count(value, 0, len(value) - 1)
+        return count_set_bits(value, 0, len(value) - 1)
     if len(args) not in (3, 4):
         raise CommandError(errors.SYNTAX)
     start, end = parse_int(args[1]), parse_int(args[2])
     if start < 0 and end < 0 and start > end:
         return 0
-    if _in_bits(args, 3):
-        start, end = _span(start, end, len(value) * 8)
+    if _unit_is_bit(args, 3):
+        start, end = clamp_range(start, end, len(value) * 8)
         if start > end:
             return 0
         first, last = start // 8, end // 8
         if first == last:
-            return _bits(value, start, end).bit_count()
-        inside = _count(value, first + 1, last - 1)
-        edges = _bits(value, start, first * 8 + 7).bit_count()
-        return inside + edges + _bits(value, last * 8, end).bit_count()
-    start, end = _span(start, end, len(value))
-    return _count(value, start, end)
+            return extract_bits(value, start, end).bit_count()
+        inside = count_set_bits(value, first + 1, last - 1)
+        edges = extract_bits(value, start, first * 8 + 7).bit_count()
+        return inside + edges + extract_bits(value, last * 8, end).bit_count()
+    start, end = clamp_range(start, end, len(value))
+    return count_set_bits(value, start, end)
 
 
 @command("BITPOS")
@@ -154,15 +115,15 @@ def bitpos(session: Session, args: Args) -> Reply:
     if len(args) > 5:
         raise CommandError(errors.SYNTAX)
     start = parse_int(args[2]) if len(args) > 2 else 0
-    in_bits = _in_bits(args, 4)
+    in_bits = _unit_is_bit(args, 4)
     length = len(value) * 8 if in_bits else len(value)
     end = parse_int(args[3]) if len(args) > 3 else length - 1
-    start, end = _span(start, end, length)
+    start, end = clamp_range(start, end, length)
     if start > end:
         return -1
     if not in_bits:
         start, end = start * 8, end * 8 + 7
-    place = _first(value, bit, start, end)
+    place = find_bit(value, bit, start, end)
     if place is not None:
         return place
     # Unless the command has an explicit end, Redis treats the string as if zeros followed it.
@@ -188,9 +149,9 @@ def _combine(operation: bytes, numbers: list[int], everywhere: int) -> int:
         return once
     if operation in _NEED_TWO:
         union = reduce(int.__or__, others)
-        return {b"DIFF": first & ~union, b"DIFF1": union & ~first, b"ANDOR": first & union}[
-            operation
-        ]
+        if operation == b"ANDOR":
+            return first & union
+        return first & ~union if operation == b"DIFF" else union & ~first
     return reduce(_BITWISE[operation], numbers)
 
 
@@ -207,14 +168,14 @@ def bitop(session: Session, args: Args) -> Reply:
         raise CommandError(errors.bitop_needs_two(name))
     values = [session.db.string(key) or b"" for key in sources]
     length = max(map(len, values))
-    spend(sum(map(len, values)) // _BYTES_A_STEP + len(values))
+    spend(sum(map(len, values)) // _BYTES_PER_STEP + len(values))
     if not length:
         session.db.delete(target)
         return 0
     # Store the result as a bytearray, for which OBJECT ENCODING reports `raw` even if it is short.
     result = bytearray(length)
-    for at in range(0, length, _BLOCK):
-        size = min(_BLOCK, length - at)
+    for at in range(0, length, BLOCK_SIZE):
+        size = min(BLOCK_SIZE, length - at)
         blocks = [value[at : at + size] for value in values]
         numbers = [int.from_bytes(block, "big") << 8 * (size - len(block)) for block in blocks]
         number = _combine(operation, numbers, (1 << 8 * size) - 1)
@@ -259,15 +220,15 @@ def _operations(session: Session, args: Args) -> list[_Operation]:
     return found
 
 
+_MAX_FIELD_BYTES = 9
+"""Maximum number of bytes that a field of 64 bits touches."""
+
+
 def _read_field(value: String, operation: _Operation) -> int:
-    end = operation.offset + operation.width - 1
-    missing = (end >> 3) + 1 - len(value)
-    if missing > 0:
-        value = bytes(value[operation.offset >> 3 :]) + bytes(min(missing, 10))
-        shift = operation.offset & ~7
-        number = _bits(value, operation.offset - shift, end - shift)
-    else:
-        number = _bits(value, operation.offset, end)
+    # Pad the bytes that the field touches with zeros, because the string may end before the field.
+    first, skipped = divmod(operation.offset, 8)
+    window = bytes(value[first : first + _MAX_FIELD_BYTES]).ljust(_MAX_FIELD_BYTES, b"\0")
+    number = extract_bits(window, skipped, skipped + operation.width - 1)
     if operation.signed and number >> (operation.width - 1):
         number -= 1 << operation.width
     return number
