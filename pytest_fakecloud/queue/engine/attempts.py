@@ -1,4 +1,4 @@
-"""Make delivery attempts: build the request, sign it, and apply the outcome.
+"""Make delivery attempts and apply their outcomes.
 
 Deliveries are performed without holding the lock, because a handler may call the queue.
 """
@@ -18,7 +18,6 @@ from ..model import (
     SECOND,
     Attempt,
     Delivery,
-    HeaderList,
     Kind,
     Message,
     Outcome,
@@ -28,17 +27,16 @@ from ..model import (
     first,
 )
 from ..wire.callback import callback_body, failure_text
+from ..wire.delivery_request import DeliverySigner, delivery_of
 from ..wire.headers import as_text
 from ..wire.retry import next_wait
 from .admission import Admission
+from .causes import causing
 from .dead_letters import DeadLetters
-from .lifecycle import Lifecycle, causing
+from .lifecycle import Lifecycle
 from .overtaking import Overtaking
 from .publishing import Publisher
 from .state import State
-
-CHAIN_FACTOR = 10
-"""The loop limit within one call, as a multiple of the limit at a single point in time."""
 
 
 class StartedAttempt(NamedTuple):
@@ -76,9 +74,7 @@ class AttemptRunner:
         self._publisher = publisher
         self.perform = perform
         self.perform_async = perform_async
-        self.sign_with = sign
-        self._keys = keys
-        self._new_key = new_key
+        self.signer = DeliverySigner(sign, keys, new_key)
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in this thread; return None if it may not start now."""
@@ -121,7 +117,7 @@ class AttemptRunner:
         try:
             if not claimed:
                 self._claim(begun)
-            delivery = self.sign(begun)
+            delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
             outcome = self.perform(delivery)
             if "duplicate" in begun.attempt.faults:
                 outcome = self.perform(delivery)
@@ -147,7 +143,7 @@ class AttemptRunner:
         token = causing.set(begun.message)
         try:
             self._claim(begun)
-            delivery = self.sign(begun)
+            delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
             outcome = await self.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:
                 outcome = await self.perform_async(delivery)
@@ -176,12 +172,11 @@ class AttemptRunner:
             now = state.clock.now_us()
             if not self._admission.admit_or_wait(message, now):
                 return None
-            if message.attempts and message.attempts[-1].at_us == now:
-                message.depth += 1
-            elif message.created_us < now:
-                message.depth = 0
-            if self._endless(message):
-                self._cut_loop(message, now)
+            causes = self._lifecycle.causes
+            causes.note_attempt(message, now)
+            loop = causes.loop(message)
+            if loop is not None:
+                self._cut_loop(message, now, loop)
                 return None
             attempt = Attempt(
                 message_id=message.id,
@@ -198,25 +193,11 @@ class AttemptRunner:
             state.active.add(message.id)
             message.attempts.append(attempt)
             state.log(message, "ACTIVE", now)
-            self._lifecycle.under_way[message.id] = message
+            causes.under_way[message.id] = message
             return StartedAttempt(message, attempt, self._delivery(message, now))
 
-    def _endless(self, message: Message) -> bool:
+    def _cut_loop(self, message: Message, now: int, loop: str) -> None:
         state = self._state
-        limit = state.settings.loop_limit
-        in_drive = message.drive == state.drive and message.chain > limit * CHAIN_FACTOR
-        return message.depth > limit or in_drive
-
-    def _cut_loop(self, message: Message, now: int) -> None:
-        state = self._state
-        limit = state.settings.loop_limit
-        span = "at the same time" if message.depth > limit else "in one call"
-        count = limit if message.depth > limit else limit * CHAIN_FACTOR
-        text = (
-            f"endless loop: {count} deliveries caused each other {span}, the next one would be"
-            f" {message.public_id} to {message.url}. Let the handlers stop publishing at some point,"
-            " or publish with a delay and advance the clock step by step. The message stays pending"
-        )
         self._admission.release_flow_slot(message)
         self._admission.release_global_slot(message)
         message.depth = message.chain = 0
@@ -226,70 +207,19 @@ class AttemptRunner:
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
             if state.on_loop is not None:
-                state.on_loop(text)
+                state.on_loop(loop)
             return
         state.plan(message, now, message.wait_reason)
-        raise Loop(text)
+        raise Loop(loop)
 
     def _delivery(self, message: Message, now: int) -> Delivery:
         state = self._state
-        body = (
-            message.body if message.workflow is None else state.workflow.delivery_body(message, now)
-        )
-        prefix = state.settings.header_prefix
-        settings = message.settings
-        own: HeaderList = list(settings.workflow)
-        if settings.content_type is not None:
-            own.append(("Content-Type", settings.content_type))
-        own += [
-            (f"{prefix}-Message-Id", message.public_id),
-            (f"{prefix}-Retried", str(message.retried)),
-            (f"{prefix}-Caller-Ip", message.caller_ip),
-            (f"{prefix}-Region", state.settings.region),
-        ]
-        if message.topic_name is not None:
-            own.append((f"{prefix}-Topic-Name", message.topic_name))
-        if message.schedule_id is not None:
-            own.append((f"{prefix}-Schedule-Id", message.schedule_id))
-        headers = list(settings.forward)
-        if headers:
-            # Drop headers that a workflow has copied from its own delivery, including the old
-            # signature.
-            taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
-            headers = [pair for pair in headers if pair[0].lower() not in taken]
-        if first(headers, "User-Agent") is None:
-            headers.append(("User-Agent", "Upstash-QStash"))
-        headers += own
-        return Delivery(
-            message_id=message.public_id,
-            url=message.url,
-            method=settings.method,
-            headers=headers,
-            body=body,
-            attempt=message.retried,
-            at_us=now,
-            timeout_us=message.timeout_us,
-            kind=message.kind,
-            sub=message.url,
-        )
-
-    def sign(self, begun: StartedAttempt) -> Delivery:
-        """Return the signed delivery, changed by the injected faults of the attempt."""
-        delivery = begun.delivery
-        faults = begun.attempt.faults
-        signature: HeaderList = []
-        if "unsigned" not in faults:
-            key: str | None = None
-            if "wrong_key" in faults:
-                key = self._new_key()
-            elif "next_key" in faults:
-                key = self._keys.next
-            age = 3600 * SECOND if "expired" in faults else 0
-            signature = self.sign_with(delivery, key, age)
-        return delivery._replace(
-            headers=delivery.headers + signature,
-            body=delivery.body + b"tampered" if "tamper" in faults else delivery.body,
-            signed="unsigned" not in faults,
+        body = message.body
+        if message.workflow is not None:
+            body = state.workflow.delivery_body(message, now)
+        settings = state.settings
+        return delivery_of(
+            message, body, now, prefix=settings.header_prefix, region=settings.region
         )
 
     def finish(self, begun: StartedAttempt, outcome: Outcome) -> Attempt:
@@ -308,8 +238,9 @@ class AttemptRunner:
         if state.on_outcome is not None:
             state.on_outcome(begun.delivery, outcome)
         with state.lock:
-            if self._lifecycle.under_way.get(message.id) is message:
-                del self._lifecycle.under_way[message.id]
+            under_way = self._lifecycle.causes.under_way
+            if under_way.get(message.id) is message:
+                del under_way[message.id]
             if state.messages.get(message.id) is not message:
                 return attempt
             attempt.where = outcome.where

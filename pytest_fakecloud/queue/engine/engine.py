@@ -105,7 +105,7 @@ class Engine(State):
             clock,
             ids,
             perform=runner.perform,
-            sign=runner.sign_with,
+            sign=runner.signer.sign,
             keys=self.keys,
             new_key=self._new_key,
             limits=self.limits,
@@ -211,7 +211,7 @@ class Engine(State):
             self._cancel_timers()
             put_back(saved, self)
             self.history.restored()
-            self.lifecycle.under_way.clear()
+            self.lifecycle.causes.under_way.clear()
             for schedule in self.schedules.by_id.values():
                 self.schedules.replan(schedule)
             for message_id, (end_us, _) in self.in_flight.items():
@@ -222,7 +222,7 @@ class Engine(State):
                 if message.id in self.pending:
                     self.plan_attempt(message, message.due_us)
                 elif message.state == "CANCEL_REQUESTED":
-                    self.lifecycle.plan_cancel(message, message.due_us)
+                    self.lifecycle.plan_end_of_cancelled(message, message.due_us)
             for key in self.flow.keys.values():
                 self.admission.start_waiting_for_flow(key)
             self.admission.start_waiting()

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from functools import partial
 
 from ..model import Message, Outcome
 from .admission import Admission
+from .causes import Causes
 from .history import History
 from .state import State
-
-causing: ContextVar[Message | None] = ContextVar("causing", default=None)
-"""The message whose delivery runs in this context, also in threads and tasks that its handler
-starts.
-"""
 
 
 class Lifecycle:
     """Creates and finishes the messages of an engine. The lock must be held unless stated
     otherwise.
 
-    ``under_way`` are the messages whose deliveries are being performed.
+    ``causes`` records which message caused which.
     """
 
     def __init__(self, state: State, admission: Admission, history: History) -> None:
         self._state = state
         self._admission = admission
         self._history = history
-        self.under_way: dict[str, Message] = {}
+        self.causes = Causes(state)
 
     def accept(self, message: Message, now: int) -> None:
         """Store a new message and schedule its first attempt."""
         state = self._state
-        self.trace_back(message, *self._cause(), now)
+        self.causes.trace(message, now)
         if self._history.ends:
             self._history.sweep()
             self._history.began(message)
@@ -57,33 +52,6 @@ class Lifecycle:
             state.plan(message, max(now, message.not_before_us), reason)
         state.changed.notify()
 
-    # -- causes of messages ----------------------------------------------------------------------
-    def trace_back(self, message: Message, source: Message | None, certain: bool, now: int) -> None:
-        """Record which message caused this one, to detect endless loops."""
-        state = self._state
-        message.drive = state.drive
-        if source is None or not source.attempts:
-            return
-        if source.attempts[-1].at_us == now:
-            message.depth = max(message.depth, source.depth + 1)
-        # Count only certain causes with background delivery. Otherwise, a client that publishes for
-        # hours would look like an endless loop.
-        if source.drive == state.drive and (certain or state.lane != "background"):
-            message.chain = max(message.chain, source.chain + 1)
-
-    def _cause(self) -> tuple[Message | None, bool]:
-        """Return the message whose delivery is publishing now, and whether that is certain.
-
-        It is certain if the handler runs in this process. A request over HTTP may be sent by the
-        handler of any delivery in progress, or by none of them. In that case, the message that is
-        least likely to be part of a loop is returned.
-        """
-        message = causing.get()
-        if message is not None and self.under_way.get(message.id) is message:
-            return message, True
-        found = self.under_way.values()
-        return min(found, key=lambda one: (one.chain, one.depth), default=None), False
-
     # -- cancelling and finishing ----------------------------------------------------------------
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
@@ -104,18 +72,20 @@ class Lifecycle:
                 due = message.due_us
                 state.unplan(message.id)
                 if due is None or due <= now:
-                    self._canceled(message.id, now)
+                    self._finish_cancelled(message.id, now)
                 else:
-                    self.plan_cancel(message, due)
-                    self.settle(message)
+                    self.plan_end_of_cancelled(message, due)
+                    self.release_waiting(message)
             state.changed.notify()
             return count
 
-    def plan_cancel(self, message: Message, due_us: int) -> None:
+    def plan_end_of_cancelled(self, message: Message, due_us: int) -> None:
         """Schedule the end of a cancelled message for the time at which it would have been due."""
-        self._state.plan_own(message.id, due_us, partial(self._canceled, message.id), "cancel")
+        self._state.plan_own(
+            message.id, due_us, partial(self._finish_cancelled, message.id), "cancel"
+        )
 
-    def _canceled(self, message_id: str, at_us: int) -> None:
+    def _finish_cancelled(self, message_id: str, at_us: int) -> None:
         state = self._state
         with state.lock:
             message = state.messages[message_id]
@@ -153,6 +123,7 @@ class Lifecycle:
         error: str | None = None,
         outcome: Outcome | None = None,
     ) -> None:
+        """End a message in the state ``end``: DELIVERED, FAILED or CANCELED."""
         state = self._state
         message.state = end
         message.finished_us = at_us
@@ -160,16 +131,15 @@ class Lifecycle:
         state.pending.pop(message.id, None)
         state.log(message, end, at_us, error=error, outcome=outcome)
         state.workflow.finished(message, at_us)
-        self.settle(message)
+        self.release_waiting(message)
         if self._history.ends:
             self._history.ended(message)
 
-    def settle(self, message: Message) -> None:
+    def release_waiting(self, message: Message) -> None:
         """Release the messages that wait for this one, after it and its callbacks have finished."""
         state = self._state
-        if message.open_children or not (message.finished or message.state == "CANCEL_REQUESTED"):
-            return
-        if message.settled:
+        has_ended = message.finished or message.state == "CANCEL_REQUESTED"
+        if not has_ended or message.open_children or message.settled:
             return
         message.settled = True
         if message.queue_name is not None:
@@ -181,4 +151,4 @@ class Lifecycle:
             source = state.messages.get(message.source_id)
             if source is not None:
                 source.open_children -= 1
-                self.settle(source)
+                self.release_waiting(source)

@@ -20,12 +20,12 @@ from ..model import (
 )
 from ..wire.headers import read_given, read_settings
 from ..wire.republishing import settings_to_republish
+from ..wire.targets import Target, target_of, targets_of
 from .deduplication import Deduplication, deduplication_key
 from .lifecycle import Lifecycle
 from .quota import Quota
 from .schedules import Schedule, Schedules, as_scheduled
 from .state import State
-from .targets import Target, target_of, targets_of
 from .url_groups import UrlGroup
 
 Pairs = Sequence[tuple[str, str]]
@@ -186,7 +186,7 @@ class Publisher:
         if repeats is None:
             source.open_children += draft.queue_name is None
             self._create_queue_if_missing(draft, at_us)
-            self._lifecycle.trace_back(draft, source, True, at_us)
+            self._lifecycle.causes.trace_back(draft, source, at_us, certain=True)
             self._lifecycle.accept(draft, at_us)
 
     def retry_dead_letters(

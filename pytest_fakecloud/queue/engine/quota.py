@@ -5,10 +5,7 @@ Decided here: a callback counts towards the daily messages and is never rejected
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from .. import errors
 from ..errors import bad_request, quota
@@ -141,22 +138,3 @@ class Quota:
         if settings.retries is not None:
             return settings.retries
         return min(self._state.settings.retries, self._state.limits.retries)
-
-
-def check_public(url: str) -> None:
-    """Raise a 400 error if the name of a destination shows that its address is not public."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
-    refused = "invalid destination url: endpoint resolves to a loopback address: "
-    if host == "localhost" or host.endswith(".localhost"):
-        raise bad_request(refused + "127.0.0.1")
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is not None and address.is_loopback:
-        raise bad_request(refused + host)
-    # Do not resolve names, but reject those that are known not to be public.
-    if address is None and (
-        "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
-    ):
-        raise bad_request(f"invalid destination url: unable to resolve host: {host}")

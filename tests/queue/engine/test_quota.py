@@ -8,11 +8,12 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.queue.engine.quota import Quota, check_public
+from pytest_fakecloud.queue.engine.quota import Quota
 from pytest_fakecloud.queue.engine.state import State
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import DAY, SECOND, PublishSettings
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
+from pytest_fakecloud.queue.wire.targets import check_public
 
 NOW = "2026-01-01T23:59:58Z"
 NOW_S = 1_767_311_998

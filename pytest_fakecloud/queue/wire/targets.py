@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ipaddress
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from ..errors import INVALID_SCHEME, bad_request
 from ..model import Message, PublishSettings
-from ..wire.headers import check_url
-from ..wire.named import LLM_URL, NAMED, named_url
-from .quota import check_public
-from .url_groups import UrlGroup
+from .headers import check_url
+from .named import LLM_URL, NAMED, named_url
+
+if TYPE_CHECKING:
+    from ..engine.url_groups import UrlGroup
 
 
 class Target(NamedTuple):
@@ -51,3 +55,22 @@ def targets_of(
     if public_only:
         check_public(destination)
     return [Target(destination)]
+
+
+def check_public(url: str) -> None:
+    """Raise a 400 error for a loopback address, and for a host name that cannot be public."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    refused = "invalid destination url: endpoint resolves to a loopback address: "
+    if host == "localhost" or host.endswith(".localhost"):
+        raise bad_request(refused + "127.0.0.1")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is not None and address.is_loopback:
+        raise bad_request(refused + host)
+    # Do not resolve names, but reject those that are known not to be public.
+    if address is None and (
+        "." not in host or re.search(r"\.(test|invalid|local|internal)\Z", host)
+    ):
+        raise bad_request(f"invalid destination url: unable to resolve host: {host}")
