@@ -78,8 +78,8 @@ class AttemptRunner:
 
     def run(self, message_id: str, due_us: int) -> Attempt | None:
         """Make the due attempt in this thread; return None if it may not start now."""
-        begun = self._start(message_id)
-        return None if begun is None else self._make(begun)
+        begun = self._begin_unless_overtaken(message_id)
+        return None if begun is None else self._perform_begun(begun)
 
     def start(self, message_id: str, due_us: int) -> Callable[[], object] | None:
         """Start the due attempt, and return a function that makes it in any thread.
@@ -87,36 +87,36 @@ class AttemptRunner:
         Returns None if the attempt may not start now.
         """
         state = self._state
-        begun = self._start(message_id)
+        begun = self._begin_unless_overtaken(message_id)
         if begun is None:
             return None
         try:
             # Claim faults now, in the order of due times, because the attempts may end in any
             # order.
-            self._claim(begun)
+            self._claim_faults(begun)
         except BaseException as error:
             self.finish(begun, Outcome(exception=error))
             if state.clock.driving and not isinstance(error, Exception):
                 raise
             return None
-        return partial(self._make, begun, claimed=True)
+        return partial(self._perform_begun, begun, claimed=True)
 
-    def _start(self, message_id: str) -> StartedAttempt | None:
+    def _begin_unless_overtaken(self, message_id: str) -> StartedAttempt | None:
         if self._state.delivery_hooks.active and self._overtaking.delay(message_id):
             return None
         return self.begin(message_id)
 
-    def _claim(self, begun: StartedAttempt) -> None:
+    def _claim_faults(self, begun: StartedAttempt) -> None:
         delivery_hooks = self._state.delivery_hooks
         if delivery_hooks.active:
             begun.attempt.faults = delivery_hooks.before(begun.message, begun.delivery)
 
-    def _make(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
+    def _perform_begun(self, begun: StartedAttempt, *, claimed: bool = False) -> Attempt:
         state = self._state
         token = causing.set(begun.message)
         try:
             if not claimed:
-                self._claim(begun)
+                self._claim_faults(begun)
             delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
             outcome = self.perform(delivery)
             if "duplicate" in begun.attempt.faults:
@@ -137,12 +137,12 @@ class AttemptRunner:
         """Make the due attempt in the running event loop; return None if it may not start now."""
         if self.perform_async is None:
             return self.run(message_id, due_us)
-        begun = self._start(message_id)
+        begun = self._begin_unless_overtaken(message_id)
         if begun is None:
             return None
         token = causing.set(begun.message)
         try:
-            self._claim(begun)
+            self._claim_faults(begun)
             delivery = self.signer.signed(begun.delivery, begun.attempt.faults)
             outcome = await self.perform_async(delivery)
             if "duplicate" in begun.attempt.faults:
@@ -174,7 +174,7 @@ class AttemptRunner:
                 return None
             causes = self._lifecycle.causes
             causes.note_attempt(message, now)
-            loop = causes.loop(message)
+            loop = causes.endless_loop(message)
             if loop is not None:
                 self._cut_loop(message, now, loop)
                 return None
@@ -249,8 +249,9 @@ class AttemptRunner:
                 state.in_flight[message.id] = (end, outcome)
                 self.await_end(message.id, end)
             else:
-                self._apply(message, outcome, max(attempt.at_us, state.clock.now_us()))
-        self._overtaking.end_all()
+                self._apply_outcome(message, outcome, max(attempt.at_us, state.clock.now_us()))
+        if state.overtaken:
+            self._overtaking.end_all()
         state.changed.notify()
         if state.on_attempt is not None:
             state.on_attempt(message, attempt, begun.delivery, outcome)
@@ -259,20 +260,20 @@ class AttemptRunner:
     def await_end(self, message_id: str, end_us: int) -> None:
         """Schedule the end of an attempt whose destination takes virtual time."""
         state = self._state
-        state.plan_own(message_id, end_us, partial(self._ended, message_id), "answer")
+        state.plan_own(message_id, end_us, partial(self._virtual_time_passed, message_id), "answer")
 
-    def _ended(self, message_id: str, at_us: int) -> Attempt | None:
+    def _virtual_time_passed(self, message_id: str, at_us: int) -> Attempt | None:
         state = self._state
         with state.lock:
             found = state.in_flight.pop(message_id, None)
             if found is None:
                 return None
             state.timers.pop(message_id, None)
-            self._apply(state.messages[message_id], found[1], at_us)
+            self._apply_outcome(state.messages[message_id], found[1], at_us)
         state.changed.notify()
         return None
 
-    def _apply(self, message: Message, outcome: Outcome, at_us: int) -> None:
+    def _apply_outcome(self, message: Message, outcome: Outcome, at_us: int) -> None:
         state = self._state
         attempt = message.attempts[-1]
         attempt.status, attempt.headers, attempt.body = (
@@ -290,23 +291,23 @@ class AttemptRunner:
             key.end(message.id)
         if "crash_after_answer" in attempt.faults:
             attempt.state = "lost"
-            self._again(message, at_us, "the queue crashed before it stored the answer")
+            self._redeliver_at_once(message, at_us, "the queue crashed before it stored the answer")
         else:
             delivered = outcome.delivered
             attempt.state = "delivered" if delivered else "failed"
             message.last_outcome = outcome
             if delivered:
                 attempt.is_final = True
-                self._report(message, CALLBACK, outcome, message.retried, at_us)
+                self._publish_callback(message, CALLBACK, outcome, message.retried, at_us)
                 self._lifecycle.finish(message, "DELIVERED", at_us, outcome=outcome)
             else:
-                self._failed(message, attempt, outcome, at_us)
+                self._apply_failure(message, attempt, outcome, at_us)
         if key is not None:
             self._admission.start_waiting_for_flow(key)
         if state.limits.parallelism is not None:
             self._admission.start_waiting()
 
-    def _again(self, message: Message, at_us: int, reason: str) -> None:
+    def _redeliver_at_once(self, message: Message, at_us: int, reason: str) -> None:
         state = self._state
         if message.state == "CANCEL_REQUESTED":
             self._lifecycle.finish(message, "CANCELED", at_us)
@@ -315,7 +316,9 @@ class AttemptRunner:
         message.waiting_since_us = at_us
         state.plan(message, at_us, reason)
 
-    def _failed(self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int) -> None:
+    def _apply_failure(
+        self, message: Message, attempt: Attempt, outcome: Outcome, at_us: int
+    ) -> None:
         state = self._state
         retried = message.retried
         message.last_error_us = at_us
@@ -323,14 +326,14 @@ class AttemptRunner:
         cancelled = message.state == "CANCEL_REQUESTED"
         state.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
-        self._report(message, CALLBACK, outcome, retried, at_us)
+        self._publish_callback(message, CALLBACK, outcome, retried, at_us)
         if cancelled:
             attempt.is_final = True
             self._lifecycle.finish(message, "CANCELED", at_us)
         elif attempt.is_final:
             message.dlq_id = self._dead_letters.add(message, at_us)
             if message.api != "v1":
-                self._report(message, FAILURE_CALLBACK, outcome, retried, at_us)
+                self._publish_callback(message, FAILURE_CALLBACK, outcome, retried, at_us)
             self._lifecycle.finish(message, "FAILED", at_us, error=error, outcome=outcome)
         else:
             wait, reason = next_wait(message.retry_delay, retried, outcome.headers, at_us)
@@ -340,7 +343,7 @@ class AttemptRunner:
             state.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
             state.plan(message, at_us + wait, reason)
 
-    def _report(
+    def _publish_callback(
         self, message: Message, kind: Kind, outcome: Outcome, retried: int, at_us: int
     ) -> None:
         state = self._state

@@ -67,7 +67,7 @@ class Causes:
         elif message.created_us < now:
             message.depth = 0
 
-    def loop(self, message: Message) -> str | None:
+    def endless_loop(self, message: Message) -> str | None:
         """Return a description of the endless loop that a message is part of, or None."""
         limit = self._state.settings.loop_limit
         if message.depth > limit:
