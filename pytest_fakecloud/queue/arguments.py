@@ -15,7 +15,8 @@ from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
 from .model import HeaderList
-from .wire.headers import as_wire, unprefixed
+from .wire.header_maps import unprefixed
+from .wire.text import as_wire
 
 
 class FlowControl(TypedDict, total=False):

@@ -47,8 +47,8 @@ from .rest.routes import QueueApp
 from .rest.workflow import WorkflowRoutes
 from .rest.workflow_history import WorkflowHistoryRoutes
 from .settings import QueueConfig, QueueSettings
-from .wire.headers import as_text
 from .wire.signing import Signer, explain
+from .wire.text import as_text
 from .workflow.runs import WorkflowRuns
 
 if TYPE_CHECKING:

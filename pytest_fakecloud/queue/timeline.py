@@ -20,7 +20,7 @@ from .model import (
     Outcome,
 )
 from .wire.callback import failure_text
-from .wire.headers import as_text
+from .wire.text import as_text
 
 
 def span(us: int) -> str:

@@ -10,7 +10,7 @@ from ..core.wording import counted, listed, plural
 from .engine.engine import Engine
 from .model import Message
 from .timeline import due_text, waiting_text
-from .wire.headers import as_text
+from .wire.text import as_text
 
 _TOLD = 5
 """Maximum number of lines in a text."""

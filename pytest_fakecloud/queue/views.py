@@ -20,7 +20,8 @@ from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attemp
 from .model import KINDS, Attempt, Kind, Message
 from .timeline import timeline
 from .wire.callback import source_headers
-from .wire.headers import as_text, canonical
+from .wire.header_maps import canonical
+from .wire.text import as_text
 
 WORDS = {
     "CREATED": "pending",

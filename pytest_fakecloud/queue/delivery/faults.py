@@ -32,7 +32,7 @@ from ..model import (
     Kind,
     Message,
 )
-from ..wire.headers import as_text
+from ..wire.text import as_text
 
 DELIVERY_KINDS = (
     "duplicate",

@@ -28,8 +28,8 @@ from ..model import (
 )
 from ..wire.callback import callback_body, failure_text
 from ..wire.delivery_request import DeliverySigner, delivery_of
-from ..wire.headers import as_text
 from ..wire.retry import next_wait
+from ..wire.text import as_text
 from .admission import Admission
 from .causes import causing
 from .dead_letters import DeadLetters

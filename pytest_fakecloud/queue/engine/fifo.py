@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..errors import not_found, quota
-from ..wire.headers import check_name
+from ..wire.values import check_name
 
 
 @dataclass(slots=True)

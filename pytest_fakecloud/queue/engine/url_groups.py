@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import bad_request, not_found, quota
 from ..model import HeaderList
-from ..wire.headers import check_name, check_url
+from ..wire.values import check_name, check_url
 
 NewId = Callable[[str], str]
 

@@ -9,7 +9,10 @@ from ..engine.flow import FlowKey
 from ..errors import bad_request
 from ..model import SECOND, HeaderList
 from ..wire import records
-from ..wire.headers import as_wire, check_name, json_headers, read_given, read_integer
+from ..wire.header_maps import json_headers
+from ..wire.headers import read_given
+from ..wire.text import as_wire
+from ..wire.values import check_name, read_integer
 from .payloads import (
     empty,
     endpoints_of,

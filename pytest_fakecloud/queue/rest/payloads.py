@@ -12,7 +12,9 @@ from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList
 from ..wire import filters
-from ..wire.headers import as_text, as_wire, check_name, json_headers
+from ..wire.header_maps import json_headers
+from ..wire.text import as_text, as_wire
+from ..wire.values import check_name
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)
 """Matches ids of messages, of workflow runs and of dead letters."""

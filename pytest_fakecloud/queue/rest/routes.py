@@ -33,15 +33,10 @@ from ..model import (
 )
 from ..wire import filters, records
 from ..wire.callback import failure_text
-from ..wire.headers import (
-    HOP_BY_HOP,
-    as_text,
-    as_wire,
-    check_name,
-    first_setting,
-    labels_of,
-)
+from ..wire.header_maps import HOP_BY_HOP, first_setting
 from ..wire.named import LLM_URL
+from ..wire.text import as_text, as_wire
+from ..wire.values import check_name, read_labels
 from .admin import SCHEDULES, AdministrationRoutes, FlowRoutes
 from .history import HistoryRoutes
 from .payloads import (
@@ -147,7 +142,7 @@ class QueueApp(App):
             destination, settings = destination_of(request)
             facts["url"] = facts["destination"] = as_text(destination)
             label = first_setting([*request.headers.pairs, *settings], "label")
-            facts["label"] = [] if label is None else [*labels_of(label)]
+            facts["label"] = [] if label is None else [*read_labels(label)]
         return facts
 
     def answer_published(self, result: Published) -> Answer:

@@ -15,12 +15,8 @@ from ..engine.engine import Engine
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records
-from ..wire.headers import (
-    as_text,
-    as_wire,
-    check_name,
-    check_url,
-)
+from ..wire.text import as_text, as_wire
+from ..wire.values import check_name, check_url
 from .payloads import caller_of, destination_of, json_object, segment
 
 OK = {"status": "ok"}

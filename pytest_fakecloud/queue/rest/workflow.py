@@ -20,17 +20,10 @@ from ..engine.engine import Engine
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import filters
-from ..wire.headers import (
-    as_text,
-    as_wire,
-    check_url,
-    first_setting,
-    header_map,
-    json_headers,
-    read_flag,
-    read_given,
-    unprefixed,
-)
+from ..wire.header_maps import first_setting, header_map, json_headers, unprefixed
+from ..wire.headers import read_given
+from ..wire.text import as_text, as_wire
+from ..wire.values import check_url, read_flag
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
 from ..workflow.runs import WorkflowRuns

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import HeaderList, Message, Outcome
-from .headers import as_text, header_map
+from .header_maps import header_map
+from .text import as_text
 
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "both": ("sourceMessageId", "sourceMessasgeId"),

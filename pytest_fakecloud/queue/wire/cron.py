@@ -27,8 +27,8 @@ from cronsim import CronSim, CronSimError
 from ...core.timeparse import to_datetime
 from ..errors import bad_request
 from ..model import MINUTE, SECOND
-from .headers import LATEST_US
 from .retry import go_duration_us
+from .values import LATEST_US
 
 _ALIASES = {
     "@hourly": "0 * * * *",

@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from ..errors import bad_request
 from ..model import Message
-from .headers import as_text, read_integer
+from .text import as_text
+from .values import read_integer
 
 T = TypeVar("T")
 Pairs = Iterable[tuple[str, str]]

@@ -24,7 +24,8 @@ from ..model import (
     Redaction,
 )
 from .callback import encoded, failure_text, given, source_headers
-from .headers import as_text, canonical, header_map
+from .header_maps import canonical, header_map
+from .text import as_text
 
 Record = dict[str, Any]
 

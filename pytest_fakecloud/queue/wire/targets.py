@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from ..errors import INVALID_SCHEME, bad_request
 from ..model import Message, PublishSettings
-from .headers import check_url
 from .named import LLM_URL, NAMED, named_url
+from .values import check_url
 
 if TYPE_CHECKING:
     from ..engine.url_groups import UrlGroup

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import QueueError, bad_request
 from ..model import RejectedStep
-from ..wire.headers import as_text, as_wire
+from ..wire.text import as_text, as_wire
 from .model import Invoker, WorkflowRun
 from .steps import check_step, wire_pairs, with_run_id
 

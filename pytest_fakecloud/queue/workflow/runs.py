@@ -30,7 +30,8 @@ from ..model import (
     WorkflowPart,
     first,
 )
-from ..wire.headers import as_text, first_setting, header_map
+from ..wire.header_maps import first_setting, header_map
+from ..wire.text import as_text
 from .events import RunEvents
 from .inheritance import inherit_settings
 from .invocations import publish_result, read_invocation

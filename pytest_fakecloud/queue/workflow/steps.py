@@ -6,7 +6,9 @@ from typing import Any
 
 from ..errors import bad_request
 from ..model import HeaderList
-from ..wire.headers import check_url, first_setting, json_headers, read_given
+from ..wire.header_maps import first_setting, json_headers
+from ..wire.headers import read_given
+from ..wire.values import check_url
 
 
 def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:

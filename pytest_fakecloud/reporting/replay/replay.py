@@ -495,7 +495,7 @@ def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
 
 
 def _is_of(message: Any, event: Event) -> bool:
-    from ...queue.wire.headers import as_text
+    from ...queue.wire.text import as_text
 
     same = as_text(message.url) == event.data.get("url")
     return same and bool(message.public_id == event.data.get("message_id"))

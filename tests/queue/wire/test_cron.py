@@ -18,7 +18,7 @@ from pytest_fakecloud.core.timeparse import to_datetime
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND
 from pytest_fakecloud.queue.wire.cron import Cron
-from pytest_fakecloud.queue.wire.headers import LATEST_US
+from pytest_fakecloud.queue.wire.values import LATEST_US
 from tests.harness import check_each
 
 

@@ -1,0 +1,183 @@
+"""Parse the values of settings: durations, integers, URLs, names and flow-control limits.
+
+Each function raises a 400 error if the value is malformed.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from .. import errors
+from ..errors import bad_request
+from ..model import DAY, SECOND, FlowSettings, Redaction
+from .text import as_text, quoted
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+NAME = re.compile(r"[A-Za-z0-9._-]+\Z")
+LONGEST_US = 36_525 * DAY
+"""Maximum delay in microseconds. No plan allows more, and longer delays exceed the range of dates."""
+LATEST_US = 253_402_300_799 * SECOND
+"""The last second of the year 9999, the latest that a ``datetime`` can hold."""
+LONGEST_PERIOD_US = 7 * DAY
+"""Maximum period of a flow-control rate."""
+_DURATION = re.compile(r"(?:\d{1,15}[smhd])+\Z", re.ASCII)
+_GROUP = re.compile(r"(\d+)([smhd])")
+_UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
+_REDACT_HEADER = re.compile(r"headers?\[([^\[\]]+)\]\Z", re.IGNORECASE)
+
+
+def read_duration(text: str, what: str) -> int:
+    """Parse a duration such as ``1d10h30m`` (units s, m, h, d) into microseconds."""
+    compact = text.strip()
+    if not _DURATION.match(compact):
+        raise bad_request(
+            f"invalid {what}: {quoted(text)} is not a duration, use numbers with s, m, h or d"
+            " such as 10s or 1d10h30m"
+        )
+    total = sum(int(number) * _UNIT[unit] for number, unit in _GROUP.findall(compact))
+    if total > LONGEST_US:
+        raise bad_request(f"invalid {what}: {text!r} is longer than 100 years")
+    return total
+
+
+def read_integer(text: str, what: str, *, least: int = 0) -> int:
+    """Parse a decimal integer of at most 18 digits."""
+    stripped = text.strip()
+    if not re.fullmatch(r"[0-9]{1,18}", stripped) or int(stripped) < least:
+        raise bad_request(f"invalid {what}: {quoted(text)} is not an integer of at least {least}")
+    return int(stripped)
+
+
+def read_flag(text: str, what: str) -> bool:
+    """Parse ``true`` or ``false``, ignoring case because the Python client sends ``True``."""
+    lower = text.strip().lower()
+    if lower not in ("true", "false"):
+        raise bad_request(f"invalid {what}: {quoted(text)}, expected true or false")
+    return lower == "true"
+
+
+def read_method(value: str) -> str:
+    method = value.strip().upper()
+    if method not in METHODS:
+        raise bad_request(f"invalid method: {quoted(value)}, expected one of {', '.join(METHODS)}")
+    return method
+
+
+def read_timeout(value: str) -> int:
+    # Accept a number of seconds without a unit, which workflow clients send.
+    return read_duration(f"{value.strip()}s" if value.strip().isdecimal() else value, "timeout")
+
+
+def read_not_before(value: str) -> int:
+    instant = read_integer(value, "not before") * SECOND
+    if instant > LATEST_US:
+        raise bad_request(f"invalid not before: {value!r} is not Unix time in seconds")
+    return instant
+
+
+def read_labels(value: str) -> tuple[str, ...]:
+    """Return the labels in the value of a label header, which separates them by commas."""
+    return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
+
+
+def check_url(url: str, what: str) -> str:
+    """Return an absolute http(s) URL unchanged; raise the service's 400 error for any other value."""
+    if not url.lower().startswith(("http://", "https://")):
+        raise bad_request(f"invalid {what} url: {errors.INVALID_SCHEME}")
+    if re.search(r"[\x00-\x20\x7f]", url):
+        raise bad_request(f"invalid {what} url: endpoint contains a space or control character")
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError as error:
+        raise bad_request(f"invalid {what} url: {_unreadable(as_text(url)) or error}") from None
+    # Check the decoded text as well, which may be malformed even if the bytes are not.
+    if not url.isascii() and (unreadable := _unreadable(as_text(url))) is not None:
+        raise bad_request(f"invalid {what} url: {unreadable}")
+    if not host:
+        raise bad_request(f"invalid {what} url: endpoint has no host")
+    return url
+
+
+def _unreadable(url: str) -> ValueError | None:
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        return error
+    return None
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for any other
+    name.
+    """
+    if not NAME.match(name):
+        raise bad_request(
+            f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
+            " and dot"
+        )
+    return name
+
+
+def read_flow(key: str, value: str | None) -> FlowSettings:
+    """Parse ``parallelism=<n>, rate=<n>, period=<duration>``, in any order."""
+    if not key.strip():
+        raise bad_request("invalid flow control key: it is empty")
+    numbers: dict[str, int] = {}
+    for part in (value or "").split(","):
+        if not part.strip():
+            continue
+        name, equals, given = (piece.strip() for piece in part.partition("="))
+        lower = name.lower()
+        if not equals or lower not in ("parallelism", "rate", "period"):
+            raise bad_request(
+                f"invalid flow control value: {quoted(part.strip())}, expected parallelism=<n>,"
+                " rate=<n> or period=<duration>"
+            )
+        if lower == "period":
+            seconds = f"{given}s" if given.isdecimal() else given
+            numbers[lower] = read_duration(seconds, "flow control period")
+            if not SECOND <= numbers[lower] <= LONGEST_PERIOD_US:
+                raise bad_request(
+                    f"invalid flow control period: {given!r}, it must be from 1s to 7d"
+                )
+        else:
+            numbers[lower] = read_integer(given, f"flow control {lower}", least=1)
+    return FlowSettings(
+        key=as_text(key.strip()),
+        parallelism=numbers.get("parallelism"),
+        rate=numbers.get("rate"),
+        period_us=numbers.get("period", SECOND),
+    )
+
+
+def read_redaction(text: str) -> Redaction:
+    """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``."""
+    body = False
+    every = False
+    names: set[str] = set()
+    for part in (piece.strip() for piece in text.split(",")):
+        if part.lower() == "body":
+            body = True
+        elif part.lower() in ("header", "headers"):
+            every = True
+        elif found := _REDACT_HEADER.match(part):
+            names.add(found.group(1).strip().lower())
+        elif part:
+            raise bad_request(
+                f"invalid redact field: {quoted(part)}, expected body, header or header[<name>]"
+            )
+    return Redaction(body=body, all_headers=every, headers=frozenset(names))
+
+
+def read_deduplication_id(text: str) -> str:
+    """Return a deduplication id; raise a 400 error if it is empty or contains a colon or white
+    space.
+    """
+    if ":" in text:
+        raise bad_request(errors.DEDUPLICATION_COLON)
+    if not text or re.search(r"\s", text):
+        raise bad_request("DeduplicationId cannot be empty or contain white space")
+    return text
