@@ -9,7 +9,7 @@ from ..core.fatal_errors import raised_by_test
 from ..core.problems import Problems
 from .model import Attempt, Delivery, Message, Outcome, RejectedStep
 from .timeline import attempt_note, handler_traceback
-from .wire.signing import published_text
+from .wire.text import as_text
 
 if TYPE_CHECKING:
     from .handle import Queue
@@ -60,7 +60,7 @@ class AttemptReports:
         queue = self._queue
         if queue.delivery == "driven" or not _must_report(error, driving=queue._time.driving):
             return
-        url, of_test = published_text(delivery.url), raised_by_test(error)
+        url, of_test = as_text(delivery.url), raised_by_test(error)
         if of_test is not None:
             self.raised(of_test, url)
         else:
@@ -76,7 +76,7 @@ class AttemptReports:
         return None if source is None else source.public_id
 
     def unstubbed(self, text: str, delivery: Delivery) -> None:
-        url, message_id = published_text(delivery.url), delivery.message_id
+        url, message_id = as_text(delivery.url), delivery.message_id
         name = self._queue.name
         self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=name)
 

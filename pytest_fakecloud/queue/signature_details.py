@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from .model import Delivery, SigningKeys, first
 from .refusals import Refusal
-from .wire.signing import body_hash, explain, published_text
+from .wire.signing import body_hash, explain
+from .wire.text import as_text
 
 MAX_BODY = 2_000
 """Maximum number of characters of a body that are kept."""
@@ -67,7 +68,7 @@ def signature_details(
     signature = first(sent.headers, "Upstash-Signature") or next(
         (value for name, value in sent.headers if name.lower().endswith("-signature")), None
     )
-    signed = published_text(sent.sub or sent.url)
+    signed = as_text(sent.sub or sent.url)
     details: SignatureDetails = {
         "missing": signature is None,
         "url": signed,
@@ -139,10 +140,10 @@ def _as_served(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return published_text(url)
+        return as_text(url)
     host = parts.netloc.rpartition("@")[2]
     query = f"?{parts.query}" if parts.query else ""
-    return published_text(f"{parts.scheme}://{host}{parts.path or '/'}{query}")
+    return as_text(f"{parts.scheme}://{host}{parts.path or '/'}{query}")
 
 
 def _reserialized(body: bytes) -> bytes | None:

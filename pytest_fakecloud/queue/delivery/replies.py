@@ -22,7 +22,7 @@ from ..model import (
     Outcome,
     first,
 )
-from ..wire.signing import published_text
+from ..wire.text import as_text
 
 Ending = Literal["answer", "hang", "refuse"]
 
@@ -138,7 +138,7 @@ class DeliveredRequest:
     @property
     def url(self) -> str:
         """The full URL, as published."""
-        return published_text(self.delivery.url)
+        return as_text(self.delivery.url)
 
     @property
     def path(self) -> str:
@@ -244,5 +244,5 @@ def as_reply(value: object) -> Reply:
 
 
 def _origin_text(url: str) -> str:
-    scheme, _, rest = published_text(url).partition("://")
+    scheme, _, rest = as_text(url).partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"

@@ -16,7 +16,7 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import requote_uri
 
 from ..model import Delivery, HeaderList, Outcome
-from ..wire.signing import published_text
+from ..wire.text import as_text
 from .app_answer import failed
 from .deadlines import DEFAULT_CAP
 from .loopback import sendable
@@ -114,7 +114,7 @@ def _query(url: str) -> dict[str, str | list[str]]:
 
 def _prepared(delivery: Delivery) -> PreparedRequest:
     request = PreparedRequest()
-    url = published_text(delivery.url)
+    url = as_text(delivery.url)
     request.method = delivery.method
     # Keep the published escapes, which requests would change. Quote raw non-ASCII text in the same
     # way as the mock quotes its own URL.

@@ -14,7 +14,7 @@ from ...core.concurrency.aio import in_thread
 from ...core.fatal_errors import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import SignatureClock, Unstubbed
-from ..wire.signing import published_text
+from ..wire.text import as_text
 from .deadlines import DEFAULT_CAP, Deadlines
 from .destination_routes import DestinationRoute
 from .destinations import Destinations, route_to
@@ -116,7 +116,7 @@ class Sender:
             error = _raised_by_test(outcome)
             leaves = not self._side_by_side and self.to_raise(delivery, outcome) is not None
             if error is not None and not leaves:
-                self._report_raised(error, published_text(delivery.url))
+                self._report_raised(error, as_text(delivery.url))
         return outcome
 
     def to_raise(self, delivery: Delivery, outcome: Outcome) -> BaseException | None:
@@ -159,7 +159,7 @@ class Sender:
     def _no_handler(self, delivery: Delivery, mocks: str) -> Outcome:
         if self.unstubbed == "accept":
             return Outcome(200, where="accepted")
-        url = published_text(delivery.url)
+        url = as_text(delivery.url)
         text = (
             f"no handler for {delivery.method} {url} (message {delivery.message_id}): the URL is "
             "neither a loopback address nor a destination of this queue, and nothing was sent. "
@@ -192,7 +192,7 @@ def _raised_by_test(outcome: Outcome) -> BaseException | None:
 
 
 def _queue_closed(delivery: Delivery) -> Outcome:
-    text = f"{published_text(delivery.url)}: the queue is closed, and nothing was sent"
+    text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
     return Outcome(exception=ConnectionAbortedError(text), refused=True, where="closed")
 
 

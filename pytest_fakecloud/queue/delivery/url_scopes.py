@@ -11,7 +11,7 @@ from ...core.errors import ContractError, shown
 from ...core.field_types import TEXT
 from ...core.matching import Question
 from ..wire.named import named_url
-from ..wire.signing import published_text
+from ..wire.text import as_text
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -88,7 +88,7 @@ def scope_of(url: object) -> UrlScope:
 
 def split_wire(url: str) -> Target:
     """Split a URL that has one character per byte, as messages store it."""
-    return split_text(url if url.isascii() else published_text(url))
+    return split_text(url if url.isascii() else as_text(url))
 
 
 @lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.

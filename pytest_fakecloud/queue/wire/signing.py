@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from ...core.ids import BASE58, RandomStream
 from ..model import Delivery, HeaderList, SigningKeys
+from .text import as_text
 
 LIFETIME = 300
 """Seconds between a token's ``iat`` and its ``exp``."""
@@ -38,17 +39,6 @@ def body_hash(body: bytes) -> str:
     empty.
     """
     return base64.urlsafe_b64encode(hashlib.sha256(body).digest()).decode("ascii")
-
-
-def published_text(url: str) -> str:
-    """Decode a URL that has one character per byte to the text that its publisher wrote.
-
-    A URL whose bytes are not UTF-8 is returned unchanged.
-    """
-    try:
-        return url.encode("latin-1").decode("utf-8")
-    except (UnicodeEncodeError, UnicodeDecodeError):
-        return url
 
 
 @dataclass(slots=True)
@@ -82,7 +72,7 @@ class Signer:
 
         claims = {
             "iss": ISSUER,
-            "sub": published_text(url),
+            "sub": as_text(url),
             "exp": issued + LIFETIME,
             # The claim must be present. The service has sent 0 since September 2024.
             "nbf": 0,

@@ -20,8 +20,8 @@ from pytest_fakecloud.queue.wire.signing import (
     Signer,
     body_hash,
     explain,
-    published_text,
 )
+from pytest_fakecloud.queue.wire.text import as_text
 
 URL = "https://app.example.com/hook?x=1"
 KEYS = SigningKeys("sig_" + "c" * 28, "sig_" + "n" * 28)
@@ -116,8 +116,8 @@ def test_the_subject_is_the_text_that_was_published() -> None:
 
 
 def test_bytes_that_are_no_text_stay_as_they_are() -> None:
-    assert published_text("https://h/\xff") == "https://h/\xff"
-    assert published_text("https://h/\u2603") == "https://h/\u2603"
+    assert as_text("https://h/\xff") == "https://h/\xff"
+    assert as_text("https://h/\u2603") == "https://h/\u2603"
 
 
 def test_a_given_subject_wins_over_the_url() -> None:
