@@ -36,9 +36,10 @@ from .url_scopes import split_text, split_wire
 from .wsgi import WsgiApp, call_wsgi
 
 if TYPE_CHECKING:
-    from .asgi import AsgiRunner
+    from .asgi_runner import AsgiRunner
     from .destinations import Destinations
-    from .lifespans import AsgiApp, RunningLifespan, RunningLifespans
+    from .lifespans import AsgiApp
+    from .running_lifespans import RunningLifespan, RunningLifespans
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
@@ -139,7 +140,8 @@ class AsgiRoute(DestinationRoute):
     def _perform_in(
         self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
     ) -> Outcome:
-        from .asgi import LoopEnded, call_asgi
+        from .asgi import call_asgi
+        from .asgi_runner import LoopEnded
 
         runner = self._table.loops.runner()
 
@@ -166,7 +168,7 @@ class AsgiRoute(DestinationRoute):
         from .asgi import call_asgi
 
         running = self._running_lifespan()
-        if running is not None and running.host.runs and not running.host.is_here:
+        if running is not None and running.host.is_running and not running.host.runs_in_this_thread:
             # Call the application in the loop it was started in, because its resources belong to
             # that loop.
             return await in_thread(self._perform_in, running, delivery, deadlines)
@@ -286,7 +288,7 @@ class EventLoops:
             if self._runner is None:
                 # Imported here, because the module imports asyncio, which no other part of a queue
                 # needs.
-                from .asgi import AsgiRunner
+                from .asgi_runner import AsgiRunner
 
                 self._runner = AsgiRunner()
             return self._runner
@@ -296,7 +298,7 @@ class EventLoops:
         if self._runner is not None and self._runner.has(app):
             return None
         if self._running is None:
-            from .lifespans import RunningLifespans
+            from .running_lifespans import RunningLifespans
 
             self._running = RunningLifespans()
         return self._running.find(app)

@@ -20,6 +20,7 @@ import pytest
 import trio
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.queue.delivery import asgi_runner
 from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.model import (
     Outcome,
@@ -512,6 +513,35 @@ def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
         assert one.deliver(delivery()).status == 200
     other.loops.close()
     assert pooled.starts == 1
+
+
+def test_an_application_that_hangs_does_not_keep_others_from_stopping(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi_runner, "_SHUTDOWN_SECONDS", 0.05)
+    stopped: list[str] = []
+
+    def made(name: str) -> Any:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan":
+                await receive()
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                stopped.append(name)
+                if name == "hangs":
+                    await asyncio.Event().wait()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body"})
+
+        return app
+
+    for name in ("hangs", "stops"):
+        table.asgi(f"{APP}/{name}", made(name))
+        assert table.status(f"{APP}/{name}") == 200
+    table.loops.close()
+    assert stopped == ["hangs", "stops"]
 
 
 @pytest.mark.parametrize("lifespan", [True, False])
