@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from ..core.errors import report_failure
 from ..core.recording.recorder import Recorder
 from .delivery_log import DeliveryLog, LogCollector
+from .handler_errors import raised_text
 from .model import MESSAGE, Delivery, HeaderList, Outcome, SigningKeys, first
 from .signature_details import shortened_body, signature_details
-from .timeline import raised_text
 
 _MAX_FINISHED = 1_000
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ContractError
 from ..core.fatal_errors import raised_by_test
 from ..core.problems import Problems
+from .handler_errors import attempt_note, handler_traceback
 from .model import Attempt, Delivery, Message, Outcome, RejectedStep
-from .timeline import attempt_note, handler_traceback
 from .wire.text import as_text
 
 if TYPE_CHECKING:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
-from pathlib import PurePath
 
 from ..core.timeparse import to_datetime
+from .handler_errors import raised_text
 from .model import (
     Attempt,
     LogEntry,
     Message,
-    Outcome,
 )
-from .wire.callback import failure_text
 from .wire.text import as_text
 
 
@@ -60,25 +52,15 @@ def timeline(message: Message, now_us: int | None = None, *, driven: bool = True
 
 
 def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str:
+    """Describe a log entry. Each ACTIVE entry belongs to the next of the attempts."""
     if entry.state == "CREATED":
         delay = message.not_before_us - message.created_us
         queue = f" in queue {message.queue_name}" if message.queue_name else ""
         return f"CREATED{queue}" + (f", delayed for {span(delay)}" if delay else "")
     if entry.state == "ACTIVE":
-        attempt: Attempt = next(attempts)
-        waited = f"after {span(attempt.waited_us)} ({attempt.wait_reason})"
-        answer = attempt.state if attempt.status is None else f"status {attempt.status}"
-        if attempt.exception is not None and attempt.status is None:
-            answer = f"{attempt.state}: {type(attempt.exception).__name__}: {attempt.exception}"
-        where = f" from {attempt.where}" if attempt.where else ""
-        if attempt.exception is not None and attempt.status is not None:
-            where += f", {raised_text(attempt.exception)}"
-        faults = f" [fault: {', '.join(attempt.faults)}]" if attempt.faults else ""
-        return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
+        return _attempt_text(next(attempts))
     if entry.state == "RETRY" and entry.next_us is not None:
-        return (
-            f"RETRY   in {span(entry.next_us - entry.time_us)} ({message_reason(message, entry)})"
-        )
+        return f"RETRY   in {span(entry.next_us - entry.time_us)} ({_retry_reason(message, entry)})"
     if entry.state == "ERROR":
         return ""
     if entry.state == "FAILED":
@@ -86,88 +68,19 @@ def _step(message: Message, entry: LogEntry, attempts: Iterator[Attempt]) -> str
     return entry.state
 
 
-_OURS = str(PurePath(__file__).parent.parent)
-_SHORT = 60
-"""Maximum length of a value shown next to a source line."""
+def _attempt_text(attempt: Attempt) -> str:
+    waited = f"after {span(attempt.waited_us)} ({attempt.wait_reason})"
+    answer = attempt.state if attempt.status is None else f"status {attempt.status}"
+    if attempt.exception is not None and attempt.status is None:
+        answer = f"{attempt.state}: {type(attempt.exception).__name__}: {attempt.exception}"
+    where = f" from {attempt.where}" if attempt.where else ""
+    if attempt.exception is not None and attempt.status is not None:
+        where += f", {raised_text(attempt.exception)}"
+    faults = f" [fault: {', '.join(attempt.faults)}]" if attempt.faults else ""
+    return f"ACTIVE  attempt {attempt.number} {waited} -> {answer}{where}{faults}"
 
 
-def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
-    """Describe a handler's exception, with the last source line in the test or the application.
-
-    The text begins with ``did``. The source line is left out if it is long or repeats the
-    exception.
-    """
-    text = f"{did} {type(exception).__name__}"
-    if str(exception):
-        text += f": {exception}"
-    frames = traceback.extract_tb(exception.__traceback__)
-    if not frames:
-        return text
-    own = [one for one in frames if not _is_library(one.filename)]
-    last = (own or frames)[-1]
-    source = f": {last.line}" if own and _is_informative(last.line or "") else ""
-    if source and isinstance(exception, LookupError):
-        *_, (frame, _) = (
-            each
-            for each, told in zip(traceback.walk_tb(exception.__traceback__), frames, strict=True)
-            if told is last
-        )
-        source += _values(frame.f_locals, last.line or "")
-    return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"
-
-
-def _values(names: Mapping[str, object], line: str) -> str:
-    """Return the dicts and lists that are indexed in a source line, as JSON."""
-    told = []
-    for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
-        value = names.get(name)
-        if type(value) not in (dict, list):
-            continue
-        with suppress(TypeError, ValueError, RecursionError):
-            text = json.dumps(value, ensure_ascii=False)
-            told += [f"{name} is {text}"] if len(text) <= _SHORT else []
-    return "".join(f"; {one}" for one in told)
-
-
-def _is_informative(line: str) -> bool:
-    return 0 < len(line) <= 80 and not line.startswith("raise ")
-
-
-@cache
-def _libraries() -> tuple[str, ...]:
-    import sysconfig
-
-    paths = sysconfig.get_paths()
-    folders = paths["stdlib"], paths["platstdlib"], paths["purelib"], _OURS
-    return tuple(folder + os.sep for folder in folders)
-
-
-def _is_library(filename: str) -> bool:
-    return (
-        filename.startswith((*_libraries(), "<frozen"))
-        or "site-packages" in PurePath(filename).parts
-    )
-
-
-def attempt_note(outcome: Outcome) -> str | None:
-    """Return why an attempt failed, or None if its status shows it."""
-    if outcome.exception is None or outcome.unstubbed is not None:
-        return None
-    if outcome.status is None:
-        return failure_text(outcome)
-    if 200 <= outcome.status < 300:
-        # The exception came after the response. Otherwise, the status would be 500.
-        return raised_text(outcome.exception, "after the response, a background task raised")
-    return raised_text(outcome.exception)
-
-
-def handler_traceback(outcome: Outcome) -> str | None:
-    if outcome.exception is None or outcome.status is None:
-        return None
-    return "".join(traceback.format_exception(outcome.exception))
-
-
-def message_reason(message: Message, entry: LogEntry) -> str:
+def _retry_reason(message: Message, entry: LogEntry) -> str:
     """Return the reason for the wait before a retry."""
     for attempt in message.attempts:
         if attempt.at_us >= (entry.next_us or 0) and attempt.sequence > entry.number:

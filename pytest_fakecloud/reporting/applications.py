@@ -268,7 +268,7 @@ def _harmless(receiver: _Receiver) -> _Receiver:
 def _in_words(error: BaseException) -> str:
     try:
         # Imported here because few tests need it.
-        from ..queue.timeline import raised_text
+        from ..queue.handler_errors import raised_text
 
         return raised_text(error)
     except Exception:  # its __str__ may raise, which must not disturb the application

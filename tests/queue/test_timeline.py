@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud.queue.timeline import raised_text, span, waiting_text
+from pytest_fakecloud.queue.handler_errors import raised_text
+from pytest_fakecloud.queue.timeline import span, waiting_text
 
 from .scene import Scene
 

@@ -1,0 +1,98 @@
+"""Describes exceptions of handlers, with the source line in the test or the application."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import PurePath
+
+from .model import Outcome
+from .wire.callback import failure_text
+
+_PACKAGE = str(PurePath(__file__).parent.parent)
+_MAX_VALUE_LENGTH = 60
+"""Maximum length of a value shown next to a source line."""
+
+
+def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
+    """Describe a handler's exception, with the last source line in the test or the application.
+
+    The text begins with ``did``. The source line is left out if it is long or repeats the
+    exception.
+    """
+    text = f"{did} {type(exception).__name__}"
+    if str(exception):
+        text += f": {exception}"
+    calls = [
+        (summary, frame)
+        for summary, (frame, _) in zip(
+            traceback.extract_tb(exception.__traceback__),
+            traceback.walk_tb(exception.__traceback__),
+            strict=True,
+        )
+    ]
+    if not calls:
+        return text
+    own = [call for call in calls if not _is_library(call[0].filename)]
+    last, frame = (own or calls)[-1]
+    source = f": {last.line}" if own and _is_informative(last.line or "") else ""
+    if source and isinstance(exception, LookupError):
+        source += _indexed_values(frame.f_locals, last.line or "")
+    return f"{text} ({PurePath(last.filename).name}:{last.lineno} in {last.name}{source})"
+
+
+def _indexed_values(names: Mapping[str, object], line: str) -> str:
+    """Return the dicts and lists that are indexed in a source line, as JSON."""
+    shown = []
+    for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
+        value = names.get(name)
+        if type(value) not in (dict, list):
+            continue
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(value, ensure_ascii=False)
+            if len(text) <= _MAX_VALUE_LENGTH:
+                shown.append(f"; {name} is {text}")
+    return "".join(shown)
+
+
+def _is_informative(line: str) -> bool:
+    return 0 < len(line) <= 80 and not line.startswith("raise ")
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    folders = paths["stdlib"], paths["platstdlib"], paths["purelib"], _PACKAGE
+    return tuple(folder + os.sep for folder in folders)
+
+
+def _is_library(filename: str) -> bool:
+    return (
+        filename.startswith((*_libraries(), "<frozen"))
+        or "site-packages" in PurePath(filename).parts
+    )
+
+
+def attempt_note(outcome: Outcome) -> str | None:
+    """Return why an attempt failed, or None if its status shows it."""
+    if outcome.exception is None or outcome.unstubbed is not None:
+        return None
+    if outcome.status is None:
+        return failure_text(outcome)
+    if 200 <= outcome.status < 300:
+        # The exception came after the response. Otherwise, the status would be 500.
+        return raised_text(outcome.exception, "after the response, a background task raised")
+    return raised_text(outcome.exception)
+
+
+def handler_traceback(outcome: Outcome) -> str | None:
+    if outcome.exception is None or outcome.status is None:
+        return None
+    return "".join(traceback.format_exception(outcome.exception))
