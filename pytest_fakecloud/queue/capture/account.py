@@ -23,7 +23,7 @@ _TOLD = 5
 def unfinished(capture: CallbackCapture) -> list[str]:
     """Return lines about the unfinished and dead-lettered messages of the cloud's queues."""
     lines: list[str] = []
-    for queue in capture._waiting.queues():
+    for queue in capture._waiter.queues():
         lines += [*pending(queue._engine), *given_up(queue._engine)]
     more = len(lines) - _TOLD
     return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
@@ -51,7 +51,7 @@ def account(capture: CallbackCapture, captured: Captured, asked: Query, missing:
 
 def _message_lines(capture: CallbackCapture, captured: Captured) -> list[str]:
     lines: list[str] = []
-    for queue in capture._waiting.queues():
+    for queue in capture._waiter.queues():
         messages = list(queue.messages())
         # Prefer messages that concern this URL, then the newest. List them in the order of
         # publishing.
@@ -67,10 +67,10 @@ def _pending_lines(capture: CallbackCapture) -> list[str]:
     if capture.closed:
         return [f"  {capture.name} is closed and cannot receive callbacks any more"]
     due = capture.clock.next_due()
-    if not capture._waiting.may_arrive() and due is None:
+    if not capture._waiter.may_arrive() and due is None:
         return ["  nothing is left to deliver, so no further callback can arrive"]
     now_us = capture._time.now_us()
-    return [text for queue in capture._waiting.queues() for text in _later_lines(queue, now_us)]
+    return [text for queue in capture._waiter.queues() for text in _later_lines(queue, now_us)]
 
 
 def _later_lines(queue: Any, now_us: int) -> Iterator[str]:

@@ -251,7 +251,7 @@ class Captured(Found[Callback]):
         """
         __tracebackhide__ = True
         condition = _Condition(self, wanted, where)
-        self._capture._waiting.until(condition, timeout)
+        self._capture._waiter.until(condition, timeout)
         return condition.result()
 
     def assert_received(
@@ -373,5 +373,5 @@ class AwaitableCaptured:
         """
         __tracebackhide__ = True
         condition = _Condition(self._captured, wanted, where)
-        await self._captured._capture._waiting.auntil(condition, timeout)
+        await self._captured._capture._waiter.auntil(condition, timeout)
         return condition.result()

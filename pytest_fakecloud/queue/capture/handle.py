@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import ClassVar, Unpack
 
 from werkzeug import Request as WerkzeugRequest
@@ -18,7 +16,6 @@ from werkzeug import Response as WerkzeugResponse
 from ...core.timeparse import monotonic
 from ...handle import Context, Snapshot
 from ..delivery.destination_server import Destination
-from ..delivery.sender import real_time
 from ..wire.signing import explain
 from .callbacks import (
     DEFAULT_TIMEOUT,
@@ -27,7 +24,8 @@ from .callbacks import (
 )
 from .faults import ScopedFaults
 from .settings import CallbackCaptureConfig, CallbackCaptureSettings
-from .waiting import Waiting, give_up_at
+from .verification import why_not_signed_by
+from .waiting import CallbackWaiter, deadline_after
 
 
 class CallbackCapture(Destination):
@@ -52,7 +50,7 @@ class CallbackCapture(Destination):
     ) -> None:
         config = self._configure(context, CallbackCaptureConfig, settings)
         self._keys = config.keys or None
-        self._waiting = Waiting(context)
+        self._waiter = CallbackWaiter(context)
         self.callbacks = self._captured("/callback", failure=False)
         self.failures = self._captured("/failure", failure=True)
         self._start(context, config)
@@ -87,8 +85,8 @@ class CallbackCapture(Destination):
 
     def _next(self, captured: Captured, timeout: float) -> Callback:
         __tracebackhide__ = True
-        give_up = give_up_at(timeout)
-        while self._waiting.until(captured._has_next, max(0.0, give_up - monotonic())):
+        deadline = deadline_after(timeout)
+        while self._waiter.until(captured._has_next, max(0.0, deadline - monotonic())):
             # Keep waiting if another thread has taken the callback first.
             if (item := captured._take()) is not None:
                 return item
@@ -102,13 +100,18 @@ class CallbackCapture(Destination):
         if captured is None:
             return super().dispatch(request)
         list.append(captured, self._read(request, captured is self.failures))
-        self._waiting.came.notify()
-        expected = self.permanently_failed or any(
+        self._waiter.arrival.notify()
+        return super().dispatch(request) if self._has_answer(request) else WerkzeugResponse("")
+
+    def _has_answer(self, request: WerkzeugRequest) -> bool:
+        """Return whether pytest-httpserver answers a request itself: by an expectation, or because
+        it has failed permanently.
+        """
+        return self.permanently_failed or any(
             handler.matcher.match(request)
             for handlers in (self.ordered_handlers[:1], self.oneshot_handlers, self.handlers)
             for handler in list(handlers)
         )
-        return super().dispatch(request) if expected else WerkzeugResponse("")
 
     def _captured_at(self, path: str) -> Captured | None:
         for captured in (self.callbacks, self.failures):
@@ -138,31 +141,9 @@ class CallbackCapture(Destination):
     def _why_not_verified(self, signature: str | None, body: bytes, url: str) -> str | None:
         if self._keys is not None:
             return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
-        queues = list(self._waiting.queues())
-        if not queues:
-            return (
-                "this cloud has no queue; pass the signing keys of the queue outside it, such as "
-                "keys={'current': ...}"
-            )
-        keys: dict[str, str] = {}
-        clocks: dict[object, list[str]] = {}
-        for queue in queues:
-            whose = f"{queue.name} " if len(queues) > 1 else ""
-            pair = [queue.current_signing_key, queue.next_signing_key]
-            keys[f"{whose}current"], keys[f"{whose}next"] = pair
-            clocks.setdefault(getattr(queue, "signature_clock", "receiver"), []).extend(pair)
-        # If several queues sign with different clocks, use the clock of the queue whose key signed
-        # the request.
-        kinds = list(clocks)
-        if len(kinds) > 1:
-            kinds = [kind for kind in kinds if _opens(signature, clocks[kind])] or kinds
-        at = self._receiver_time(kinds[0])
-        return explain(signature, body=body, keys=keys, at=at, url=url)
-
-    def _receiver_time(self, kind: object) -> float:
-        if kind == "virtual":
-            return self._time.now_us() / 1_000_000
-        return real_time() if kind == "real" else time.time()
+        return why_not_signed_by(
+            list(self._waiter.queues()), self._time.now_us, signature, body=body, url=url
+        )
 
     # -- data ------------------------------------------------------------------------------------
 
@@ -187,19 +168,8 @@ class CallbackCapture(Destination):
 
     def close(self) -> None:
         """Close the receiver and end every wait for its callbacks."""
-        self._waiting.came.close()
+        self._waiter.arrival.close()
         super().close()
-
-
-def _opens(signature: str | None, keys: Iterable[str]) -> bool:
-    """Return whether a token was signed with one of the keys. Its claims are not checked."""
-    import jwt
-
-    for key in keys:
-        with suppress(jwt.InvalidTokenError):
-            jwt.PyJWS().decode(signature or "", key, algorithms=["HS256"])
-            return True
-    return False
 
 
 class AwaitableCapture:
@@ -220,8 +190,8 @@ class AwaitableCapture:
 
     async def _next(self, captured: Captured, timeout: float) -> Callback:
         __tracebackhide__ = True
-        give_up, drive = give_up_at(timeout), self._capture._waiting.auntil
-        while await drive(captured._has_next, max(0.0, give_up - monotonic())):
+        deadline, drive = deadline_after(timeout), self._capture._waiter.auntil
+        while await drive(captured._has_next, max(0.0, deadline - monotonic())):
             if (item := captured._take()) is not None:
                 return item
         captured._fail_missing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,88 +18,101 @@ from ..delivery.drivers import at_least_now
 from ..model import DAY
 
 LONGEST_DRIVE_US = 30 * DAY
+"""Maximum time by which a wait for a callback moves the clock."""
 _NAP = 0.02
 """Real seconds between checks while background deliveries are in progress."""
 
 
-class Waiting:
-    """Waits for callbacks of the queues in one cloud. ``came`` is notified of each callback."""
+class CallbackWaiter:
+    """Waits for callbacks of the queues in one cloud. ``arrival`` is notified of each callback."""
 
     def __init__(self, context: Context) -> None:
-        self.came = context.clock.signal()
+        self.arrival = context.clock.signal()
         self._context = context
         self._time = context.clock
 
     def until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Deliver the messages of this cloud's queues, or wait for them, until a condition is true.
 
-        Returns False if nothing is left to deliver, or after ``timeout`` real seconds.
+        Returns False if nothing is cancelled to deliver, or after ``timeout`` real seconds.
         """
         __tracebackhide__ = True
-        give_up = give_up_at(timeout)
-        for target in self._targets(done, give_up):
-            self._time._fire(target, done=done)
-        return self._wait(done, give_up) if self.may_arrive() else done()
+        deadline = deadline_after(timeout)
+        with self._driving() as queues:
+            for target in self._due_times(queues, done, deadline):
+                self._time._fire(target, done=done)
+        return self._wait(done, deadline) if self.may_arrive() else done()
 
     async def auntil(self, done: Callable[[], bool], timeout: float) -> bool:
         """Awaitable version of ``until()``, which awaits deliveries in the running loop."""
         __tracebackhide__ = True
-        give_up = give_up_at(timeout)
-        for target in self._targets(done, give_up):
-            await drive(self._time, target, done=done)
+        deadline = deadline_after(timeout)
+        with self._driving() as queues:
+            for target in self._due_times(queues, done, deadline):
+                await drive(self._time, target, done=done)
         if not self.may_arrive():
             return done()
-        left = threading.Event()
+        cancelled = threading.Event()
         try:
-            return await in_thread(self._wait, done, give_up, left)
+            return await in_thread(self._wait, done, deadline, cancelled)
         finally:
             # Stop the thread. Otherwise it would keep waiting after its task was cancelled.
-            left.set()
-            self.came.notify()
+            cancelled.set()
+            self.arrival.notify()
 
-    def _targets(self, done: Callable[[], bool], give_up: float) -> Iterator[Callable[[], int]]:
-        """Yield the next due times until nothing pending can produce a callback."""
-        limit = self._time.now_us() + LONGEST_DRIVE_US
-        driven = [queue for queue in self.queues() if queue.delivery == "driven"]
-        for queue in driven:
+    @contextmanager
+    def _driving(self) -> Iterator[list[Any]]:
+        """Yield the queues whose messages this call delivers, and close their idle connections
+        afterwards.
+        """
+        queues = [queue for queue in self.queues() if queue.delivery == "driven"]
+        for queue in queues:
             queue._engine.drive += 1
         try:
-            if driven and not done() and self._time.driving:
-                # If a handler waits for a later callback, raise the same error as for any nested
-                # advance.
-                yield self._time.now_us
-            while driven and not done() and monotonic() < give_up:
-                due = _next_due_us(driven)
-                if due is None or due > limit:
-                    return
-                yield partial(at_least_now, self._time, due)
+            yield queues
         finally:
-            for queue in driven:
+            for queue in queues:
                 queue._sender.release()
 
+    def _due_times(
+        self, queues: list[Any], done: Callable[[], bool], deadline: float
+    ) -> Iterator[Callable[[], int]]:
+        """Yield the next due times until nothing pending can produce a callback."""
+        limit = self._time.now_us() + LONGEST_DRIVE_US
+        if queues and not done() and self._time.driving:
+            # If a handler waits for a later callback, raise the same error as for any nested
+            # advance.
+            yield self._time.now_us
+        while queues and not done() and monotonic() < deadline:
+            due = _next_due_us(queues)
+            if due is None or due > limit:
+                return
+            yield partial(at_least_now, self._time, due)
+
     def _wait(
-        self, done: Callable[[], bool], give_up: float, left: threading.Event | None = None
+        self, done: Callable[[], bool], deadline: float, cancelled: threading.Event | None = None
     ) -> bool:
         """Wait for background deliveries, and move the clock if none is due yet."""
         limit = self._time.now_us() + LONGEST_DRIVE_US
         background = [queue for queue in self.queues() if queue.delivery != "driven"]
         while True:
-            seen = self.came.version
-            patience = give_up - monotonic()
+            seen = self.arrival.version
+            patience = deadline - monotonic()
             if done():
                 return True
-            if patience <= 0 or self.came.closed or (left is not None and left.is_set()):
-                return False
-            due = _next_due_us(background)
             if (
-                due is None
-                or not self._time.now_us() < due <= limit
-                or not self._jump(due, patience)
+                patience <= 0
+                or self.arrival.closed
+                or (cancelled is not None and cancelled.is_set())
             ):
-                # Poll, because nothing signals the end of an attempt or a newly published message.
-                self.came.sleep(seen, min(patience, _NAP) if background else patience)
+                return False
+            due, now = _next_due_us(background), self._time.now_us()
+            if due is not None and now < due <= limit and self._move_clock_to(due, patience):
+                continue
+            # Poll, because nothing signals the end of an attempt or a newly published message.
+            self.arrival.sleep(seen, min(patience, _NAP) if background else patience)
 
-    def _jump(self, due_us: int, patience: float) -> bool:
+    def _move_clock_to(self, due_us: int, patience: float) -> bool:
         """Move the clock to the time of the next background delivery; return False while it is
         busy.
 
@@ -126,7 +140,7 @@ class Waiting:
         return (handle for handle in self._context.handles if handle.service == "queue")
 
 
-def give_up_at(timeout: object) -> float:
+def deadline_after(timeout: object) -> float:
     number(0).read("timeout", timeout)
     # Limit the timeout, because a longer timeout overflows in the threading module.
     return monotonic() + float(min(timeout, threading.TIMEOUT_MAX / 2))  # type: ignore[call-overload]
