@@ -8,21 +8,31 @@ from ..core.errors import ContractError
 from ..core.fatal_errors import raised_by_test
 from ..core.problems import Problems
 from .handler_errors import attempt_note, handler_traceback
-from .model import Attempt, Delivery, Message, Outcome, RejectedStep
+from .model import Attempt, AttemptHooks, Delivery, Message, Outcome, RejectedStep
 from .wire.text import as_text
 
 if TYPE_CHECKING:
     from .handle import Queue
 
 
-class AttemptReports:
+class AttemptReports(AttemptHooks):
     """Records the attempts of one queue, and reports errors that no call of the test raises."""
 
     def __init__(self, queue: Queue, problems: Problems) -> None:
         self._queue = queue
         self._problems = problems
 
-    def record_attempt(
+    def after_attempt(
+        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
+    ) -> None:
+        """Record an attempt, and raise the handler's exception if the test asks for that."""
+        self._record_attempt(message, attempt, delivery, outcome)
+        if outcome.exception is not None and self._queue.delivery == "driven":
+            error = self._queue._sender.to_raise(delivery, outcome)
+            if error is not None:
+                raise error
+
+    def _record_attempt(
         self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
     ) -> None:
         answer: object = outcome.status
@@ -48,11 +58,8 @@ class AttemptReports:
             traceback=handler_traceback(outcome) if raised else None,
             **self._queue._details.finish(delivery, outcome),
         )
-        error = self._queue._sender.to_raise(delivery, outcome) if raised else None
-        if error is not None and self._queue.delivery == "driven":
-            raise error
 
-    def background_error(self, delivery: Delivery, outcome: Outcome) -> None:
+    def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
         """Report an exception of a delivery in the background, where no call of the test can raise
         it.
         """
@@ -62,12 +69,13 @@ class AttemptReports:
             return
         url, of_test = as_text(delivery.url), raised_by_test(error)
         if of_test is not None:
-            self.raised(of_test, url)
+            self.report_raised(of_test, url)
         else:
             text = f"a background delivery to {url}: {attempt_note(outcome)}"
             self._report("unmet", text, exception=error)
 
-    def raised(self, error: BaseException, url: str) -> None:
+    def report_raised(self, error: BaseException, url: str) -> None:
+        """Report an exception of the test's code as a strict-mode violation."""
         name = self._queue.name
         self._problems.report_raised(error, f"{name}: {url}", handle=name)
 
@@ -75,12 +83,13 @@ class AttemptReports:
         source = self._queue._engine.messages.get(message.source_id or "")
         return None if source is None else source.public_id
 
-    def unstubbed(self, text: str, delivery: Delivery) -> None:
+    def report_unstubbed(self, text: str, delivery: Delivery) -> None:
+        """Report a delivery to a URL that the test has not stubbed."""
         url, message_id = as_text(delivery.url), delivery.message_id
         name = self._queue.name
         self._problems.report("unstubbed", text, url=url, message_id=message_id, handle=name)
 
-    def loop(self, text: str) -> None:
+    def endless_loop(self, text: str) -> None:
         self._report("unmet", text)
 
     def rejected_step(self, step: RejectedStep) -> None:

@@ -105,8 +105,8 @@ class Queue(QueueAssertions, QueueActions, Handle):
         self._sender = Sender(
             self.destinations,
             unstubbed=config.unstubbed,
-            report=self._reports.unstubbed,
-            report_raised=self._reports.raised,
+            report=self._reports.report_unstubbed,
+            report_raised=self._reports.report_raised,
             cap=float(min(config.attempt_cap, _LONGEST_CAP)),
             is_fake=self._is_fake,
             time_passes=self._time_passes,
@@ -133,10 +133,7 @@ class Queue(QueueAssertions, QueueActions, Handle):
             lane=self.delivery,
         )
         workflow = self._engine.workflow = WorkflowRuns(self._engine)
-        self._engine.on_outcome = self._reports.background_error
-        self._engine.on_attempt = self._reports.record_attempt
-        self._engine.on_loop = self._reports.loop
-        self._engine.on_rejected_step = self._reports.rejected_step
+        self._engine.attempt_hooks = self._reports
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self._engine.delivery_hooks = table

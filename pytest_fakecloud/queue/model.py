@@ -332,6 +332,24 @@ class Message:
         return replace(self, attempts=attempts, log=list(self.log))
 
 
+class AttemptHooks:
+    """Hooks that report attempts and errors that no caller receives. These defaults report nothing."""
+
+    def before_outcome(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Report an outcome before it is applied, so before a test can observe the new state."""
+
+    def after_attempt(
+        self, message: Message, attempt: Attempt, delivery: Delivery, outcome: Outcome
+    ) -> None:
+        """Report a finished attempt. An exception is raised by the call that delivers."""
+
+    def endless_loop(self, text: str) -> None:
+        """Report messages that publish each other endlessly in the background."""
+
+    def rejected_step(self, step: RejectedStep) -> None:
+        """Report a step of a workflow run that was rejected without an error response."""
+
+
 class DeliveryHooks:
     """Hooks that injected faults use to change deliveries. These defaults change nothing.
 

@@ -206,8 +206,7 @@ class AttemptRunner:
             # exception.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
-            if state.on_loop is not None:
-                state.on_loop(loop)
+            state.attempt_hooks.endless_loop(loop)
             return
         state.plan(message, now, message.wait_reason)
         raise Loop(loop)
@@ -235,8 +234,7 @@ class AttemptRunner:
             outcome = Outcome(
                 exception=TimeoutError(text), virtual_us=timeout_us, where=outcome.where
             )
-        if state.on_outcome is not None:
-            state.on_outcome(begun.delivery, outcome)
+        state.attempt_hooks.before_outcome(begun.delivery, outcome)
         with state.lock:
             under_way = self._lifecycle.causes.under_way
             if under_way.get(message.id) is message:
@@ -253,8 +251,7 @@ class AttemptRunner:
         if state.overtaken:
             self._overtaking.end_all()
         state.changed.notify()
-        if state.on_attempt is not None:
-            state.on_attempt(message, attempt, begun.delivery, outcome)
+        state.attempt_hooks.after_attempt(message, attempt, begun.delivery, outcome)
         return attempt
 
     def await_end(self, message_id: str, end_us: int) -> None:

@@ -13,13 +13,11 @@ from ...core.ids import BASE58, Ids
 from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
 from ..model import (
-    Attempt,
-    Delivery,
+    AttemptHooks,
     DeliveryHooks,
     LogEntry,
     Message,
     Outcome,
-    RejectedStep,
     WorkflowHooks,
 )
 from ..settings import PlanLimits, QueueConfig
@@ -69,13 +67,9 @@ class State:
         self.lane: Lane = lane
         self.workflow = WorkflowHooks()
         self.delivery_hooks = DeliveryHooks()
+        self.attempt_hooks = AttemptHooks()
         self.lock = threading.RLock()
         self.changed = clock.signal()
-        self.on_outcome: Callable[[Delivery, Outcome], None] | None = None
-        """Called before an outcome is applied, so before a test can observe the new state."""
-        self.on_attempt: Callable[[Message, Attempt, Delivery, Outcome], None] | None = None
-        self.on_loop: Callable[[str], None] | None = None
-        self.on_rejected_step: Callable[[RejectedStep], None] | None = None
         self._message_ids = ids.stream(name, "message ids")
         self._other_ids = ids.stream(name, "other ids")
         self.messages: dict[str, Message] = {}

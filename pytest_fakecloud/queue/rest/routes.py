@@ -208,9 +208,9 @@ class QueueApp(App):
             )
         except QueueError as error:
             run_id = _run_id_of(item)
-            if run_id is not None and self.engine.on_rejected_step is not None:
+            if run_id is not None:
                 url = _shown(item.get("destination"))
-                self.engine.on_rejected_step(
+                self.engine.attempt_hooks.rejected_step(
                     RejectedStep(run_id, url, error.status, error.message, number)
                 )
             return error_item(error)

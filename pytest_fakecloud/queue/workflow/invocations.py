@@ -55,8 +55,7 @@ def publish_result(engine: Engine, run: WorkflowRun, invoker: Invoker) -> None:
         started = engine.messages.get(run.first_message_id)
         if started is not None:
             started.lost_callbacks += (error.message,)
-        if engine.on_rejected_step is not None:
-            rejected = RejectedStep(
-                as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
-            )
-            engine.on_rejected_step(rejected)
+        rejected = RejectedStep(
+            as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
+        )
+        engine.attempt_hooks.rejected_step(rejected)

@@ -217,8 +217,10 @@ class _Replay:
             fresh.restore(handle._baseline)
             fresh._baseline = handle._baseline
         if fresh.fixture == "queue":
+            from ...queue.model import AttemptHooks
+
             # Use the recorded outcomes of the deliveries, and send no requests.
-            fresh._engine.on_attempt = fresh._engine.on_outcome = None
+            fresh._engine.attempt_hooks = AttemptHooks()
         self.fresh[handle.name] = fresh
 
     def _drop(self, name: str, reason: str) -> None:

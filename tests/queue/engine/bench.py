@@ -8,11 +8,21 @@ from typing import Any
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome, SigningKeys
+from pytest_fakecloud.queue.model import SECOND, AttemptHooks, Delivery, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig, plan
 
 URL = "https://app.example.com/hook"
 CALLBACK = "https://app.example.com/callback"
+
+
+class Loops(AttemptHooks):
+    """Collects the descriptions of endless loops."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def endless_loop(self, text: str) -> None:
+        self.told.append(text)
 
 
 class Bench:

@@ -25,7 +25,7 @@ from pytest_fakecloud.queue.model import (
 from pytest_fakecloud.queue.settings import plan
 from pytest_fakecloud.queue.timeline import timeline, waiting_text
 
-from .bench import CALLBACK, URL, Bench
+from .bench import CALLBACK, URL, Bench, Loops
 
 
 def test_a_day_of_retries(bench: Bench) -> None:
@@ -533,8 +533,8 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench = Bench(loop_limit=20)
     bench.engine.lane = "background"
-    told: list[str] = []
-    bench.engine.on_loop = told.append
+    bench.engine.attempt_hooks = loops = Loops()
+    told = loops.told
     bench.publish_on_delivery()
     bench.publish()
     bench.clock.run_due()

@@ -12,7 +12,7 @@ from pytest_fakecloud.queue.engine.causes import causing
 from pytest_fakecloud.queue.errors import Loop
 from pytest_fakecloud.queue.model import SECOND, Delivery, Outcome
 
-from .bench import CALLBACK, URL, Bench
+from .bench import CALLBACK, URL, Bench, Loops
 
 OTHER = "https://other.example.com/"
 
@@ -126,8 +126,8 @@ def test_a_chain_of_several_driving_calls_is_no_loop() -> None:
 def test_a_client_that_publishes_for_hours_in_the_background_makes_no_chain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
-    told: list[str] = []
-    bench.engine.on_loop = told.append
+    bench.engine.attempt_hooks = loops = Loops()
+    told = loops.told
     # A client in another process: the queue cannot know which delivery it reacts to.
     publish = bench.publish
 

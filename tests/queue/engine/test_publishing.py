@@ -11,7 +11,7 @@ from pytest_fakecloud.queue.engine.publishing import Accepted, Published
 from pytest_fakecloud.queue.errors import Loop, QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, WorkflowHooks, first
 
-from .bench import CALLBACK, URL, Bench
+from .bench import CALLBACK, URL, Bench, Loops
 
 FAILURE = "https://app.example.com/failure"
 OTHER = "https://other.example.com/"
@@ -383,8 +383,8 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
 def test_the_cause_of_a_callback_is_certain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
-    told: list[str] = []
-    bench.engine.on_loop = told.append
+    bench.engine.attempt_hooks = loops = Loops()
+    told = loops.told
     looping(bench, SECOND)
     bench.clock.advance("10m")
     assert ["50 deliveries caused each other in one call" in one for one in told] == [True]
