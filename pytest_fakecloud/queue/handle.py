@@ -27,6 +27,7 @@ from .arguments import (
 from .assertions import QueueAssertions
 from .attempt_details import AttemptDetails
 from .attempt_reports import AttemptReports
+from .delivery.clocks import signature_clock as clock_of_signatures
 from .delivery.destinations import Destinations
 from .delivery.drivers import (
     Attempts,
@@ -35,7 +36,6 @@ from .delivery.drivers import (
 )
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
-from .delivery.sender import signature_clock as clock_of_signatures
 from .engine.engine import Engine
 from .loading import load
 from .model import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..delivery.sender import signature_clock
+from ..delivery.clocks import signature_clock
 from ..wire.signing import explain
 
 

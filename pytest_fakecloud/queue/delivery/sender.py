@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from ...core.concurrency.aio import in_thread
 from ...core.fatal_errors import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
-from ..settings import SignatureClock, Unstubbed
+from ..settings import Unstubbed
 from ..wire.text import as_text
 from .deadlines import DEFAULT_CAP, Deadlines
 from .destination_routes import DestinationRoute
@@ -69,20 +68,14 @@ class Sender:
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
         ``ContractError`` for a handler whose result is not an answer.
         """
-        return self._reported(delivery, self._sent(delivery))
-
-    def _sent(self, delivery: Delivery) -> Outcome:
-        if self._closed:
-            return _queue_closed(delivery)
-        route = self._route(delivery.url)
-        if route is not None:
-            return route._take(delivery, self._deadlines)
-        mocked = _mocked(delivery)
-        if isinstance(mocked, Outcome):
-            return mocked
-        if is_loopback(delivery.url):
-            return self._loopback().send(delivery)
-        return self._no_handler(delivery, mocked)
+        found = self._destination(delivery)
+        if isinstance(found, DestinationRoute):
+            outcome = found._take(delivery, self._deadlines)
+        elif found is None:
+            outcome = self._loopback().send(delivery)
+        else:
+            outcome = found
+        return self._report_if_raised_by_test(delivery, outcome)
 
     async def asend(self, delivery: Delivery) -> Outcome:
         """Perform one delivery in the running event loop (asyncio or trio) and return its outcome.
@@ -91,31 +84,40 @@ class Sender:
         loop's thread. However, connections are made in a worker thread, so that a server in this
         loop can respond.
         """
-        return self._reported(delivery, await self._asent(delivery))
+        found = self._destination(delivery)
+        if isinstance(found, DestinationRoute):
+            outcome = await found._atake(delivery, self._deadlines)
+        elif found is None:
+            outcome = await in_thread(self._loopback().send, delivery)
+        else:
+            outcome = found
+        return self._report_if_raised_by_test(delivery, outcome)
 
-    async def _asent(self, delivery: Delivery) -> Outcome:
+    def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
+        """Return the route of a delivery, its outcome if no route is needed, or None for a server
+        on a loopback address.
+        """
         if self._closed:
             return _queue_closed(delivery)
         route = self._route(delivery.url)
         if route is not None:
-            return await route._atake(delivery, self._deadlines)
+            return route
         mocked = _mocked(delivery)
         if isinstance(mocked, Outcome):
             return mocked
-        if is_loopback(delivery.url):
-            return await in_thread(self._loopback().send, delivery)
-        return self._no_handler(delivery, mocked)
+        return None if is_loopback(delivery.url) else self._no_handler(delivery, mocked)
 
-    def _reported(self, delivery: Delivery, outcome: Outcome) -> Outcome:
-        """Return the outcome, after reporting any exception raised by the test's code.
+    def _report_if_raised_by_test(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+        """Return the outcome, after reporting an exception raised by the test's code unless the call
+        that delivers will raise it.
 
         The report must come first, because a test that waits for the outcome may end as soon as it
         is returned.
         """
         if outcome.exception is not None and self._report_raised is not None:
             error = _raised_by_test(outcome)
-            leaves = not self._side_by_side and self.to_raise(delivery, outcome) is not None
-            if error is not None and not leaves:
+            is_raised = not self._side_by_side and self.to_raise(delivery, outcome) is not None
+            if error is not None and not is_raised:
                 self._report_raised(error, as_text(delivery.url))
         return outcome
 
@@ -216,35 +218,3 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-# -- clock of signatures ---------------------------------------------------------------------------
-
-
-def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
-    """Return a function that returns the Unix time for signatures, in seconds.
-
-    ``"receiver"`` is this process's ``time.time()``, frozen or not, which a receiver in this
-    process uses. ``"real"`` is the wall-clock time even if freezegun or time-machine changes the
-    process's time, for receivers in other processes. ``"virtual"`` is the queue's clock
-    (``now_us``, microseconds).
-    """
-    if kind == "receiver":
-        # Look up time.time at each call, because time-freezing tools replace it.
-        return lambda: time.time()
-    if kind == "real":
-        return real_time
-    return lambda: now_us() / 1_000_000
-
-
-def real_time(_read: Callable[[], float] = time.time) -> float:
-    """Return the real Unix time in seconds, even if freezegun or time-machine is active."""
-    if sys.platform.startswith("linux"):
-        # Clock 5 is CLOCK_REALTIME_COARSE, which no time-freezing tool replaces. Its resolution of
-        # 4 ms is sufficient.
-        return time.clock_gettime(5)
-    machine = sys.modules.get("time_machine")
-    if machine is not None:
-        return float(machine.escape_hatch.time.time())
-    # freezegun replaces module attributes, but not default arguments.
-    return _read()

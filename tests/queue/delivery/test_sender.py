@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.queue.delivery.clocks import real_time, signature_clock
 from pytest_fakecloud.queue.delivery.destinations import Destinations
 from pytest_fakecloud.queue.delivery.sender import (
     Sender,
     UnstubbedDestination,
-    real_time,
-    signature_clock,
 )
 from pytest_fakecloud.queue.model import Delivery
 
