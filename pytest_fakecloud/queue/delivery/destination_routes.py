@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
@@ -39,11 +39,24 @@ if TYPE_CHECKING:
     from .asgi_runner import AsgiRunner
     from .destinations import Destinations
     from .lifespans import AsgiApp
-    from .running_lifespans import RunningLifespan, RunningLifespans
+    from .running_lifespans import RunningLifespan
 
 LifespanMode: TypeAlias = Literal["auto"] | bool
 Url: TypeAlias = str | re.Pattern[str] | Callable[[str], object]
 """The URLs of a route: a prefix, a pattern with ``*``, a regular expression or a function."""
+
+
+class RouteSpec(NamedTuple):
+    """The arguments that the routes of all kinds have.
+
+    ``where`` is the kind of destination that outcomes and reports name. If ``raise_exceptions`` is
+    None, the table's setting applies.
+    """
+
+    table: Destinations
+    prefix: Url
+    where: str
+    raise_exceptions: bool | None = None
 
 
 class DestinationRoute:
@@ -55,14 +68,12 @@ class DestinationRoute:
     whether the call that made a delivery raises the handler's exception.
     """
 
-    def __init__(
-        self, table: Destinations, prefix: Url, where: str, raise_exceptions: bool | None = None
-    ) -> None:
-        self.prefix = prefix
-        self.where = where
+    def __init__(self, spec: RouteSpec) -> None:
+        self.prefix = spec.prefix
+        self.where = spec.where
         self.deliveries: Found[DeliveredRequest] = found_of((), DELIVERIES, "delivery")
-        self._table = table
-        self._raise_exceptions = raise_exceptions
+        self._table = spec.table
+        self._raise_exceptions = spec.raise_exceptions
 
     @property
     def _is_prefix(self) -> bool:
@@ -80,7 +91,7 @@ class DestinationRoute:
         self._table.remove(self)
 
     def _saved(self) -> Any:
-        """Return the deliveries so far and the number of answers given, for ``_restore()``."""
+        """Return a copy of the route's state for ``_restore()``."""
         return list(self.deliveries), 0
 
     def _restore(self, saved: Any) -> None:
@@ -115,8 +126,8 @@ class DestinationRoute:
 class WsgiRoute(DestinationRoute):
     """Answers deliveries with a WSGI application."""
 
-    def __init__(self, *args: Any, app: WsgiApp) -> None:
-        super().__init__(*args)
+    def __init__(self, spec: RouteSpec, *, app: WsgiApp) -> None:
+        super().__init__(spec)
         self._app = app
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
@@ -126,8 +137,8 @@ class WsgiRoute(DestinationRoute):
 class AsgiRoute(DestinationRoute):
     """Answers deliveries with an ASGI application."""
 
-    def __init__(self, *args: Any, app: AsgiApp, lifespan: LifespanMode) -> None:
-        super().__init__(*args)
+    def __init__(self, spec: RouteSpec, *, app: AsgiApp, lifespan: LifespanMode) -> None:
+        super().__init__(spec)
         self._app = app
         self._lifespan = lifespan
 
@@ -140,29 +151,35 @@ class AsgiRoute(DestinationRoute):
     def _perform_in(
         self, running: RunningLifespan | None, delivery: Delivery, deadlines: Deadlines
     ) -> Outcome:
-        from .asgi import call_asgi
+        """Call the application in the loop of its running lifespan or, without one, in the queue's
+        own loop.
+        """
         from .asgi_runner import LoopEnded
 
         runner = self._table.loops.runner()
-
-        async def whole() -> AppAnswer:
-            state: Mapping[str, Any] = {}
-            try:
-                if running is not None:
-                    state = running.state
-                elif self._lifespan:
-                    state = await runner.lifespan(self._app)
-            except RuntimeError as error:
-                return failed(broken_promise(error.__cause__) or error)
-            return await call_asgi(self._app, delivery, state)
-
+        work = self._start_and_call(runner, running, delivery)
         try:
-            answer = runner.run(whole(), deadlines, running.host if running else None)
+            answer = runner.run(work, deadlines, running.host if running else None)
         except LoopEnded as error:
             answer = failed(error)
         if answer is None:
             return _cap_reached_in_own_loop(delivery, deadlines, self.where)
         return _outcome(answer, self.where)
+
+    async def _start_and_call(
+        self, runner: AsgiRunner, running: RunningLifespan | None, delivery: Delivery
+    ) -> AppAnswer:
+        from .asgi import call_asgi
+
+        state: Mapping[str, Any] = {}
+        try:
+            if running is not None:
+                state = running.state
+            elif self._lifespan:
+                state = await runner.lifespan(self._app)
+        except RuntimeError as error:
+            return failed(broken_promise(error.__cause__) or error)
+        return await call_asgi(self._app, delivery, state)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
         from .asgi import call_asgi
@@ -184,8 +201,8 @@ class AsgiRoute(DestinationRoute):
 class FunctionRoute(DestinationRoute):
     """Answers deliveries with a function or coroutine function of one ``DeliveredRequest``."""
 
-    def __init__(self, *args: Any, handler: Handler) -> None:
-        super().__init__(*args)
+    def __init__(self, spec: RouteSpec, *, handler: Handler) -> None:
+        super().__init__(spec)
         self._handler = handler
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
@@ -216,8 +233,8 @@ class FunctionRoute(DestinationRoute):
 class ForwardRoute(DestinationRoute):
     """Sends each delivery to a server at another address."""
 
-    def __init__(self, *args: Any, target: str) -> None:
-        super().__init__(*args)
+    def __init__(self, spec: RouteSpec, *, target: str) -> None:
+        super().__init__(spec)
         self._target = target.rstrip("/")
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
@@ -250,8 +267,8 @@ class ForwardRoute(DestinationRoute):
 class PreparedRoute(DestinationRoute):
     """Answers deliveries with prepared answers in turn, and repeats the last one."""
 
-    def __init__(self, *args: Any, replies: Sequence[Reply | BaseException]) -> None:
-        super().__init__(*args)
+    def __init__(self, spec: RouteSpec, *, replies: Sequence[Reply | BaseException]) -> None:
+        super().__init__(spec)
         self._replies = replies
         self.given = 0
         self._lock = threading.Lock()
@@ -272,43 +289,6 @@ class PreparedRoute(DestinationRoute):
         if isinstance(reply, BaseException):
             return _outcome(failed(reply), self.where)
         return outcome_of(reply, delivery, self.where)
-
-
-class EventLoops:
-    """The event loops in which applications and coroutine functions of one table run."""
-
-    def __init__(self) -> None:
-        self._runner: AsgiRunner | None = None
-        self._running: RunningLifespans | None = None
-        self._lock = threading.Lock()
-
-    def runner(self) -> AsgiRunner:
-        """Return the loop for coroutines that no running loop awaits, starting it on first use."""
-        with self._lock:
-            if self._runner is None:
-                # Imported here, because the module imports asyncio, which no other part of a queue
-                # needs.
-                from .asgi_runner import AsgiRunner
-
-                self._runner = AsgiRunner()
-            return self._runner
-
-    def running_lifespan(self, app: AsgiApp) -> RunningLifespan | None:
-        """Return the application's lifespan if code other than the queue runs it, else None."""
-        if self._runner is not None and self._runner.has(app):
-            return None
-        if self._running is None:
-            from .running_lifespans import RunningLifespans
-
-            self._running = RunningLifespans()
-        return self._running.find(app)
-
-    def close(self) -> None:
-        """End the queue's own loop and the lifespans that run in it."""
-        with self._lock:
-            runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.close()
 
 
 def _outcome(answer: AppAnswer, where: str) -> Outcome:

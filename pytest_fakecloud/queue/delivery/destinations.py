@@ -20,14 +20,15 @@ from ..wire.named import named_url
 from .destination_routes import (
     AsgiRoute,
     DestinationRoute,
-    EventLoops,
     ForwardRoute,
     FunctionRoute,
     LifespanMode,
     PreparedRoute,
+    RouteSpec,
     Url,
     WsgiRoute,
 )
+from .event_loops import EventLoops
 from .replies import Answer, Handler, Reply, as_reply
 from .url_scopes import UrlScope, scope_of, split_text, split_wire
 from .wsgi import WsgiApp
@@ -76,7 +77,7 @@ class Destinations:
             raise ContractError(f"{app!r} is not a WSGI application; pass a callable")
         if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
             raise ContractError(f"{app!r} is an ASGI application: use .asgi()")
-        return self._add(WsgiRoute(self, origin, "wsgi", raise_exceptions, app=app))
+        return self._add(WsgiRoute(RouteSpec(self, origin, "wsgi", raise_exceptions), app=app))
 
     def asgi(
         self,
@@ -105,7 +106,7 @@ class Destinations:
         if lifespan != "auto" and not isinstance(lifespan, bool):
             raise ContractError(f"lifespan={lifespan!r} is unknown; pass 'auto', True or False")
         return self._add(
-            AsgiRoute(self, origin, "asgi", raise_exceptions, app=app, lifespan=lifespan)
+            AsgiRoute(RouteSpec(self, origin, "asgi", raise_exceptions), app=app, lifespan=lifespan)
         )
 
     def call(
@@ -120,7 +121,7 @@ class Destinations:
         __tracebackhide__ = True
         if not callable(fn):
             raise ContractError(f"{fn!r} is not callable; pass a function of one request")
-        return self._add(FunctionRoute(self, url, "call", raise_exceptions, handler=fn))
+        return self._add(FunctionRoute(RouteSpec(self, url, "call", raise_exceptions), handler=fn))
 
     def answers(
         self,
@@ -139,7 +140,9 @@ class Destinations:
         if not answers:
             raise ContractError("answers() needs at least one answer, such as 500 or (200, 'ok')")
         replies = [_prepared(answer, after) for answer in answers]
-        return self._add(PreparedRoute(self, url, "answers", raise_exceptions, replies=replies))
+        return self._add(
+            PreparedRoute(RouteSpec(self, url, "answers", raise_exceptions), replies=replies)
+        )
 
     def accept(self, url: Url = "*") -> DestinationRoute:
         """Answer deliveries to a prefix, or to all URLs without another route, with 200.
@@ -147,17 +150,17 @@ class Destinations:
         Like any pattern, ``"*"`` does not match deliveries to the other fakes of the cloud.
         """
         __tracebackhide__ = True
-        return self._add(PreparedRoute(self, url, "accept", replies=[Reply()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "accept"), replies=[Reply()]))
 
     def hang(self, url: Url) -> DestinationRoute:
         """Never answer, so that each attempt lasts until its timeout on the queue's clock."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(self, url, "hang", replies=[Reply.hang()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "hang"), replies=[Reply.hang()]))
 
     def refuse(self, url: Url) -> DestinationRoute:
         """Refuse the connection, as if no server listened at this address."""
         __tracebackhide__ = True
-        return self._add(PreparedRoute(self, url, "refuse", replies=[Reply.refuse()]))
+        return self._add(PreparedRoute(RouteSpec(self, url, "refuse"), replies=[Reply.refuse()]))
 
     def forward(self, url: Url, target: str) -> DestinationRoute:
         """Send the deliveries to a server at another address.
@@ -175,7 +178,7 @@ class Destinations:
                 f"{shown(target)} is not a target; pass an absolute URL without a query, such as "
                 "'http://127.0.0.1:3000'"
             )
-        return self._add(ForwardRoute(self, url, "forward", target=target))
+        return self._add(ForwardRoute(RouteSpec(self, url, "forward"), target=target))
 
     # -- listings --------------------------------------------------------------------------------
 
