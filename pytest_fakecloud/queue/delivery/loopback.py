@@ -6,7 +6,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
@@ -22,10 +22,12 @@ from .deadlines import Deadlines
 from .replies import timed_out
 
 LARGEST_ANSWER = 100 * 1024 * 1024
+"""Maximum size of a response in bytes."""
 IDLE_SECONDS = 0.05
+"""Real seconds after which an idle connection is closed."""
 
 
-def sendable(delivery: Delivery) -> HeaderList:
+def headers_to_send(delivery: Delivery) -> HeaderList:
     return [pair for pair in delivery.headers if pair[0].lower() not in HOP_BY_HOP]
 
 
@@ -41,73 +43,72 @@ class LoopbackSender:
         self._deadlines = deadlines
         self._keeps = keeps
         self._lock = threading.Lock()
-        self._under_way: set[_Wire] = set()
+        self._under_way: set[_Exchange] = set()
         self._manager: urllib3.PoolManager | None = None
-        self._used = 0.0
-        self._watched = False
+        self._idle_timer = _IdleTimer(deadlines, self.release)
 
     def send(self, delivery: Delivery) -> Outcome:
         """Send a delivery and return its outcome, which includes any error."""
         limit = self._deadlines.limit(delivery.timeout_us)
-        wire = _Wire(sendable(delivery))
-        planned = self._deadlines.start(wire.time_out, limit)
-        self._under_way.add(wire)
+        exchange = _Exchange(headers_to_send(delivery))
+        planned = self._deadlines.start(exchange.time_out, limit)
+        with self._lock:
+            self._under_way.add(exchange)
         try:
-            outcome = self._exchange(delivery, wire, limit or self._deadlines.cap)
-        except NewConnectionError as error:
-            # Keep the operating system's error, because urllib3's message describes our connection
-            # class.
-            cause = error.__cause__ or error.__context__
-            shown = cause if isinstance(cause, OSError) else error
-            outcome = Outcome(exception=shown, where="loopback")
+            outcome = self._send_in_pool(delivery, exchange, limit or self._deadlines.cap)
         except (HTTPError, OSError, ValueError) as error:
-            outcome = Outcome(exception=error, where="loopback")
+            outcome = Outcome(exception=_original_error(error), where="loopback")
         finally:
-            self._under_way.discard(wire)
+            with self._lock:
+                self._under_way.discard(exchange)
             self._deadlines.cancel(planned)
             if self._keeps:
-                self._close_when_idle()
-        if wire.timed_out or _is_timeout(outcome.exception):
-            text = (
-                f"no answer within {limit:g} s, its timeout"
-                if limit is not None
-                else (self._deadlines.timeout_text("the connection was made in this thread"))
-            )
-            return timed_out(delivery, "loopback", text)
+                self._idle_timer.restart()
+        if exchange.timed_out or _is_timeout(outcome.exception):
+            return timed_out(delivery, "loopback", self._timeout_text(limit))
         return outcome
 
-    def _exchange(self, delivery: Delivery, wire: _Wire, seconds: float) -> Outcome:
+    def _timeout_text(self, limit: float | None) -> str:
+        if limit is not None:
+            return f"no answer within {limit:g} s, its timeout"
+        return self._deadlines.timeout_text("the connection was made in this thread")
+
+    def _send_in_pool(self, delivery: Delivery, exchange: _Exchange, seconds: float) -> Outcome:
         parts = urlsplit(delivery.url)
-        wire.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        exchange.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host = parts.hostname or ""
         plain = host.rstrip(".")
         if plain != host or plain.endswith(".localhost"):
             # Do not resolve these loopback names: some resolvers do not know them, or reject the
             # dot at the end of an absolute name.
-            wire.host = parts.netloc.rpartition("@")[2]
+            exchange.host_header = parts.netloc.rpartition("@")[2]
             host = "127.0.0.1" if plain.endswith(".localhost") else plain
         scheme = parts.scheme.lower()
         if self._keeps:
             pool = self._pools().connection_from_host(host, parts.port, scheme)
-            return self._answer(pool, delivery, wire, seconds)
+            return self._answer(pool, delivery, exchange, seconds)
         pool = (
             _HTTPPool(host, parts.port)
             if scheme == "http"
             else _HTTPSPool(host, parts.port, ssl_context=_unverified_tls())
         )
         try:
-            return self._answer(pool, delivery, wire, seconds)
+            return self._answer(pool, delivery, exchange, seconds)
         finally:
             pool.close()
 
     def _answer(
-        self, pool: urllib3.HTTPConnectionPool, delivery: Delivery, wire: _Wire, seconds: float
+        self,
+        pool: urllib3.HTTPConnectionPool,
+        delivery: Delivery,
+        exchange: _Exchange,
+        seconds: float,
     ) -> Outcome:
         response = pool.urlopen(
             delivery.method,
-            wire.target,
+            exchange.target,
             body=delivery.body or None,
-            headers=wire,
+            headers=exchange,
             retries=False,
             redirect=False,
             timeout=urllib3.Timeout(connect=seconds, read=seconds),
@@ -130,9 +131,11 @@ class LoopbackSender:
     def close(self) -> None:
         """Close the idle connections and interrupt the exchanges in progress."""
         self.release()
-        for wire in list(self._under_way):
+        with self._lock:
+            interrupted = list(self._under_way)
+        for exchange in interrupted:
             with contextlib.suppress(OSError):
-                wire.cut()
+                exchange.interrupt()
 
     def release(self) -> None:
         with self._lock:
@@ -148,35 +151,55 @@ class LoopbackSender:
                 self._manager = manager
             return self._manager
 
-    def _close_when_idle(self) -> None:
-        # Keep a connection open only during a burst of attempts. An idle connection blocks a
-        # single-threaded server and prevents a threaded server from stopping.
-        self._used = monotonic()
-        if not self._watched:
-            self._watched = True
-            self._deadlines.start(self._close_if_idle, IDLE_SECONDS)
 
-    def _close_if_idle(self) -> None:
-        left = self._used + IDLE_SECONDS - monotonic()
+class _IdleTimer:
+    """Calls ``close`` when ``IDLE_SECONDS`` have passed since the last ``restart()``.
+
+    A connection stays open only during a burst of attempts. An idle connection blocks a
+    single-threaded server and prevents a threaded server from stopping.
+    """
+
+    def __init__(self, deadlines: Deadlines, close: Callable[[], object]) -> None:
+        self._deadlines = deadlines
+        self._close = close
+        self._lock = threading.Lock()
+        self._restarted = 0.0
+        self._is_waiting = False
+
+    def restart(self) -> None:
+        with self._lock:
+            self._restarted = monotonic()
+            if self._is_waiting:
+                return
+            self._is_waiting = True
+        self._deadlines.start(self._expire, IDLE_SECONDS)
+
+    def _expire(self) -> None:
+        with self._lock:
+            left = self._restarted + IDLE_SECONDS - monotonic()
+            self._is_waiting = left > 0
         if left > 0:
-            self._deadlines.start(self._close_if_idle, left)
-            return
-        self._watched = False
-        self.release()
+            self._deadlines.start(self._expire, left)
+        else:
+            self._close()
 
 
-class _Wire(urllib3.HTTPHeaderDict):
-    """The headers of a request, with the target and the host that urllib3 would otherwise rewrite."""
+class _Exchange(urllib3.HTTPHeaderDict):
+    """One request, in the form of its headers.
+
+    Of the arguments of ``urlopen()``, only the headers reach the connection unchanged. They therefore
+    carry the target and the ``Host`` that urllib3 would rewrite, and the connection to interrupt.
+    """
 
     def __init__(self, headers: HeaderList) -> None:
         super().__init__()
         for name, value in headers:
             self.add(name, value)
         self.target = "/"
-        self.host: str | None = None
+        self.host_header: str | None = None
         self.connection: HTTPConnection | None = None
         self.timed_out = False
-        self.is_cut = False
+        self.is_interrupted = False
 
     __hash__ = object.__hash__
 
@@ -192,26 +215,26 @@ class _Wire(urllib3.HTTPHeaderDict):
     def time_out(self) -> None:
         """Interrupt the exchange because its time is over."""
         self.timed_out = True
-        self.cut()
+        self.interrupt()
 
-    def cut(self) -> None:
+    def interrupt(self) -> None:
         """Interrupt the exchange. Called from another thread."""
-        self.is_cut = True
+        self.is_interrupted = True
         connection = self.connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def raise_if_cut(self) -> None:
+    def raise_if_interrupted(self) -> None:
         """Raise an error if the exchange was interrupted before it had a socket to shut down."""
-        if self.is_cut:
+        if self.is_interrupted:
             raise ConnectionAbortedError("the delivery was interrupted")
 
 
 class _ExactRequest(HTTPConnection):
     """A connection that sends the target and the headers byte for byte."""
 
-    wire: _Wire | None = None
+    exchange: _Exchange | None = None
 
     def request(  # type: ignore[override]
         self,
@@ -221,15 +244,15 @@ class _ExactRequest(HTTPConnection):
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        if isinstance(headers, _Wire) and headers.host is not None:
-            headers.add("Host", headers.host)
+        if isinstance(headers, _Exchange) and headers.host_header is not None:
+            headers.add("Host", headers.host_header)
         self._given = {name.lower() for name in headers or ()}
         super().request(method, url, body=body, headers=headers, **options)
 
     def connect(self) -> None:
         super().connect()
-        if self.wire is not None:
-            self.wire.raise_if_cut()
+        if self.exchange is not None:
+            self.exchange.raise_if_interrupted()
 
     def putrequest(self, method: str, url: str, *args: Any, **kwargs: Any) -> None:
         kwargs["skip_accept_encoding"] = True
@@ -256,13 +279,13 @@ class _SecureExactRequest(_ExactRequest, HTTPSConnection):
 
 class _ExactPool(urllib3.HTTPConnectionPool):
     def _make_request(self, conn: Any, method: str, url: str, **options: Any) -> Any:  # type: ignore[override]
-        wire = options.get("headers")
-        if isinstance(wire, _Wire):
-            wire.connection, conn.wire = conn, wire
-            wire.raise_if_cut()
+        exchange = options.get("headers")
+        if isinstance(exchange, _Exchange):
+            exchange.connection, conn.exchange = conn, exchange
+            exchange.raise_if_interrupted()
             # urlopen() normalizes escapes before a connection or an in-process transport sees the
             # target.
-            url = wire.target
+            url = exchange.target
         return super()._make_request(conn, method, url, **options)
 
 
@@ -279,6 +302,14 @@ def _unverified_tls() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _original_error(error: Exception) -> Exception:
+    """Return the operating system's error for a failed connection, because urllib3's message
+    describes our connection class.
+    """
+    cause = error.__cause__ or error.__context__
+    return cause if isinstance(error, NewConnectionError) and isinstance(cause, OSError) else error
 
 
 def _is_timeout(error: BaseException | None) -> bool:

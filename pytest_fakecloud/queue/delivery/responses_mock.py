@@ -19,7 +19,7 @@ from ..model import Delivery, HeaderList, Outcome
 from ..wire.text import as_text
 from .app_answer import failed
 from .deadlines import DEFAULT_CAP
-from .loopback import sendable
+from .loopback import headers_to_send
 
 
 def through_responses(delivery: Delivery) -> Outcome | str:
@@ -119,7 +119,7 @@ def _prepared(delivery: Delivery) -> PreparedRequest:
     # Keep the published escapes, which requests would change. Quote raw non-ASCII text in the same
     # way as the mock quotes its own URL.
     request.url = url if url.isascii() else requote_uri(url)
-    request.headers = CaseInsensitiveDict(sendable(delivery))
+    request.headers = CaseInsensitiveDict(headers_to_send(delivery))
     request.headers["Content-Length"] = str(len(delivery.body))
     request.body = delivery.body
     request.hooks = default_hooks()
