@@ -98,8 +98,9 @@ def _held_up(engine: Engine, message: Message, name: Naming) -> str:
         return _held_by_flow(engine, message)
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
-    ahead = [name(engine.messages[one].public_id) for one in sorted(queue.active)]
-    return f"waits in queue {queue.name} behind {listed(ahead, _NAMED)}" if ahead else ""
+    ahead = sorted((engine.messages[one] for one in queue.active), key=lambda one: one.number)
+    ids = [name(one.public_id) for one in ahead]
+    return f"waits in queue {queue.name} behind {listed(ids, _NAMED)}" if ids else ""
 
 
 def _held_by_flow(engine: Engine, message: Message) -> str:

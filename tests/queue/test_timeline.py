@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
+from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handler_errors import raised_text
 from pytest_fakecloud.queue.timeline import span, waiting_text
+from pytest_fakecloud.queue.unfinished import pending
 
 from .scene import Scene
 
@@ -65,3 +67,13 @@ def test_the_text_for_a_waiting_message() -> None:
         sent = scene.publish(way="/v2/enqueue/q/")
         text = waiting_text(scene.queue._engine.messages[sent])
         assert text == "waits in queue q (behind others, or the queue is paused)"
+
+
+def test_messages_ahead_in_a_queue_are_listed_in_their_order() -> None:
+    with Scene() as scene:
+        scene.ok("POST", "/v2/queues", json={"queueName": "q", "parallelism": 3})
+        scene.answer = lambda request: Reply(200, after="1h")
+        ids = [scene.publish(way="/v2/enqueue/q/") for _ in range(4)]
+        scene.queue.deliver_due()
+        *_, last = pending(scene.queue._engine)
+        assert last.endswith(f"waits in queue q behind {', '.join(ids[:3])}")

@@ -274,7 +274,7 @@ class Captured(Found[Callback]):
 
     def reset(self) -> None:
         """Forget the received callbacks."""
-        self.clear()
+        self._restore(([], set()))
 
     # -- used by the capture ---------------------------------------------------------------------
 
