@@ -14,7 +14,7 @@ from ..core.wording import check_times
 from .engine.engine import Engine
 from .fields import ATTEMPTS, AttemptFields, DeadLetterFields, ListedFields, MessageFields
 from .model import MESSAGE, Attempt
-from .unfinished import waiting
+from .unfinished import unfinished_text
 from .views import (
     DEAD_LETTERS,
     MESSAGES,
@@ -207,7 +207,7 @@ class QueueAssertions:
         __tracebackhide__ = True
         self._note_inspection()
         if self._engine.pending:
-            raise AssertionError(f"the queue is not idle: {waiting(self._engine)}")
+            raise AssertionError(f"the queue is not idle: {unfinished_text(self._engine)}")
 
     def _expect(
         self,

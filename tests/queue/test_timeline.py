@@ -11,7 +11,7 @@ import pytest_fakecloud
 from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handler_errors import raised_text
 from pytest_fakecloud.queue.timeline import span, waiting_text
-from pytest_fakecloud.queue.unfinished import pending
+from pytest_fakecloud.queue.unfinished import unfinished_lines
 
 from .scene import Scene
 
@@ -75,5 +75,5 @@ def test_messages_ahead_in_a_queue_are_listed_in_their_order() -> None:
         scene.answer = lambda request: Reply(200, after="1h")
         ids = [scene.publish(way="/v2/enqueue/q/") for _ in range(4)]
         scene.queue.deliver_due()
-        *_, last = pending(scene.queue._engine)
+        *_, last = unfinished_lines(scene.queue._engine)
         assert last.endswith(f"waits in queue q behind {', '.join(ids[:3])}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.matching import Query
 from ...core.timeparse import to_datetime
 from ...core.wording import counted
-from ..unfinished import given_up, pending
+from ..unfinished import dead_letter_lines, unfinished_lines
 from .waiting import LONGEST_DRIVE_US
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def unfinished(capture: CallbackCapture) -> list[str]:
     """Return lines about the unfinished and dead-lettered messages of the cloud's queues."""
     lines: list[str] = []
     for queue in capture._waiter.queues():
-        lines += [*pending(queue._engine), *given_up(queue._engine)]
+        lines += [*unfinished_lines(queue._engine), *dead_letter_lines(queue._engine)]
     more = len(lines) - _TOLD
     return lines[:_TOLD] + ([f"and {more} more"] if more > 0 else [])
 

@@ -20,7 +20,7 @@ from ..engine.engine import Engine
 from ..fields import ATTEMPTS
 from ..model import Attempt
 from ..timeline import timeline
-from ..unfinished import waiting
+from ..unfinished import unfinished_text
 
 
 class Attempts(Found[Attempt]):
@@ -92,7 +92,7 @@ class Driver:
             if isinstance(one.result, Attempt) and one.result.message_id in own
         )
         if self._engine.pending:
-            attempts.waiting = waiting(self._engine)
+            attempts.waiting = unfinished_text(self._engine)
         return attempts
 
     def _not_idle(self, within: Duration, end_us: int) -> str:

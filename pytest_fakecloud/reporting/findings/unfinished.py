@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import report_failure
-from ...queue.unfinished import given_up, pending, schedules
+from ...queue.unfinished import dead_letter_lines, schedule_lines, unfinished_lines
 from ..model import SEVERITIES, Finding, Subject
 from ..scene import Scene
 
@@ -34,9 +34,9 @@ def unfinished(cloud: AnyCloud, scene: Scene) -> list[Finding]:
 def _messages(queue: Any, scene: Scene) -> Iterator[Finding]:
     queue._time.settle()
     for kind, lines in (
-        ("message_waits", pending(queue._engine, scene.short)),
-        ("dead_letter", given_up(queue._engine, scene.short)),
-        ("schedule_waits", schedules(queue._engine, scene.short)),
+        ("message_waits", unfinished_lines(queue._engine, scene.short)),
+        ("dead_letter", dead_letter_lines(queue._engine, scene.short)),
+        ("schedule_waits", schedule_lines(queue._engine, scene.short)),
     ):
         for line in lines:
             yield Finding(kind, values={"line": line}, severity=SEVERITIES[kind])
