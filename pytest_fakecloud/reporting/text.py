@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -74,12 +75,19 @@ def _homes(report: Report) -> Iterator[str]:
             host = here
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The lines of one row, and those of its note, which follow the rows nested in it."""
+
+    lines: list[str]
+    note: list[str]
+
+
 class _Writer:
     """Writes one report.
 
     ``_marks`` are the numbers that mark rows with findings, by the row's number. ``_inner`` is the
-    index of the line below a row that the row's mark belongs to. ``_known`` contains explanations
-    that are not repeated.
+    index of the line below a row that the row's mark belongs to.
     """
 
     def __init__(self, report: Report, width: int) -> None:
@@ -90,7 +98,9 @@ class _Writer:
         self._inner = {
             one.rows[0]: one.values["line"] for one in report.findings if "line" in one.values
         }
-        self._known: set[str] = set()
+        self._shown_texts: set[str] = set()
+        self._shown_scripts: set[str] = set()
+        self._last_place = ""
 
     def lines(self, link: str) -> list[str]:
         report, width = self._report, self._width
@@ -115,7 +125,7 @@ class _Writer:
             *self._block("Failed:", failed),
         ]
         for one in report.problems:
-            ends += _wrapped(problem(one, self._scene).translate(CONTROLS), "    ", width)
+            ends += _wrapped(problem(one, self._scene), "    ", width)
         return [*lines, *([""] if ends else []), *ends]
 
     def _block(self, title: str, findings: Sequence[Finding]) -> list[str]:
@@ -123,7 +133,7 @@ class _Writer:
         for one in findings:
             mark = self._marks.get(one.rows[0]) if one.rows else None
             prefix = "" if mark is None else f"[{mark}] "
-            told.append(f"{prefix}{sentence(one, self._scene)}".translate(CONTROLS))
+            told.append(f"{prefix}{sentence(one, self._scene)}")
         if len(told) == 1:
             return _wrapped(f"{title} {told[0]}", "  ", self._width)
         lines = [line for each in told for line in _wrapped(f"- {each}", "  ", self._width)]
@@ -137,7 +147,7 @@ class _Writer:
             yield f"... {counted(held, 'run')} left out, in which the promise held"
         held_back: list[tuple[int, list[str]]] = []
         lines = list(kept(folded(merged(every, self._marks)), self._marks))
-        for number, line in enumerate(lines):
+        for line, nests in zip(lines, _have_nested(lines), strict=True):
             if isinstance(line, int):
                 yield f"... {counted(line, 'row')} left out"
                 continue
@@ -147,67 +157,106 @@ class _Writer:
             if at.date() != day:
                 day = at.date()
                 yield f"-- {day} --"
-            after = next((one for one in lines[number + 1 :] if isinstance(one, Line)), None)
-            nests = after is not None and after.row.depth > line.row.depth
-            note: list[str] = []
-            yield from self._line(line, note, nests=nests)
+            entry = self._entry(line, nests)
+            yield from entry.lines
             if nests:
                 # The note follows the nested rows, because it results from them.
-                held_back.append((line.row.depth, note))
+                held_back.append((line.row.depth, entry.note))
             else:
-                yield from note
+                yield from entry.note
         for _, note in reversed(held_back):
             yield from note
 
-    def _line(self, line: Line, note: list[str], *, nests: bool) -> Iterator[str]:
-        """Yield the lines of one entry, except for its note, which is appended to ``note``."""
-        row, width, known = line.row, self._width, self._known
+    def _entry(self, line: Line, nests: bool) -> _Entry:
+        """Return the lines of a row; ``nests`` tells whether rows are nested in it."""
+        row, indent = line.row, _indent(line.row)
         words = describe(row, self._scene, line.rows[-1])
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(one, call, self._scene) for one in line.effects)))
         inside = row.actor == row.peer
         what = "; ".join([words.what, *effects]) if inside else words.what
-        remarks = [*words.remarks, *(() if inside else effects)]
-        lead = " " * (2 * row.depth)
-        indent = " " * (_STAMP + 2) + lead
-        more = [*words.below, *remarks, *([f"note: {words.note}"] if words.note else [])]
-        alike = "\n".join(more)
-        is_known = len(alike) > LONG and alike in known
-        known.add(alike)
-        head = f"{_stamp(row)} {lead}{_ends(row)} {what}{_times(line)}"
-        if row.where is not None and row.kind != "action":
-            where = f"{PurePath(row.where.file).name}:{row.where.line} in {row.where.function}"
-            if f"@{where}" not in known:
-                remarks.insert(0, where)
-            known -= {one for one in known if one.startswith("@")}
-            known.add(f"@{where}")
-        below = list(words.below)
-        for number in [one.number for one in line.rows if one.number in self._marks]:
-            if self._inner.get(number, PIPELINED) < min(len(below), PIPELINED):
-                below[self._inner[number]] += f" [{self._marks[number]}]"
-            else:
-                head += f" [{self._marks[number]}]"
-        if is_known and not words.answer:
-            head += " (as above)"
-        told = _wrapped(head.translate(CONTROLS), indent, width, LINES_OF_A_TEXT)
-        answer = [f"<-- {words.answer}{' (as above)' * is_known}"] if words.answer else []
-        for each in [*answer, *_faults(row, nests)]:
-            each = each.translate(CONTROLS)
-            if len(told[-1]) + 1 + len(each) <= width:
-                told[-1] += f" {each}"
-            else:
-                told += _wrapped(indent + each, indent + "    ", width, LINES_OF_A_TEXT)
-        yield from told
+        remarks = list(words.remarks) if inside else [*words.remarks, *effects]
+        note = [f"note: {words.note}"] if words.note else []
+        is_known = self._was_shown([*words.below, *remarks, *note])
+        remarks = [*self._new_place(row), *remarks]
+        below = [] if is_known else list(words.below)
+        ends = f"{_times(line)}{self._add_marks(line, below)}"
+        above = " (as above)" if is_known else ""
+        answer = [f"<-- {words.answer}{above}"] if words.answer else []
+        head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {what}{ends}"
+        lines = self._first_lines(
+            head if answer else head + above, [*answer, *_faults(row, nests)], indent
+        )
         if not is_known:
-            for each in [*below, *_packed(remarks, width - len(indent))]:
-                each = indent + each.translate(CONTROLS)
-                yield from _wrapped(each, indent + "  ", width, LINES_OF_A_TEXT)
-            if words.note:
-                each = f"{indent}note: {words.note}".translate(CONTROLS)
-                note += _wrapped(each, indent + "  ", width, LINES_OF_A_TEXT)
-        if words.script is not None and words.script[0] not in known:
-            known.add(words.script[0])
-            yield from _script(*words.script, indent, width)
+            lines += self._lines_below(
+                [*below, *_packed(remarks, self._width - len(indent))], indent
+            )
+        if words.script is not None and words.script[0] not in self._shown_scripts:
+            self._shown_scripts.add(words.script[0])
+            lines += _script(*words.script, indent, self._width)
+        return _Entry(lines, [] if is_known else self._lines_below(note, indent))
+
+    def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
+        return [
+            line
+            for each in texts
+            for line in _wrapped(indent + each, f"{indent}  ", self._width, LINES_OF_A_TEXT)
+        ]
+
+    def _was_shown(self, explanation: Sequence[str]) -> bool:
+        """Return whether a long explanation was shown below an earlier row."""
+        whole = "\n".join(explanation)
+        was_shown = len(whole) > LONG and whole in self._shown_texts
+        self._shown_texts.add(whole)
+        return was_shown
+
+    def _new_place(self, row: Row) -> list[str]:
+        """Return the line of code that made a call, unless the previous such row has the same."""
+        if row.where is None or row.kind == "action":
+            return []
+        place = f"{PurePath(row.where.file).name}:{row.where.line} in {row.where.function}"
+        before, self._last_place = self._last_place, place
+        return [place] if place != before else []
+
+    def _add_marks(self, line: Line, below: list[str]) -> str:
+        """Add the marks of a line to the lines below it that they belong to, and return the others.
+
+        A finding about the n-th command of a pipeline marks the command's own line.
+        """
+        marks = ""
+        for number in [one.number for one in line.rows if one.number in self._marks]:
+            mark = f" [{self._marks[number]}]"
+            if self._inner.get(number, PIPELINED) < min(len(below), PIPELINED):
+                below[self._inner[number]] += mark
+            else:
+                marks += mark
+        return marks
+
+    def _first_lines(self, head: str, ends: Sequence[str], indent: str) -> list[str]:
+        """Return the head of a row and its ends, such as the answer: in one line if they fit."""
+        lines = _wrapped(head, indent, self._width, LINES_OF_A_TEXT)
+        for each in ends:
+            each = each.translate(CONTROLS)
+            if len(lines[-1]) + 1 + len(each) <= self._width:
+                lines[-1] += f" {each}"
+            else:
+                lines += _wrapped(indent + each, f"{indent}    ", self._width, LINES_OF_A_TEXT)
+        return lines
+
+
+def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
+    """Return for each line whether the next row is nested in its row."""
+    found: list[bool] = []
+    next_depth = 0
+    for line in reversed(lines):
+        found.append(isinstance(line, Line) and next_depth > line.row.depth)
+        next_depth = line.row.depth if isinstance(line, Line) else next_depth
+    return found[::-1]
+
+
+def _indent(row: Row) -> str:
+    """Return the indent of the lines below a row."""
+    return " " * (_STAMP + 2 + 2 * row.depth)
 
 
 def _faults(row: Row, nests: bool) -> Iterator[str]:
@@ -248,7 +297,7 @@ def _script(sha: str, source: str, indent: str, width: int) -> Iterator[str]:
     yield f"{indent}script {sha}:"
     for line in whole[:LINES_OF_A_SCRIPT]:
         lead = " " * (len(line) - len(line.lstrip()))
-        each = f"{indent}  {line.translate(CONTROLS)}"
+        each = f"{indent}  {line}"
         yield from _wrapped(each, f"{indent}    {lead}", width) or [""]
     more = len(whole) - LINES_OF_A_SCRIPT
     if more > 0:
@@ -271,6 +320,7 @@ def _ends(row: Row) -> str:
 
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
+    text = text.translate(CONTROLS)
     lead = text[: len(text) - len(text.lstrip())]
     return textwrap.wrap(
         text.strip(),
