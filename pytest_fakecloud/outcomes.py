@@ -228,14 +228,16 @@ def _report_of(
 
     lines: list[str] = []
     if call.excinfo is not None:
-        from .reporting.hints import hints, strangers, suspicions, unread_variables
-        from .reporting.mistakes import mistakes
+        from .reporting.hints.missing_requests import hints_about_error, hints_about_silence
+        from .reporting.hints.mistakes import mistakes
+        from .reporting.hints.stale_clients import old_token_hints
+        from .reporting.hints.unread_variables import unread_variables
 
         with report_failure("the hints about missing requests could not be made", lines.append):
-            lines += hints(cloud, call.excinfo.value) or strangers(cloud)
+            lines += hints_about_error(cloud, call.excinfo.value) or old_token_hints(cloud)
             if not lines and call.when == "call" and cloud is run.test.cloud:
                 known = list(vars(getattr(item, "module", None) or object).values())
-                lines += suspicions(cloud, known, call.excinfo.value)
+                lines += hints_about_silence(cloud, known, call.excinfo.value)
             if not lines and call.when == "call":
                 lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
             lines += mistakes(cloud, call.excinfo.value)

@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.cloud import Cloud
-from pytest_fakecloud.reporting.hints import strangers, suspicions
+from pytest_fakecloud.reporting.hints.missing_requests import hints_about_silence
+from pytest_fakecloud.reporting.hints.stale_clients import old_token_hints
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text as as_text
 from pytest_fakecloud.reporting.wording import sentence
@@ -71,7 +72,7 @@ class Counted:
         self._opened += 1
         self._pending += said_of(cloud, run_of(item.config).idle_s())
         names = list(vars(getattr(item, "module", None) or object).values())
-        for hint in [*strangers(cloud)[:1], *suspicions(cloud, names)]:
+        for hint in [*old_token_hints(cloud)[:1], *hints_about_silence(cloud, names)]:
             self._pending.append(f"HINT: {hint}")
 
     @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.hints import hints, strangers, suspicions
+from pytest_fakecloud.reporting.hints.missing_requests import hints_about_error, hints_about_silence
+from pytest_fakecloud.reporting.hints.stale_clients import old_token_hints
 
 STAY = [
     "    [pytest]",
@@ -154,12 +155,12 @@ def circle(cause: BaseException) -> BaseException:
 def test_a_refusal_is_told(
     cloud: Cloud, refusal: Callable[[str], BaseException], expected: list[str]
 ) -> None:
-    assert sorted(hints(cloud, refusal(cloud.handles[0].url))) == expected
+    assert sorted(hints_about_error(cloud, refusal(cloud.handles[0].url))) == expected
 
 
 def test_an_error_that_has_no_request_to_give_says_nothing(cloud: Cloud) -> None:
-    assert hints(cloud, httpx.ConnectError("no")) == []
-    assert hints(cloud, linked(context=httpx.ReadTimeout("no"))) == []
+    assert hints_about_error(cloud, httpx.ConnectError("no")) == []
+    assert hints_about_error(cloud, linked(context=httpx.ReadTimeout("no"))) == []
 
 
 # -- a fake that is closed -------------------------------------------------------------------------
@@ -196,20 +197,20 @@ def test_a_client_of_a_fake_that_is_closed_is_told_how_fakes_stay(
     cloud: Cloud, closed: str, error: Callable[[str], BaseException], expected: bool
 ) -> None:
     head = f"a client called 127.0.0.1:{closed}, the address of a fake that is closed{AFTER}"
-    assert hints(cloud, error(closed)) == ([head, *STAY] if expected else [])
+    assert hints_about_error(cloud, error(closed)) == ([head, *STAY] if expected else [])
 
 
 def test_a_client_of_an_open_fake_is_not(cloud: Cloud) -> None:
     for handle in cloud.handles:
-        assert hints(cloud, OSError(handle.url)) == []
+        assert hints_about_error(cloud, OSError(handle.url)) == []
 
 
 def test_without_httpx_errors_of_the_system_count(
     cloud: Cloud, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "httpx")
-    assert len(hints(cloud, OSError(f"http://127.0.0.1:{closed}"))) == 4
-    assert hints(cloud, KeyError()) == []
+    assert len(hints_about_error(cloud, OSError(f"http://127.0.0.1:{closed}"))) == 4
+    assert hints_about_error(cloud, KeyError()) == []
 
 
 def came(cloud: Cloud, headers: Any) -> None:
@@ -222,17 +223,17 @@ def test_the_token_of_a_fake_that_is_closed_is_known(cloud: Cloud) -> None:
     came(cloud, cloud.handles[0].headers)
     came(cloud, {"Authorization": "Bearer nobodys"})
     came(cloud, None)
-    assert strangers(cloud) == []
+    assert old_token_hints(cloud) == []
     came(cloud, old)
     head = f"a client called kv_server with the token of a fake that is closed{AFTER}"
-    assert strangers(cloud) == [head, *STAY]
+    assert old_token_hints(cloud) == [head, *STAY]
 
 
 def test_an_answer_made_on_purpose_tells_of_no_closed_fake(cloud: Cloud) -> None:
     cloud.handles[0].faults.answer(401, times=1)  # type: ignore[attr-defined]
     came(cloud, cloud.handles[0].headers)
     assert [call.status for call in cloud.journal.calls()] == [401]
-    assert strangers(cloud) == []
+    assert old_token_hints(cloud) == []
 
 
 def test_an_old_token_that_was_no_hindrance_is_not_told(cloud: Cloud) -> None:
@@ -240,7 +241,7 @@ def test_an_old_token_that_was_no_hindrance_is_not_told(cloud: Cloud) -> None:
         old = dict(earlier.kv_server().headers)
     httpx.post(cloud.callback_capture().callback_url, headers=old)
     assert [call.status for call in cloud.journal.calls()] == [200]
-    assert strangers(cloud) == []
+    assert old_token_hints(cloud) == []
 
 
 # -- clients of other addresses --------------------------------------------------------------------
@@ -312,19 +313,19 @@ KNOWN: dict[str, tuple[list[Any], list[str]]] = {
 def test_a_client_of_another_address_is_told(
     cloud: Cloud, names: list[Any], expected: list[str]
 ) -> None:
-    assert suspicions(cloud, names) == expected
+    assert hints_about_silence(cloud, names) == expected
 
 
 def test_a_client_of_a_fake_ends_the_suspicion(cloud: Cloud) -> None:
     own = redis_at(cloud.handles[0].url)
-    assert suspicions(cloud, [redis_at(PROD), own]) == []
+    assert hints_about_silence(cloud, [redis_at(PROD), own]) == []
 
 
 def test_a_client_of_a_fake_that_is_closed_is_not_told_about_the_environment(
     cloud: Cloud, closed: str
 ) -> None:
     head = f"a client called 127.0.0.1:{closed}, the address of a fake that is closed{AFTER}"
-    found = suspicions(cloud, [redis_at(PROD), redis_at(f"http://127.0.0.1:{closed}")])
+    found = hints_about_silence(cloud, [redis_at(PROD), redis_at(f"http://127.0.0.1:{closed}")])
     assert found == [REDIS, head, *STAY]
 
 
@@ -335,12 +336,14 @@ def test_a_client_that_the_failing_function_knew_counts(cloud: Cloud) -> None:
 
     with pytest.raises(AssertionError) as info:
         fails()
-    assert suspicions(cloud, [], info.value) == [REDIS]
+    assert hints_about_silence(cloud, [], info.value) == [REDIS]
 
 
 def test_where_a_fake_was_called_no_client_is_suspected(cloud: Cloud) -> None:
     came(cloud, cloud.handles[0].headers)
-    assert suspicions(cloud, [redis_at(PROD), made("qstash.client.QStash", url=PROD)]) == []
+    assert (
+        hints_about_silence(cloud, [redis_at(PROD), made("qstash.client.QStash", url=PROD)]) == []
+    )
 
 
 # -- libraries that were active --------------------------------------------------------------------
@@ -379,9 +382,9 @@ def test_a_library_in_anothers_place_is_suspected(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, value: Any, expected: bool
 ) -> None:
     monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", value)
-    assert suspicions(cloud, []) == (kept_away("kv_server", "queue") if expected else [])
+    assert hints_about_silence(cloud, []) == (kept_away("kv_server", "queue") if expected else [])
     came(cloud, cloud.handles[0].headers)
-    assert suspicions(cloud, []) == (kept_away("queue") if expected else [])
+    assert hints_about_silence(cloud, []) == (kept_away("queue") if expected else [])
 
 
 def test_a_method_of_the_librarys_counts(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +394,7 @@ def test_a_method_of_the_librarys_counts(cloud: Cloud, monkeypatch: pytest.Monke
         def send(self) -> None: ...
 
     monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", Mock().send)
-    assert suspicions(cloud, []) == kept_away("kv_server", "queue")
+    assert hints_about_silence(cloud, []) == kept_away("kv_server", "queue")
 
 
 def test_libraries_that_nobody_imported_are_not_looked_for(
@@ -399,7 +402,7 @@ def test_libraries_that_nobody_imported_are_not_looked_for(
 ) -> None:
     for name in ("httpcore", "requests.adapters", "urllib3.connectionpool"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    assert suspicions(cloud, []) == []
+    assert hints_about_silence(cloud, []) == []
 
 
 def raised(source: str, **known: Any) -> BaseException:
@@ -441,4 +444,6 @@ BEGUN: dict[str, tuple[Callable[[], BaseException], bool]] = {
 def test_a_library_that_the_failing_function_began_is_suspected(
     cloud: Cloud, error: Callable[[], BaseException], expected: bool
 ) -> None:
-    assert suspicions(cloud, [], error()) == (kept_away("kv_server", "queue") if expected else [])
+    assert hints_about_silence(cloud, [], error()) == (
+        kept_away("kv_server", "queue") if expected else []
+    )

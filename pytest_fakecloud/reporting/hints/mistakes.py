@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..core.wording import nearest
-from ..public_names import PUBLIC_NAMES
-from .hints import chain, frames_of, locals_of, root
+from ...core.wording import nearest
+from ...public_names import PUBLIC_NAMES
+from .introspection import chain, frames_of, locals_of, root
 
 if TYPE_CHECKING:
-    from ..any_cloud import AnyCloud
+    from ...any_cloud import AnyCloud
 
 VARIABLES = {
     "kv_server": (

@@ -1,0 +1,122 @@
+"""Environment variables that the application reads, although ``fakecloud_env`` sets others."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..masking import Mask
+from .stale_clients import FAKE_ADDRESS
+
+if TYPE_CHECKING:
+    from ...any_cloud import AnyCloud
+
+_READERS = {"environ", "environ.get", "getenv"}
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCHEMES = {"redis", "rediss", "http", "https"}
+_MODULES = 300
+"""Maximum number of modules whose source is searched for environment variables."""
+_MOST = 8
+"""Maximum number of variables that a hint names."""
+_UNCONNECTED = re.compile(r"\b(?:Connect\w*Error|Connection refused)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A place where a module reads an environment variable.
+
+    ``default`` is empty if it is not a string. ``at_import`` is True if the module reads the
+    variable while it is imported.
+    """
+
+    place: str
+    name: str
+    default: str
+    at_import: bool
+
+
+def unread_variables(cloud: AnyCloud, fixtures: Iterable[str], log: str) -> list[str]:
+    """Explain a test that uses ``fakecloud_env`` and whose fakes received no request."""
+    if "fakecloud_env" not in fixtures or cloud.journal.entries:
+        return []
+    remarks = [remark for read in _variables_read() if (remark := _remark(read, cloud.env))]
+    if remarks:
+        return ["no fake received a request:", *(f"    {remark}" for remark in remarks[:_MOST])]
+    failed = _UNCONNECTED.search(log)
+    log_has = f"; the log has {failed[0]}" if failed else ""
+    return [
+        f"no fake received a request{log_has}; the application may read other variables than "
+        "fakecloud_env sets:",
+        f"    {', '.join(sorted(cloud.env))}",
+    ]
+
+
+def _remark(read: _Read, env: Mapping[str, str]) -> str:
+    """Explain how a variable that the application reads misses the fakes; empty if it may not."""
+    if read.name in env:
+        return f"{read.place} reads {read.name} when it is imported" if read.at_import else ""
+    # The most similar name, however different it is.
+    instead = "".join(
+        f"; fakecloud_env sets {one}"
+        for one in difflib.get_close_matches(read.name, sorted(env), 1, cutoff=0)
+    )
+    value = os.environ.get(read.name)
+    families = tuple({name.partition("_")[0] + "_" for name in env})
+    if value is None and (read.name.startswith(families) or _is_address(read.default)):
+        address = Mask().text(read.default) if _is_address(read.default) else ""
+        used = f" (so its default {address} is used)" if address else ""
+        return f"{read.place} reads {read.name}, which is not set{used}{instead}"
+    fakes = {place[0] for url in env.values() if (place := FAKE_ADDRESS.search(url))}
+    if value and _is_address(value) and not any(one in value for one in fakes):
+        return f"{read.place} reads {read.name}, which is set to another address{instead}"
+    return ""
+
+
+def _is_address(text: str) -> bool:
+    return text.partition("://")[0] in _SCHEMES
+
+
+def _variables_read() -> Iterator[_Read]:
+    """Yield the environment variables that modules below the working directory read.
+
+    Only ``os.environ`` and ``os.getenv()`` with a literal name are recognised.
+    """
+    here = Path.cwd()
+    files = {file for module in tuple(sys.modules.values())
+             if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
+             and Path(file).is_relative_to(here) and not file.startswith(sys.prefix)}  # fmt: skip
+    for file in sorted(files)[:_MODULES]:
+        try:
+            tree = ast.parse(Path(file).read_bytes())
+        except (OSError, ValueError, SyntaxError):
+            continue
+        yield from _variables_of(tree, str(Path(file).relative_to(here)))
+
+
+def _variables_of(tree: ast.Module, file: str) -> Iterator[_Read]:
+    inside = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, _FUNCTIONS)
+        for part in (function.body if isinstance(function.body, list) else [function.body])
+        for node in ast.walk(part)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            reader, given = ast.unparse(node.value), [node.slice]
+        elif isinstance(node, ast.Call):
+            reader, given = ast.unparse(node.func), node.args[:2]
+        else:
+            continue
+        name, default = [
+            *(str(one.value) if isinstance(one, ast.Constant) else "" for one in given), "", "",
+        ][:2]  # fmt: skip
+        if reader.rpartition("os.")[2] in _READERS and name:
+            yield _Read(f"{file}:{node.lineno}", name, default, id(node) not in inside)
