@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 
 HEARTBEAT_SECONDS = 15.0
+"""Real seconds without a new row after which a stream sends a comment, so that it stays open."""
 GRACE_SECONDS = 0.1
 """Real seconds that a stream waits for the response to a call before it sends a row without one."""
-LOOK_SECONDS = 0.002
+_POLL_SECONDS = 0.002
+"""Real seconds between two checks whether a call has been answered."""
 CONTEXT = 50
 """Number of entries before the first requested entry that are searched for the causes of rows."""
 
@@ -53,11 +55,12 @@ class JournalRoutes:
     def journal_rows(self, request: Request) -> Answer:
         """Return the rows of the journal, oldest first.
 
-        ``?after=N`` leaves out the rows up to number N, ``?limit=N`` returns at most N rows.
+        ``?after=N`` leaves out the rows up to number N, ``?limit=N`` reads at most N entries of the
+        journal. A delivery has two entries and one row.
         """
         after = whole_number(request.query("after"))
         limit = whole_number(request.query("limit"))
-        found = sorted(_rows(self._cloud, after + 1, limit), key=itemgetter("number"))
+        found = sorted(_rows_from(self._cloud, after + 1, limit), key=itemgetter("number"))
         return Answer(_json(found))
 
     def stream(self, request: Request) -> Stream:
@@ -83,31 +86,14 @@ class JournalRoutes:
         return Stream(self._events(signal, after), on_close=end)
 
     def _events(self, signal: Signal, after: int) -> Iterator[bytes]:
-        sent = after
-        under_way: list[Entry] = []
+        unsent = _UnsentRows(self._cloud, after)
         while not signal.closed:
             seen = signal.version
-            finished = [entry for entry in under_way if _is_done(entry)]
-            for entry in finished:
-                under_way.remove(entry)
-            fresh = _entries(self._cloud, sent + 1)
-            for entry in fresh:
-                sent = entry.number
-                # Most calls are answered a moment after they are recorded, so wait for the
-                # response. If another call is still open, do not wait, because a slow call must not
-                # delay the calls after it.
-                patience = monotonic() + (0 if under_way else GRACE_SECONDS)
-                while not (done := _is_done(entry)) and monotonic() < patience:
-                    sleep(LOOK_SECONDS)
-                if not done:
-                    under_way.append(entry)
-            made = _shown(self._cloud, rows(self._cloud, finished))
-            if fresh:
-                made += _rows(self._cloud, min(map(began, fresh)))
-            for row in made:
+            for row in unsent.take():
                 yield b"id: %d\ndata: %s\n\n" % (row["number"], _json(row))
-            signal.sleep(seen, GRACE_SECONDS if under_way else HEARTBEAT_SECONDS)
-            if signal.version == seen and not under_way:
+            # Nothing notifies the signal of a response, so look again soon while a call is open.
+            signal.sleep(seen, GRACE_SECONDS if unsent.open_calls else HEARTBEAT_SECONDS)
+            if signal.version == seen and not unsent.open_calls:
                 yield b": still here\n\n"
 
     def end_streams(self) -> None:
@@ -123,34 +109,69 @@ class JournalRoutes:
         ]
 
 
+class _UnsentRows:
+    """The rows that a stream has not sent yet, or that have changed since.
+
+    ``open_calls`` are the calls whose rows were sent without a response.
+    """
+
+    def __init__(self, cloud: Cloud, after: int) -> None:
+        self._cloud = cloud
+        self._last = after
+        self.open_calls: list[Entry] = []
+
+    def take(self) -> list[Row]:
+        """Return the rows of calls answered since the last call, and those of new entries."""
+        answered = [entry for entry in self.open_calls if _is_done(entry)]
+        self.open_calls = [entry for entry in self.open_calls if entry not in answered]
+        new = _entries_from(self._cloud, self._last + 1)
+        for entry in new:
+            self._last = entry.number
+            if not self._wait_for_response(entry):
+                self.open_calls.append(entry)
+        found = _as_json_rows(self._cloud, rows(self._cloud, answered))
+        return found + (_rows_from(self._cloud, min(map(began, new))) if new else [])
+
+    def _wait_for_response(self, entry: Entry) -> bool:
+        """Wait a moment until an entry is complete; return whether it is.
+
+        Most calls are answered a moment after they are recorded. If another call is still open, do
+        not wait, because a slow call must not delay the calls after it.
+        """
+        deadline = monotonic() + (0 if self.open_calls else GRACE_SECONDS)
+        while not (done := _is_done(entry)) and monotonic() < deadline:
+            sleep(_POLL_SECONDS)
+        return done
+
+
 def _is_done(entry: Entry) -> bool:
     return not isinstance(entry, Call) or entry.outcome != "open"
 
 
-def _entries(cloud: Cloud, first: int) -> list[Entry]:
+def _entries_from(cloud: Cloud, first: int) -> list[Entry]:
     """Return the journal entries from a number on."""
     entries = cloud.journal.entries
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 
 
-def _rows(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
+def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[Row]:
     """Return the rows of the journal from a number on, in causal order.
 
     ``limit`` is the maximum number of entries, 0 for no limit. A delivery has two entries.
     """
-    entries = _entries(cloud, first - CONTEXT)
+    entries = _entries_from(cloud, first - CONTEXT)
     if limit:
         entries = entries[: bisect_left(entries, first, key=attrgetter("number")) + limit]
     made = rows(cloud, entries)
-    return _shown(cloud, [row for row in made if row.number >= first])
+    return _as_json_rows(cloud, [row for row in made if row.number >= first])
 
 
-def _shown(cloud: Cloud, made: Iterable[ReportRow]) -> list[Row]:
+def _as_json_rows(cloud: Cloud, made: Iterable[ReportRow]) -> list[Row]:
     scene = Scene(mask=Mask(cloud))
-    return [cast("Row", row_json(row, (), scene) | _state(row)) for row in made]
+    return [cast("Row", row_json(row, (), scene) | _progress_fields(row)) for row in made]
 
 
-def _state(row: ReportRow) -> dict[str, Any]:
+def _progress_fields(row: ReportRow) -> dict[str, Any]:
     entry = row.entry
     if isinstance(entry, Call | Event):
         return {"handle": entry.handle, "done": _is_done(entry)}
