@@ -10,7 +10,7 @@ from typing import Any
 from ..core.field_types import fits
 from ..core.found import Found
 from ..core.wording import counted
-from ..reporting.masking import HIDDEN
+from ..reporting.credentials import HIDDEN
 
 
 class _Absent:

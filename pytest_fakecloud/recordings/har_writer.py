@@ -65,7 +65,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
     if body:
         request["postData"] = {
             "mimeType": content_type,
-            **({"text": body} if isinstance(body, str) else _text(body, mask)),
+            **_text(body, mask),
         }
     answer_type = call.answer_headers.get("Content-Type", "application/json")
     # Leave out the body of an answer to HEAD: the journal has the body for GET, which was never

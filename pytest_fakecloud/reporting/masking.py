@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-import base64
 import copy
-import json
 import math
-import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import ITEMS_OF_CUT, Headers
 from ..handle import closed_fakes_of, secrets_of
+from .credentials import (
+    HIDDEN,
+    is_masked_token,
+    is_secret_header,
+    mask_credentials,
+    secrets_pattern,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
     from ..core.calls import Call, Event
     from .applications import Served
 
-HIDDEN = "***"
-_MINIMUM_LENGTH = 8
-"""Minimum length of a secret, in characters: shorter ones also occur in ordinary words."""
-_SECRET_HEADER = re.compile(
-    r"authorization|cookie|signature|password|secret|api-?key|(?<!sync-)token", re.IGNORECASE
-)
-_TOKEN = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.\*\*\*")
-_PARAMETER = (
-    r"(?i:(?:access|api|auth|bearer|csrf|id|private|qstash|refresh|session)?[_-]?token"
-    r"|(?:x[_-])?api[_-]?key|(?:access|private|secret)[_-]?key|awsaccesskeyid|jwt"
-    r"|pass(?:wd|word|phrase)?|pwd|auth(?:orization)?|credentials?|(?:client[_-]?)?secret"
-    r"|sig(?:nature)?|x-(?:amz|goog)-(?:credential|security-token|signature))"
-)
-_USER, _VALUE = r"[^/?#\s\"'<>\\]", r"[^&#\s\"'<>\\]"
-# The columns are a kind of credentials, a pattern for the position of such a credential, a pattern for
-# a first part that remains readable, and a pattern for the part that is masked. URLs inside a part of
-# another URL have patterns of their own: a common pattern would end at a "%2F" in a password. No word
-# is scanned twice, because a body can be a single word of several megabytes.
-_SHAPES = (
-    ("signing_key", r"\b", "", r"sig_\w{16,}"),
-    ("web_token", r"(?<![\w-])", r"eyJ[\w-]+\.eyJ[\w-]+\.", r"[\w-]+"),
-    ("user", r"(?<=://)", "", rf"{_USER}+(?=@)"),
-    ("user_in_json", r"(?<=:\\/\\/)", "", rf"{_USER}+(?=@)"),
-    ("user_in_url", r"(?<=%3[Aa]%2[Ff]%2[Ff])", "", rf"(?:(?!%2[3Ff]|%3[Ff]){_USER})+(?=%40)"),
-    ("parameter", r"(?<=[?&;])", f"{_PARAMETER}=", rf"{_VALUE}+"),
-    ("parameter_in_json", r"(?<=\\[Uu]0026)", f"{_PARAMETER}=", rf"{_VALUE}+"),
-    ("parameter_in_url", r"(?<=%3[Ff]|%26)", f"{_PARAMETER}%3[Dd]", rf"(?:(?!%2[36]){_VALUE})+"),
-)
-_CREDENTIALS = re.compile(
-    "|".join(f"{place}(?P<{kind}>{shown}){secret}" for kind, place, shown, secret in _SHAPES)
-)
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
 """Maps commands to the minimum number of words, including the name, of a call with a password."""
 
@@ -80,16 +52,11 @@ class Mask:
         known = frozenset(secrets)
         if cloud is not None:
             known |= closed_fakes_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
-        self._secrets = _pattern(known)
+        self._secrets = secrets_pattern(known)
 
     def text(self, text: str) -> str:
-        """Return a string in which known credentials, and parts that look like credentials, are
-        masked.
-
-        The latter are signing keys, the signatures of web tokens (the claims remain readable), and
-        in URLs the part before ``@`` and parameters with a name such as ``access_token``.
-        """
-        return _CREDENTIALS.sub(_mask_credential, self._secrets.sub(HIDDEN, text))
+        """Return a string in which the secrets, and parts that look like credentials, are masked."""
+        return mask_credentials(self._secrets.sub(HIDDEN, text))
 
     def data(self, body: bytes) -> bytes:
         # Latin-1 maps each byte to one character and back.
@@ -101,13 +68,19 @@ class Mask:
         Only the signature of a web token is masked.
         """
         text = self.text(value)
-        return HIDDEN if _SECRET_HEADER.search(name) and not _TOKEN.fullmatch(text) else text
+        return HIDDEN if is_secret_header(name) and not is_masked_token(text) else text
 
     def target(self, call: Call) -> str:
         path = call.target.partition("?")[0]
         if hides_words(call) and path.count("/") > 1:
             return f"{path[: path.index('/', 1)]}/{HIDDEN}"
         return self.text(call.target)
+
+    def body(self, call: Call) -> bytes:
+        """Return a call's request body, hidden as a whole if a command in it may contain a
+        password.
+        """
+        return HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
 
     def _headers(self, headers: Headers) -> Headers:
         return Headers([(name, self.header(name, value)) for name, value in headers.pairs])
@@ -119,7 +92,7 @@ class Mask:
         masked = copy.copy(call)
         masked.target = self.target(call)
         masked.headers = self._headers(call.headers)
-        masked.body = HIDDEN.encode() if call.body and hides_words(call) else self.data(call.body)
+        masked.body = self.body(call)
         masked.answer = self.data(call.answer)
         masked.answer_headers = self._headers(call.answer_headers)
         masked.note = self.text(call.note)
@@ -136,10 +109,6 @@ class Mask:
             return {self.value(name): self.value(each) for name, each in value.items()}
         return value
 
-    def body(self, call: Call) -> bytes | str:
-        """Return a call's request body, masked if a command in it may contain a password."""
-        return HIDDEN if call.body and hides_words(call) else call.body
-
     def event(self, event: Event) -> Event:
         masked = copy.copy(event)
         masked.text = self.text(event.text)
@@ -152,52 +121,11 @@ class Mask:
         return masked
 
     def served(self, served: Served) -> Served:
+        """Return a copy of a request to the application with a masked target, body and exception.
+
+        `as_json` masks the headers and the response when it decodes them.
+        """
         masked = copy.copy(served)
         masked.target, masked.raised = self.text(served.target), self.text(served.raised)
         masked.body, masked.environ = self.text(served.body), None
         return masked
-
-
-def _mask_credential(found: re.Match[str]) -> str:
-    shown = found[str(found.lastgroup)]
-    punctuation = found[0][len(found[0].rstrip(":,.;)]}")) :] if shown else ""
-    return shown + HIDDEN + punctuation
-
-
-# Building a pattern takes a millisecond, and the console masks thousands of rows separately.
-@lru_cache(maxsize=4)
-def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """Return a pattern that matches any of these credentials in all their encodings."""
-    long_enough = (secret for secret in secrets if len(secret) >= _MINIMUM_LENGTH)
-    spellings = set[str]().union(*map(_spellings, long_enough))
-    patterns = map(_in_any_url, sorted(spellings, key=len, reverse=True))
-    return re.compile("|".join(patterns) or r"(?!)")
-
-
-def _in_any_url(spelling: str) -> str:
-    """Return a pattern for a string in which each character may be escaped as in URLs or JSON."""
-    patterns = []
-    for character in spelling:
-        if character.isascii() and (character.isalnum() or character in "-._~"):
-            patterns.append(re.escape(character))
-            continue
-        coded = "".join(f"%{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
-        ways = [re.escape(character), f"(?i:{coded})"]
-        ways += {" ": [r"\+"], "/": [r"\\/"]}.get(character, [])
-        patterns.append(f"(?:{'|'.join(ways)})")
-    return "".join(patterns)
-
-
-def _spellings(secret: str) -> Iterator[str]:
-    yield secret
-    # A body is searched as Latin-1, which has one character for each byte.
-    yield secret.encode().decode("latin-1")
-    yield json.dumps(secret)[1:-1]
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(secret.encode()).decode().rstrip("=")
-        # Inside a longer encoded value (a Basic header, a body), the secret can begin at any of the
-        # three bytes of a group. Leave out characters that also encode bits of surrounding bytes.
-        for offset in range(3):
-            padded = bytes(offset) + secret.encode()
-            start, end = math.ceil(offset * 8 / 6), len(padded) * 8 // 6  # six bits per character
-            yield encode(padded).decode()[start:end]

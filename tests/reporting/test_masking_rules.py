@@ -10,7 +10,8 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, shorten
-from pytest_fakecloud.reporting.masking import HIDDEN, Mask, hides_words
+from pytest_fakecloud.reporting.credentials import HIDDEN
+from pytest_fakecloud.reporting.masking import Mask, hides_words
 
 
 def sent(cloud: Cloud, *commands: list[str]) -> Call:
@@ -44,7 +45,7 @@ def test_commands_that_may_carry_a_password_hide_their_words(
     call = sent(cloud, words.split())
     mask = Mask(cloud)
     assert hides_words(call) is hidden
-    assert mask.body(call) == (HIDDEN if hidden else call.body)
+    assert mask.body(call) == (HIDDEN.encode() if hidden else call.body)
     assert mask.target(call) == "/"
     assert json.loads(call.body) == words.split()
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.wording import counted, listed
 from ..bodies import as_plain, compact, parsed, scalar, shortened
 from ..connections import is_error, on_connection
-from ..masking import HIDDEN, hides_words
+from ..credentials import HIDDEN
+from ..masking import hides_words
 from ..scene import Scene, hash_of, worked
 from .common import Sentences, Summary, clock_time, envelope
 
