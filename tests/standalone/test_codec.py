@@ -35,7 +35,7 @@ from pytest_fakecloud.standalone.codec import (
     encode,
     encode_error,
 )
-from pytest_fakecloud.standalone.remote import Connection, RemoteObject
+from pytest_fakecloud.standalone.remote_objects import Connection, RemoteObject
 
 from .test_remote import other_server
 
@@ -458,7 +458,7 @@ def test_a_client_reads_whatever_a_server_answers_or_says_why_not(
     monkeypatch.setattr(connection, "request", request)
     found, raised = None, None
     try:
-        found = connection.use("kv_server", "value")
+        found = connection.call("kv_server", "value")
     except Exception as error:
         raised = error
     if raised is not None and not isinstance(raised, ContractError):

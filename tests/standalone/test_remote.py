@@ -26,7 +26,7 @@ from pytest_fakecloud import (
     VectorIndex,
 )
 from pytest_fakecloud.queue.delivery.drivers import Attempts
-from pytest_fakecloud.standalone import remote
+from pytest_fakecloud.standalone import remote_objects
 from pytest_fakecloud.standalone.codec import (
     Objects,
     decode_error,
@@ -59,13 +59,15 @@ def test_handles_are_of_the_same_classes(cloud: Cloud) -> None:
 
 
 def test_objects_of_two_servers_differ() -> None:
-    here, there = (remote.Connection(f"http://127.0.0.1:{port}", "t") for port in (1, 2))
-    one, same, other = (remote.RemoteObject(to, 7, "Call", "<Call>") for to in (here, here, there))
+    here, there = (remote_objects.Connection(f"http://127.0.0.1:{port}", "t") for port in (1, 2))
+    one, same, other = (
+        remote_objects.RemoteObject(to, 7, "Call", "<Call>") for to in (here, here, there)
+    )
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
     with pytest.raises(ContractError, match="of another server"):
-        there.use(7, "matches", (one,))
+        there.call(7, "matches", (one,))
 
 
 def test_closing_goes_on_if_one_fake_cannot_be_closed(server: Server) -> None:
@@ -396,8 +398,8 @@ def test_an_error_that_is_not_known_here_keeps_its_words() -> None:
 
 
 def test_a_hung_server_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "ANSWERS_WITHIN", 0.2)
-    monkeypatch.setattr(remote, "CALLS_TAKE_AT_MOST", 0.2)
+    monkeypatch.setattr(remote_objects, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(remote_objects, "CALLS_TAKE_AT_MOST", 0.2)
     with (
         other_server(lambda _: None) as url,
         pytest.raises(ContractError, match=r"did not answer GET /state within 0\.2 s"),

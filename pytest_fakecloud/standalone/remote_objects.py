@@ -1,0 +1,285 @@
+"""Connections to a stand-alone server, and local proxies of the objects that stay on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ..core.concurrency.aio import Twin
+from ..core.errors import ContractError
+from ..core.wording import unknown_name
+from .codec import decode, decode_error, encode
+from .control.requests import PREFIX
+from .wire import Surface, surface_named
+
+CONNECTS_WITHIN = 10.0
+"""Time limit in real seconds for a connection."""
+ANSWERS_WITHIN = 60.0
+"""Time limit in real seconds for a response; then the server is assumed to hang."""
+CALLS_TAKE_AT_MOST = 600.0
+"""Time limit in real seconds for a call of a method, which may move the clock through days of
+deliveries. The call's own ``timeout=`` is added.
+"""
+
+
+class Connection:
+    """A connection to a control API, through which remote objects are used."""
+
+    def __init__(self, url: str, token: str) -> None:
+        import urllib3
+
+        self.url = url.rstrip("/")
+        self.closed = False
+        self.exits = ExitStack()
+        """Closes the clients that handles created, when this connection is closed."""
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._pool = urllib3.PoolManager(retries=False, maxsize=8)
+
+    def call(
+        self,
+        target: int | str | None,
+        name: str,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a method of a remote object: a number, a fake's name, or None for the cloud."""
+        sent = {
+            "args": [
+                self.encoded(arg, f"argument {place} of {name}()")
+                for place, arg in enumerate(args, 1)
+            ],
+            "kwargs": {
+                key: self.encoded(value, f"{key}= of {name}()")
+                for key, value in (kwargs or {}).items()
+            },
+        }
+        return self._use({"object": target, "name": name, "get": False, **sent}, _timeout(kwargs))
+
+    def read(self, target: int | str | None, name: str) -> Any:
+        """Read a field of a remote object."""
+        return self._use({"object": target, "name": name, "get": True, "args": [], "kwargs": {}})
+
+    def _use(self, body: dict[str, Any], timeout: float = 0) -> Any:
+        answer = self.request("POST", "/call", body, CALLS_TAKE_AT_MOST + timeout)
+        with self._understood():
+            error = decode_error(answer["raise"]) if "raise" in answer else None
+            value = None if error is not None else decode(answer["value"], self.refer)
+        if error is not None:
+            raise error
+        return value
+
+    def encoded(self, value: Any, where: str) -> Any:
+        """Return the JSON form of an argument; ``where`` describes it in errors."""
+        if not isinstance(value, RemoteObject):
+            return encode(value, None, where)
+        if value._connection.url != self.url:
+            raise ContractError(
+                f"{where} is {value!r} of another server ({value._connection.url}): pass an object "
+                f"of {self.url}"
+            )
+        return {"$": "object", "id": value._number, "c": "", "repr": ""}
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Convert errors caused by an unexpected response to ``ContractError``."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ContractError(
+                f"{self.url} returned an unexpected response ({type(error).__name__}: {error}): "
+                "it is not a control API of pytest-fakecloud, or has another version"
+            ) from error
+
+    def refer(self, number: int, class_name: str, text: str) -> RemoteObject:
+        """Return the local proxy of an object that stays on the server."""
+        return RemoteObject(self, number, class_name, text)
+
+    def request(
+        self, method: str, path: str, body: Any = None, within: float | None = None
+    ) -> dict[str, Any]:
+        """Send a request whose response is a JSON object; errors raise ``ContractError``."""
+        content = self.ask(method, path, body, within)
+        if not isinstance(content, dict):
+            raise ContractError(f"{self.url} is not a control API: it returned {content!r:.100}")
+        return content
+
+    def ask(self, method: str, path: str, body: Any = None, within: float | None = None) -> Any:
+        """Send a request and return the JSON of its response; errors raise ``ContractError``."""
+        import urllib3
+
+        if self.closed:
+            raise ContractError(
+                f"this connection to {self.url} is closed: make a new one with Cloud.connect(url)"
+            )
+        within = ANSWERS_WITHIN if within is None else within
+        try:
+            answer = self._pool.request(
+                method,
+                f"{self.url}{PREFIX}{path}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers=self._headers,
+                timeout=urllib3.Timeout(connect=CONNECTS_WITHIN, read=within),
+            )
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise ContractError(
+                f"{self.url} did not answer {method} {path} within {within:g} s: "
+                "it hangs, or is another kind of server"
+            ) from error
+        except urllib3.exceptions.SSLError as error:
+            raise ContractError(
+                f"the TLS connection to {self.url} failed ({error}): set SSL_CERT_FILE to the file "
+                "in the variables that the server prints, or pass its URL with http:// if it was "
+                "started without --tls"
+            ) from error
+        except urllib3.exceptions.HTTPError as error:
+            raise ContractError(
+                f"no stand-alone server responds at {self.url} ({error}); "
+                "start one with: pytest-fakecloud serve"
+            ) from error
+        try:
+            content = json.loads(answer.data)
+        except (ValueError, RecursionError):
+            raise ContractError(
+                f"{self.url} is not a control API: its response is not JSON"
+            ) from None
+        if answer.status >= 400:
+            if not isinstance(content, dict):
+                raise ContractError(
+                    f"{self.url} is not a control API: it returned {content!r:.100}"
+                )
+            message = content.get("error", content)
+            text = message.get("message", message) if isinstance(message, dict) else message
+            raise ContractError(f"{self.url} rejected {method} {path}: {text}")
+        return content
+
+    def state(self) -> dict[str, Any]:
+        """Return the server's summary: ``seed``, and ``handles`` with name and fixture."""
+        state = self.request("GET", "/state")
+        with self._understood():
+            if not isinstance(state["seed"], int | str):
+                raise TypeError(f"seed is {state['seed']!r}")
+            for one in state["handles"]:
+                if not {"name", "fixture"} <= one.keys():
+                    raise TypeError(f"a handle is {one!r}")
+        return state
+
+    def close(self) -> None:
+        """Close the connections, and the clients that handles created."""
+        self.exits.close()
+        self.closed = True
+        self._pool.clear()
+
+
+def _timeout(kwargs: Mapping[str, Any] | None) -> float:
+    given = (kwargs or {}).get("timeout")
+    return float(given) if isinstance(given, int | float) and 0 < given < 1e9 else 0.0
+
+
+class RemoteObject:
+    """Local proxy of an object that stays on the server. It forwards field reads and method calls."""
+
+    def __init__(
+        self, connection: Connection, number: int | str | None, class_name: str, text: str
+    ) -> None:
+        self._connection = connection
+        self._number = number
+        self._text = text
+        self._surface = surface_named(class_name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return member(self._connection, self._number, self._surface, name, self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise cannot_set(self, name)
+        object.__setattr__(self, name, value)
+
+    def _follow(self, protocol: str, *args: Any) -> Any:
+        if self._surface is None or protocol not in self._surface.protocols:
+            kind = "" if self._surface is None else self._surface.kind.__name__
+            word = protocol.strip("_")
+            raise TypeError(f"object of type {kind!r} has no {word}() over a stand-alone server")
+        return self._connection.call(self._number, protocol, args)
+
+    def __enter__(self) -> Any:
+        found = self._follow("__enter__")
+        return self if isinstance(found, RemoteObject) and found == self else found
+
+    def __exit__(self, *exc: object) -> None:
+        self._follow("__exit__", None, None, None)
+
+    def __len__(self) -> int:
+        return int(self._follow("__len__"))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._follow("__iter__"))
+
+    def __contains__(self, item: object) -> bool:
+        return any(one == item for one in self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._follow("__getitem__", index)
+
+    def __bool__(self) -> bool:
+        # Most objects are only compared with None, so send a request only if the object can be
+        # false.
+        if self._surface is not None and "__bool__" in self._surface.protocols:
+            return bool(self._follow("__bool__"))
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RemoteObject):
+            return other._identity() == self._identity()
+        if isinstance(other, list | tuple):
+            return list(self) == list(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, int | str | None]:
+        return self._connection.url, self._number
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def cannot_set(owner: object, name: str) -> ContractError:
+    return ContractError(
+        f"{name} of {owner!r} cannot be set from this process: it is on the server. Set it when "
+        "the server or the fake starts, or use fakes in the test's own process"
+    )
+
+
+def member(
+    connection: Connection,
+    number: int | str | None,
+    surface: Surface | None,
+    name: str,
+    owner: object,
+) -> Any:
+    """Return a field's value, or a method; raise ``AttributeError`` for a name that remote clients
+    may not use.
+    """
+    if surface is not None:
+        if name == "aio":
+            return Twin(owner, surface.methods)
+        if name in surface.methods:
+            return _method(connection, number, name)
+        if name in surface.fields:
+            return connection.read(number, name)
+    offered = () if surface is None else surface.names
+    noun = f"attribute of {owner!r} over a stand-alone server"
+    raise AttributeError(unknown_name(noun, name, offered))
+
+
+def _method(connection: Connection, number: int | str | None, name: str) -> Callable[..., Any]:
+    def remote(*args: Any, **kwargs: Any) -> Any:
+        return connection.call(number, name, args, kwargs)
+
+    remote.__name__ = name
+    return remote
