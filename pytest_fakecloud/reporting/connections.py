@@ -1,26 +1,28 @@
-"""Calls on database connections: replies as values, and groups of calls that share a row.
+"""Calls on database connections: their replies, and groups of calls that share a row.
 
 A client sends several commands when it connects, and a transaction consists of several commands;
-one row shows all of them. Source: the protocol's specification (RESP2 and RESP3).
+one row shows all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call
 from .bodies import parsed, readable, scalar
 from .masking import hides_words
+from .resp_reply import is_error, value_of
 
 if TYPE_CHECKING:
     from ..core.calls import Entry
 
 _GREETINGS = {"HELLO", "AUTH", "SELECT", "CLIENT SETINFO", "CLIENT SETNAME",
               "CLIENT MAINT_NOTIFICATIONS"}  # fmt: skip
+"""Commands that set up a connection."""
 _REFUSABLE = "CLIENT MAINT_NOTIFICATIONS"
 """A command that redis-py sends to every server, ignoring an error."""
-_SPREAD = b"*~>"
 
 
 def on_connection(call: Call) -> bool:
@@ -34,51 +36,21 @@ def reply(call: Call) -> Any:
 
     Errors inside an array have the second form too. Raises ``ValueError`` for an incomplete reply.
     """
-    value, _ = _read(call.answer, 0)
+    value = value_of(call.answer)
     return value if is_error(value) else {"result": value}
 
 
-def is_error(value: Any) -> bool:
-    """Return whether a value of a reply is an error."""
-    return isinstance(value, dict) and list(value) == ["error"]
+@dataclass(slots=True)
+class _Connection:
+    """One connection of a client to a fake.
 
+    ``setup`` are the commands that set up the connection so far; None after another command, until
+    the next HELLO. ``steps`` are the commands of the open transaction, of which the first is its
+    MULTI; None outside of transactions.
+    """
 
-def _read(data: bytes, at: int) -> tuple[Any, int]:
-    end = data.index(b"\r\n", at)
-    kind, text = data[at : at + 1], data[at + 1 : end].decode("utf-8", "replace")
-    at = end + 2
-    if kind == b"-":
-        return {"error": text}, at
-    if kind == b":":
-        return int(text), at
-    if kind == b",":
-        return float(text), at
-    if kind == b"#":
-        return text == "t", at
-    if kind == b"_" or text == "-1":
-        return None, at
-    if kind in (b"$", b"=", b"!"):
-        end = at + int(text)
-        if len(data) < end + 2:
-            raise ValueError("the reply was cut")
-        value = data[at:end].decode("utf-8", "replace")
-        if kind == b"!":
-            return {"error": value}, end + 2
-        return value[4:] if kind == b"=" else value, end + 2
-    if kind in (b"%", b"|"):
-        found = {}
-        for _ in range(int(text)):
-            key, at = _read(data, at)
-            found[key if isinstance(key, str) else str(key)], at = _read(data, at)
-        # An attribute precedes the value that it describes, so return the next value.
-        return _read(data, at) if kind == b"|" else (found, at)
-    if kind and kind in _SPREAD:
-        items = []
-        for _ in range(int(text)):
-            item, at = _read(data, at)
-            items.append(item)
-        return items, at
-    return text, at  # status ("+") or large number ("(")
+    setup: list[Call] | None = field(default_factory=list)
+    steps: list[Call] | None = None
 
 
 def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]:
@@ -86,47 +58,66 @@ def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]
     their EXEC or DISCARD.
 
     Return a mapping from the number of the call that has a row to the other calls in this row, and
-    the numbers of these other calls.
+    the numbers of the calls without a row of their own. The setup of a fake's only connection has
+    no row at all if the connection has other commands, because they show that it exists.
     """
-    found: dict[int, list[Call]] = {}
-    told: set[int] = set()
-    clients: dict[str, set[object]] = {}
-    silent: dict[str, set[int]] = {}
-    greeting: dict[object, Call | None] = {}
-    steps: dict[object, list[Call]] = {}
-    spoke: set[str] = set()
+    groups: dict[int, list[Call]] = {}
+    without_row: set[int] = set()
+    connections: dict[str, dict[object, _Connection]] = {}
+    setups: dict[str, set[int]] = {}
+    used: set[str] = set()
     for call in entries:
         if not isinstance(call, Call) or not on_connection(call) or call.client is None:
             continue
-        whose = call.handle, call.client
-        clients.setdefault(call.handle, set()).add(call.client)
-        name = (call.facts.get("command") or [""])[0]
-        greets = name in _GREETINGS and call.fault is None
-        greets = greets and (call.status == 200 or name == _REFUSABLE)
-        if name == "HELLO":
-            greeting.pop(whose, None)
-        first = greeting.get(whose, call if greets else None)
-        greeting[whose] = first if greets else None
-        if first is not None and greets:
-            found.setdefault(first.number, []).append(call)
-            silent.setdefault(call.handle, set()).add(first.number)
-            if call is not first:
-                told.add(call.number)
+        own = connections.setdefault(call.handle, {})
+        connection = own.setdefault(call.client, _Connection())
+        if _sets_up(call, connection):
+            assert connection.setup is not None
+            connection.setup.append(call)
+            first, *others = connection.setup
+            groups[first.number] = list(connection.setup)
+            setups.setdefault(call.handle, set()).add(first.number)
+            without_row.update(other.number for other in others)
             continue
-        spoke.add(call.handle)
-        if name == "MULTI" and call.status == 200 and call.fault is None:
-            steps[whose] = [call]
-        elif name in ("EXEC", "DISCARD") and whose in steps:
-            parts = steps.pop(whose)
-            found[call.number] = parts[1:]
-            told.update(part.number for part in parts)
-        elif whose in steps and call.answer == b"+QUEUED\r\n":
-            steps[whose] += [call] if call.fault is None and not hides_words(call) else []
-    # If there is only one connection, its other commands already show that it exists.
-    for handle in spoke:
-        if len(clients[handle]) == 1:
-            told |= silent.get(handle, set())
-    return found, told
+        used.add(call.handle)
+        parts = _end_of_transaction(call, connection)
+        if parts is not None:
+            groups[call.number] = parts[1:]
+            without_row.update(part.number for part in parts)
+    for handle in used:
+        if len(connections[handle]) == 1:
+            without_row |= setups.get(handle, set())
+    return groups, without_row
+
+
+def _sets_up(call: Call, connection: _Connection) -> bool:
+    """Return whether a call belongs to the setup of its connection, and note if the setup is over."""
+    name = _name(call)
+    succeeded = call.fault is None and (call.status == 200 or name == _REFUSABLE)
+    if name == "HELLO":
+        connection.setup = []
+    if name not in _GREETINGS or not succeeded:
+        connection.setup = None
+    return connection.setup is not None
+
+
+def _end_of_transaction(call: Call, connection: _Connection) -> list[Call] | None:
+    """Return the commands of the transaction that a call ends; None for another call, which may
+    begin or continue a transaction.
+    """
+    name, steps = _name(call), connection.steps
+    if name == "MULTI" and call.status == 200 and call.fault is None:
+        connection.steps = [call]
+    elif name in ("EXEC", "DISCARD"):
+        connection.steps = None
+        return steps
+    elif steps is not None and call.answer == b"+QUEUED\r\n" and call.fault is None:
+        steps += [] if hides_words(call) else [call]
+    return None
+
+
+def _name(call: Call) -> str:
+    return str((call.facts.get("command") or [""])[0])
 
 
 def error_of(call: Call) -> tuple[str, str]:

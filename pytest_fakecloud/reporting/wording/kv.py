@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted, listed
 from ..bodies import as_plain, compact, parsed, scalar, shortened
-from ..connections import is_error, on_connection
+from ..connections import on_connection
 from ..credentials import HIDDEN
 from ..masking import hides_words
+from ..resp_reply import is_error
 from ..scene import Scene, hash_of, worked
 from .common import Sentences, Summary, clock_time, envelope
 
