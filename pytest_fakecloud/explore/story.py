@@ -85,7 +85,7 @@ def call_text(call: Call, scene: Scene) -> str:
 def scene_of(run: Run) -> Scene:
     """Return the context that the texts of a run's calls need."""
     calls = [*run.quiet, *(line.call for line in run.lines if line.call is not None)]
-    return Scene(ids=run.ids, gathered=gathered(sorted(calls, key=lambda one: one.number))[0])
+    return Scene(ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0])
 
 
 def _is_look(entry: Sequence[Line], run: Run) -> bool:

@@ -194,7 +194,7 @@ def _delivered(
 
 def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the commands on a database connection that one row shows, and the reply as a value."""
-    steps = scene.gathered.get(call.number, ())
+    steps = scene.grouped_calls.get(call.number, ())
     lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]

@@ -18,7 +18,7 @@ from ..core.recording.recorder import Recorder
 from ..handle import closed_fakes_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
-from .scene import Scene, worked
+from .scene import Scene, has_full_answer
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -57,7 +57,7 @@ def rows(
     received = {id(attempt) for attempt in attempts.values()}
     found: list[Row] = []
     for entry in source:
-        if id(entry) in received or entry.number in scene.told:
+        if id(entry) in received or entry.number in scene.without_row:
             continue
         # An entry that raises an exception must not prevent the rows of the other entries.
         failures: list[str] = []
@@ -203,7 +203,7 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
         tuple(_subjects(told)),
         call.status,
         call.outcome,
-        worked(call) or (call.status is not None and call.status < 400
+        has_full_answer(call) or (call.status is not None and call.status < 400
                          and call.outcome == "streamed"),
         faults,
         call.number if attempt is None else min(call.number, began(attempt)),
@@ -380,7 +380,7 @@ def _subjects(call: Call) -> Iterator[Subject]:
 
 def _subjects_of_scene(entry: Entry, scene: Scene) -> Iterator[Subject]:
     """Yield the subjects of the calls that a row includes, and the schedule of a delivery."""
-    for step in scene.gathered.get(entry.number, ()):
+    for step in scene.grouped_calls.get(entry.number, ()):
         yield from _subjects(step)
     if schedule := scene.header(began(entry), "upstash-schedule-id"):
         yield Subject("schedule", schedule, entry.handle)
@@ -406,7 +406,7 @@ def _messages(call: Call, fake: str) -> Iterator[Subject]:
 
     if call.facts.get("queue"):
         yield Subject("queue", str(call.facts["queue"]), fake)
-    answer = parsed(call.answer) if worked(call) else None
+    answer = parsed(call.answer) if has_full_answer(call) else None
     for one in answer if isinstance(answer, list) else [answer]:
         for name, kind in (("messageId", "message"), ("scheduleId", "schedule")):
             if isinstance(one, dict) and isinstance(one.get(name), str):

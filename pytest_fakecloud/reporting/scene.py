@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.calls import Call, Entry, Event
 from ..core.errors import report_failure
@@ -32,11 +33,12 @@ class Scene:
     - ``ids``: the short forms of ids: messages, schedules, and long names of consumers.
     - ``published``: when each message was first published, in microseconds; ``bodies``: the
       beginning of its body.
-    - ``ends``: the end offsets of the partitions, by fake and topic.
+    - ``end_offsets``: the end offsets of the partitions, by fake and topic.
     - ``attempts``: the request and the outcome of each attempt, by the number at which it began.
-    - ``made``: the messages created by requests whose answer was lost, by the request's number.
-    - ``gathered``: calls that are shown in the row of another call (the steps of a transaction in
-      its ``EXEC``), by that call's number; ``told`` contains the numbers of these calls.
+    - ``created_by_lost_call``: the message that a request created whose answer was lost, by the
+      request's number.
+    - ``grouped_calls``: calls that are shown in the row of another call (the steps of a transaction
+      in its ``EXEC``), by that call's number; ``without_row`` contains the numbers of these calls.
     - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
     - ``mask``: masks credentials that become visible when values are decoded.
     """
@@ -44,11 +46,11 @@ class Scene:
     ids: Mapping[str, str] = field(default_factory=dict)
     published: dict[str, int] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
-    ends: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    end_offsets: dict[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     attempts: dict[int, tuple[Delivery, Outcome]] = field(default_factory=dict)
-    made: Mapping[int, str] = field(default_factory=dict)
-    gathered: Mapping[int, Sequence[Call]] = field(default_factory=dict)
-    told: Set[int] = frozenset()
+    created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
+    grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    without_row: Set[int] = frozenset()
     scripts: dict[str, str] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
@@ -71,40 +73,70 @@ def scene_of(cloud: AnyCloud | None, entries: Sequence[Entry]) -> Scene:
     masked.
     """
     scene = Scene()
+    ids, instances = _read_entries(entries, scene)
+    for handle in cloud.handles if cloud is not None else ():
+        if handle.service == "queue":
+            ids |= _read_queue(handle, scene)
+        elif handle.service == "broker":
+            _read_broker(handle, scene)
+    if cloud is not None:
+        scene.created_by_lost_call = _messages_of_lost_calls(cloud, entries)
+        groups, scene.without_row = gathered(entries)
+        mask = scene.mask = Mask(cloud)
+        scene.grouped_calls = {
+            number: [mask.call(call) for call in calls] for number, calls in groups.items()
+        }
+    scene.ids = _abbreviated(ids) | _abbreviated_names(instances)
+    return scene
+
+
+def _read_entries(entries: Iterable[Entry], scene: Scene) -> tuple[set[str], set[str]]:
+    """Add what the entries show to a scene; return the IDs of messages, and the instances of
+    consumer groups.
+    """
     ids: set[str] = set()
     instances: set[str] = set()
     for entry in entries:
         if isinstance(entry, Event):
             ids.update(str(entry.data[name]) for name in ("message_id", "about")
                        if "message_id" in entry.data and entry.data.get(name))  # fmt: skip
-        elif entry.route in _SINGLE and worked(entry):
-            _published(entry, scene)
+        elif entry.route in _SINGLE and has_full_answer(entry):
+            _read_publish(entry, scene)
         elif entry.service == "broker":
             instances.add(str(entry.facts.get("instance")))
         elif entry.service == "kv":
-            for line in entry.facts.get("words") or ():
-                name, *given = line or [""]
-                source = {"EVAL": given[:1], "SCRIPT": given[1:2]}.get(name.upper(), ())
-                scene.scripts.update((hash_of(one)[:8], one) for one in source)
-    for handle in cloud.handles if cloud is not None else ():
-        with report_failure("", lambda line: None):
-            if handle.service == "queue":
-                for message in handle.messages():  # type: ignore[attr-defined]
-                    ids.add(message.id)
-                    scene.published[message.id] = instant_us(message.created)
-                ids.update(one.id for one in handle.schedules())  # type: ignore[attr-defined]
-                for number, sent, outcome in tuple(handle._details.finished):  # type: ignore[attr-defined]
-                    scene.attempts[number] = sent, outcome
-            elif handle.service == "broker":
-                for topic in handle.topics():  # type: ignore[attr-defined]
-                    scene.ends[handle.name, topic] = handle.topic(topic).end_offsets  # type: ignore[attr-defined]
-    if cloud is not None:
-        scene.made = _made(cloud, entries)
-        steps, scene.told = gathered(entries)
-        mask = scene.mask = Mask(cloud)
-        scene.gathered = {number: [mask.call(one) for one in of] for number, of in steps.items()}
-    scene.ids = _short(ids) | _short_ends(instances)
-    return scene
+            scene.scripts.update((hash_of(source)[:8], source) for source in _scripts_of(entry))
+    return ids, instances
+
+
+def _scripts_of(call: Call) -> Iterator[str]:
+    for line in call.facts.get("words") or ():
+        name, *arguments = line or [""]
+        yield from {"EVAL": arguments[:1], "SCRIPT": arguments[1:2]}.get(name.upper(), ())
+
+
+def _read_queue(queue: Any, scene: Scene) -> set[str]:
+    """Add the messages and attempts of a queue to a scene; return the IDs of messages and schedules."""
+    ids: set[str] = set()
+    with _ignored_failures():
+        for message in queue.messages():
+            ids.add(message.id)
+            scene.published[message.id] = instant_us(message.created)
+        ids.update(one.id for one in queue.schedules())
+        for number, sent, outcome in tuple(queue._details.finished):
+            scene.attempts[number] = sent, outcome
+    return ids
+
+
+def _read_broker(broker: Any, scene: Scene) -> None:
+    with _ignored_failures():
+        for topic in broker.topics():
+            scene.end_offsets[broker.name, topic] = broker.topic(topic).end_offsets
+
+
+def _ignored_failures() -> AbstractContextManager[None]:
+    """Ignore a fake's exception: a report without its data is better than none."""
+    return report_failure("", lambda line: None)
 
 
 def hash_of(script: str) -> str:
@@ -113,17 +145,17 @@ def hash_of(script: str) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
-def worked(call: Call) -> bool:
+def has_full_answer(call: Call) -> bool:
     """Return whether a call received a complete response that is not an error."""
     return call.status is not None and call.status < 400 and call.outcome == "answered"
 
 
-def taken(call: Call) -> bool:
+def executed_but_lost(call: Call) -> bool:
     """Return whether a call was executed although its response was lost."""
     return call.reached and call.status in (200, 201, 202) and call.outcome == "lost"
 
 
-def _published(call: Call, scene: Scene) -> None:
+def _read_publish(call: Call, scene: Scene) -> None:
     answer = parsed(call.answer)
     for one in answer if isinstance(answer, list) else [answer]:
         if isinstance(one, dict) and "messageId" in one and not one.get("deduplicated"):
@@ -133,7 +165,7 @@ def _published(call: Call, scene: Scene) -> None:
                 scene.bodies[str(one["messageId"])] = body
 
 
-def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
+def _messages_of_lost_calls(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
     """Return the message that each publish request with a lost response created, by the request's
     number.
 
@@ -141,7 +173,7 @@ def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
     several such messages, the request is left out.
     """
     calls = [one for one in entries if isinstance(one, Call) and one.service == "queue"]
-    lost = [call for call in calls if taken(call)]
+    lost = [call for call in calls if executed_but_lost(call)]
     if not lost:
         return {}
     named = b"".join(call.answer for call in calls if call not in lost)
@@ -163,19 +195,19 @@ def _made(cloud: AnyCloud, entries: Sequence[Entry]) -> dict[int, str]:
     return found
 
 
-def _short(ids: Iterable[str]) -> dict[str, str]:
+def _abbreviated(ids: Iterable[str]) -> dict[str, str]:
     """Return the IDs shortened to a common length at which they still differ."""
     whole = set(ids)
-    length = 8
+    length = 8  # of a message ID, "msg_" and four characters
     while len({one[:length] for one in whole}) < len(whole):
         length += 2
     return {one: one[:length] for one in whole}
 
 
-def _short_ends(names: Iterable[str]) -> dict[str, str]:
+def _abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
     whole = {one for one in names if len(one) > _LONG}
-    length = 6
+    length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
     while len({one[-length:] for one in whole}) < len(whole):
         length += 2
     return {one: f"{one[:3]}…{one[-length:]}" for one in whole if length + 4 < len(one)}

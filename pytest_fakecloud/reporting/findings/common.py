@@ -97,7 +97,9 @@ def error_not_seen(look: Look) -> Iterator[Finding]:
         if not rejected or call.headers.get("Authorization") in read_only:
             continue
         # Clients try options that a server may not support, and scripts that it may not have.
-        is_attempt = call.number in look.scene.gathered or call.number in look.scene.told
+        is_attempt = (
+            call.number in look.scene.grouped_calls or call.number in look.scene.without_row
+        )
         if is_attempt or _was_sent_with_source(call, look):
             continue
         values = {"call": call.route, "status": str(call.status)}

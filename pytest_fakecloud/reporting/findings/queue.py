@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..bodies import parsed
 from ..model import Finding
-from ..scene import worked
+from ..scene import has_full_answer
 from .look import Look, about_message, items_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def deduplicated(look: Look) -> Iterator[Finding]:
     """Find publish requests that were answered with the ID of an earlier message."""
     bodies: dict[str, str | None] = {}
     for call in look.calls_to("queue"):
-        if call.route not in ("publish", "enqueue", "batch") or not worked(call):
+        if call.route not in ("publish", "enqueue", "batch") or not has_full_answer(call):
             continue
         found = parsed(call.answer)
         answers = found if isinstance(found, list) else [found]
@@ -130,10 +130,13 @@ def published_again(look: Look) -> Iterator[Finding]:
         names = {name.lower() for name in call.headers}
         if call.route not in ("publish", "enqueue") or names & _DEDUPLICATING or call.cut:
             continue
-        alike, first = (call.handle, call.target, call.body), look.scene.made.get(call.number)
+        alike, first = (
+            (call.handle, call.target, call.body),
+            look.scene.created_by_lost_call.get(call.number),
+        )
         if first is not None:
             lost[alike] = first
-        elif worked(call) and alike in lost:
+        elif has_full_answer(call) and alike in lost:
             yield about_message("published_again", call, lost.pop(alike))
 
 
@@ -142,7 +145,7 @@ def scheduled_twice(look: Look) -> Iterator[Finding]:
     first: dict[tuple[str, ...], tuple[str, int]] = {}
     for call in look.calls_to("queue"):
         cron = call.headers.get("Upstash-Cron")
-        answer = parsed(call.answer) if worked(call) else None
+        answer = parsed(call.answer) if has_full_answer(call) else None
         named = call.headers.get("Upstash-Schedule-Id") is not None
         if cron is None or named or call.cut:
             continue

@@ -11,7 +11,7 @@ from ...core.errors import ServiceError
 from ...vector.filter.explain import why_not
 from ..bodies import parsed
 from ..model import Finding
-from ..scene import taken
+from ..scene import executed_but_lost
 from .kv.commands import WRITES as KV_WRITES
 from .kv.commands import commands
 from .look import NONE, Look, about_namespace, executed, items_of
@@ -158,7 +158,7 @@ def upserted_again(look: Look, handle: Any) -> Iterator[Finding]:
         ids = [str(one.get("id")) for one in items]
         if not items:
             continue
-        if taken(call):
+        if executed_but_lost(call):
             lost.append((content, ids, call.number))
             continue
         repeated = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
-from ..scene import Scene, worked
+from ..scene import Scene, has_full_answer
 from .common import Sentences, Summary, clock_time
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     body = parsed(call.body) if call.body.strip() else None
     group = f"{call.facts.get('group')}/{scene.short(call.facts.get('instance'))}"
     topics = [str(topic) for topic in call.facts.get("topic") or ()]
-    whole = worked(call)
+    whole = has_full_answer(call)
     if call.route == "produce":
         items = body if isinstance(body, list) else [body] if isinstance(body, dict) else []
         shown = [_message(item, topics, _spread(item, call, scene)) for item in items]
@@ -52,7 +52,9 @@ def _spread(item: dict[str, Any], call: Call, scene: Scene) -> bool:
     has several.
     """
     topic = str(item.get("topic") or call.facts["topic"][0])
-    return item.get("partition") is None and len(scene.ends.get((call.handle, topic), ())) > 1
+    return (
+        item.get("partition") is None and len(scene.end_offsets.get((call.handle, topic), ())) > 1
+    )
 
 
 def _message(item: dict[str, Any], topics: list[str], spread: bool) -> str:
@@ -107,7 +109,7 @@ def _positions(body: Any) -> list[dict[str, Any]]:
 
 def _committed(item: dict[str, Any], handle: str, scene: Scene) -> str:
     told = f"{item['topic']}-{item['partition']}={item['offset']}"
-    ends = scene.ends.get((handle, str(item["topic"])))
+    ends = scene.end_offsets.get((handle, str(item["topic"])))
     at, partition = item["offset"], item["partition"]
     if ends is not None and isinstance(partition, int) and 0 <= partition < len(ends):
         end = ends[partition]

@@ -14,7 +14,7 @@ from ..connections import on_connection
 from ..credentials import HIDDEN
 from ..masking import hides_words
 from ..resp_reply import is_error
-from ..scene import Scene, hash_of, worked
+from ..scene import Scene, has_full_answer, hash_of
 from .common import Sentences, Summary, clock_time, envelope
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def summary(call: Call, scene: Scene) -> Summary | None:
         lines = [[line[0], HIDDEN] for line in lines]
     if call.route in _SEVERAL:
         return _several(call, lines)
-    if on_connection(call) and call.number in scene.gathered:
-        return _gathered(call, lines[0][0].upper(), scene.gathered[call.number])
+    if on_connection(call) and call.number in scene.grouped_calls:
+        return _gathered(call, lines[0][0].upper(), scene.grouped_calls[call.number])
     what, script = command(lines[0], scene.scripts)
-    if not worked(call):
+    if not has_full_answer(call):
         return Summary(what, "", (), script)
     if on_connection(call) and (not call.answer or "answer" in call.cut):
         size = call.cut.get("answer", 0)
@@ -70,18 +70,18 @@ def _gathered(call: Call, name: str, parts: Sequence[Call]) -> Summary:
         named = [line[3] for line in words if line[1:3] and line[1].upper() == "SETINFO"]
         return Summary(f"connect with {shortened(' '.join(named))}" if named else "connect", "OK")
     lines = [part.facts["words"][0] for part in parts]
-    result = envelope(call) if worked(call) else None
+    result = envelope(call) if has_full_answer(call) else None
     several = result if isinstance(result, list) and len(result) == len(lines) else ()
     told = [one if is_error(one) else {"result": one} for one in several]
     summary = _listed(f"{name} of {len(lines)}", lines, told)
-    if worked(call) and not isinstance(result, list):
+    if has_full_answer(call) and not isinstance(result, list):
         undone = "null: a watched key was changed, so nothing was executed"
         return replace(summary, answer=undone if result is None else scalar(result))
     return summary
 
 
 def _several(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
-    answers = parsed(call.answer) if worked(call) else None
+    answers = parsed(call.answer) if has_full_answer(call) else None
     if not isinstance(answers, list) or len(answers) != len(lines):
         answers = []
     return _listed(f"{call.route} of {len(lines)}", lines, answers, _decodes(call))

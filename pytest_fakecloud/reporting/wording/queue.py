@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.timeparse import to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
-from ..scene import Scene, worked
+from ..scene import Scene, has_full_answer
 from .common import EXCERPT, Sentences, Summary, clock_time
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def _is_time(setting: str, value: object) -> bool:
 
 
 def _accepted(call: Call, scene: Scene) -> str:
-    if call.number in scene.made:
-        return scene.short(scene.made[call.number])
-    if not worked(call):
+    if call.number in scene.created_by_lost_call:
+        return scene.short(scene.created_by_lost_call[call.number])
+    if not has_full_answer(call):
         return ""
     told = []
     for one in _flat(parsed(call.answer)):

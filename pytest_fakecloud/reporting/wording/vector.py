@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
-from ..scene import Scene, worked
+from ..scene import Scene, has_full_answer
 from .common import Sentences, Summary, envelope, namespace, pairs
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _named(body: dict[str, Any]) -> str:
 
 
 def _answer(call: Call) -> str:
-    if not worked(call):
+    if not has_full_answer(call):
         return ""
     result = envelope(call)
     if call.route in _QUERIES:

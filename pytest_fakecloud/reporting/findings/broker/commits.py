@@ -32,7 +32,7 @@ def commit_too_high(look: Look, handle: Any) -> Iterator[Finding]:
             partition = group, record["topic"], record["partition"]
             last_offset[partition] = max(record["offset"], last_offset.get(partition, -1))
         for place in committed_places(call):
-            ends = look.scene.ends.get((handle.name, place.topic), ())
+            ends = look.scene.end_offsets.get((handle.name, place.topic), ())
             if place.partition >= len(ends):
                 continue
             last, end = last_offset.get((group, *place[:2])), ends[place.partition]

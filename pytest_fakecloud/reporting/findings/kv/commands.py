@@ -213,7 +213,7 @@ def history(look: Look, handle: Any) -> list[Command]:
 
 def _of_call(look: Look, call: Call) -> Iterator[Command]:
     lines = call.facts.get("words")
-    if not call.reached or call.number in look.scene.told or call.answer == _QUEUED:
+    if not call.reached or call.number in look.scene.without_row or call.answer == _QUEUED:
         return
     if not isinstance(lines, list) or "words" in call.cut:
         if call.cut:
@@ -248,7 +248,7 @@ def _replied(look: Look, call: Call) -> tuple[list[list[str]], list[Any]]:
 
     The results are an empty list if they are unknown.
     """
-    steps = look.scene.gathered.get(call.number)
+    steps = look.scene.grouped_calls.get(call.number)
     known = bool(call.answer) and "answer" not in call.cut
     envelope = reply(call) if known else None
     if not steps:

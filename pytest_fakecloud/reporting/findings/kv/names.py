@@ -131,7 +131,7 @@ def no_subscriber(look: Look, handle: Any) -> Iterator[Finding]:
                 subscribed.update(dict.fromkeys(line[1:], call.number))
     for command in history(look, handle):
         if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
-            steps = look.scene.gathered.get(command.entry.number) or [command.entry]
+            steps = look.scene.grouped_calls.get(command.entry.number) or [command.entry]
             lines = [
                 [words[0].upper(), *words[1:]] for one in steps for words in one.facts["words"]
             ]

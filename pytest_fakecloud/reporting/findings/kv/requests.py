@@ -26,7 +26,7 @@ def commands_failed(look: Look, handle: Any) -> Iterator[Finding]:
     """Find pipelines and transactions in which some commands failed and the others were executed."""
     executed = Counter(command.entry.number for command in commands(look, handle))
     for call in look.calls_of(handle):
-        steps = look.scene.gathered.get(call.number, ())
+        steps = look.scene.grouped_calls.get(call.number, ())
         lines = [step.facts["words"][0] for step in steps] or call.facts.get("words") or []
         has_several = call.route in ("pipeline", "multi-exec") or bool(steps)
         failed = len(lines) - executed[call.number]
