@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
@@ -50,10 +50,10 @@ def rows(
     mask = Mask(cloud)
     source = list(cloud.journal.entries if entries is None else entries)
     recorder: Recorder | None = getattr(cloud.journal, "_recorder", None)
-    sites: Mapping[int, Any] = {} if recorder is None else recorder.shared.sites
     addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
     addresses.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
+    context = _Context(mask, scene, {} if recorder is None else recorder.shared.sites, addresses, attempts)
     received = {id(attempt) for attempt in attempts.values()}
     found: list[Row] = []
     for entry in source:
@@ -62,25 +62,57 @@ def rows(
         # An entry that raises an exception must not prevent the rows of the other entries.
         failures: list[str] = []
         with report_failure("this entry cannot be shown", failures.append):
-            if isinstance(entry, Call):
-                row = _call_row(entry, mask, attempts.get(id(entry)))
-                site = sites.get(entry.number)
-                row = row if site is None else replace(row, where=Place(**site))
-            else:
-                row = _event_row(entry, mask, addresses)
-            more = (*row.subjects, *_subjects_of_scene(attempts.get(id(entry), entry), scene))
-            found.append(replace(row, subjects=tuple(dict.fromkeys(more))))
-        for text in map(mask.text, failures):
-            lane, number = entry.handle, entry.number
-            found.append(
-                Row(number, entry.at_us, "event", lane, lane, "", ok=False, began=number,
-                    same=number, failure=text)
-            )  # fmt: skip
+            found.append(_row_of(entry, context))
+        found += [_failed_row(entry, mask.text(text)) for text in failures]
     if entries is None:
         actions = () if recorder is None else tuple(recorder.shared.actions)
         found += [_action_row(one, cloud, mask) for one in actions]
     found += _served_rows(served, found, source, mask)
     return _nested(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """Data for the rows of entries.
+
+    ``sites`` are the places in the source that made calls, by the call's number. ``addresses`` maps
+    the URLs of fakes to their names, ``attempts`` the ids of calls to the delivery attempts that
+    made them.
+    """
+
+    mask: Mask
+    scene: Scene
+    sites: Mapping[int, Any]
+    addresses: Mapping[str, str]
+    attempts: Mapping[int, Event]
+
+
+def _row_of(entry: Entry, context: _Context) -> Row:
+    attempt = context.attempts.get(id(entry))
+    if isinstance(entry, Call):
+        row = _call_row(entry, context.mask, attempt)
+        site = context.sites.get(entry.number)
+        row = row if site is None else replace(row, where=Place(**site))
+    else:
+        row = _event_row(entry, context.mask, context.addresses)
+    subjects = (*row.subjects, *_subjects_of_scene(attempt or entry, context.scene))
+    return replace(row, subjects=tuple(dict.fromkeys(subjects)))
+
+
+def _failed_row(entry: Entry, failure: str) -> Row:
+    """Return the row of an entry for which no row could be made."""
+    return Row(
+        number=entry.number,
+        at_us=entry.at_us,
+        kind="event",
+        actor=entry.handle,
+        peer=entry.handle,
+        operation="",
+        ok=False,
+        began=entry.number,
+        same=entry.number,
+        failure=failure,
+    )
 
 
 def parts_of(url: str) -> SplitResult:
@@ -182,7 +214,7 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
 
 
 def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
-    told = mask.call(call)
+    masked = mask.call(call)
     delivery = None if attempt is None else mask.event(attempt)
     faults = _faults_of(call)
     ended = faults_ended(call) if any(one.kind == "call" for one in faults) else 0
@@ -191,70 +223,82 @@ def _call_row(call: Call, mask: Mask, attempt: Event | None = None) -> Row:
         faults = faults or _faults_of_attempt(attempt)
     # Leave out the error of a fault's function, which is reported separately, as a problem of the
     # test.
-    note = "" if call.problem == "bug" else told.note
+    note = "" if call.problem == "bug" else masked.note
     return Row(
-        call.number,
-        call.at_us,
-        "call" if attempt is None else "attempt",
-        CLIENT if attempt is None else attempt.handle,
-        call.handle,
-        _operation(told),
-        call.service,
-        tuple(_subjects(told)),
-        call.status,
-        call.outcome,
-        has_full_answer(call) or (call.status is not None and call.status < 400
-                         and call.outcome == "streamed"),
-        faults,
-        call.number if attempt is None else min(call.number, began(attempt)),
-        ended,
+        number=call.number,
+        at_us=call.at_us,
+        kind="call" if attempt is None else "attempt",
+        actor=CLIENT if attempt is None else attempt.handle,
+        peer=call.handle,
+        operation=_operation(masked),
+        service=call.service,
+        subjects=tuple(_subjects(masked)),
+        status=call.status,
+        outcome=call.outcome,
+        ok=_succeeded(call),
+        faults=faults,
+        began=call.number if attempt is None else min(call.number, began(attempt)),
+        ended=ended,
         attempt=0 if attempt is None else _count_of(attempt),
-        same=(told.method, told.target, told.body, told.answer, call.outcome, note),
-        entry=told,
+        same=(masked.method, masked.target, masked.body, masked.answer, call.outcome, note),
+        entry=masked,
         delivery=delivery,
-    )  # fmt: skip
+    )
+
+
+def _succeeded(call: Call) -> bool:
+    streamed = call.status is not None and call.status < 400 and call.outcome == "streamed"
+    return streamed or has_full_answer(call)
 
 
 def _event_row(event: Event, mask: Mask, addresses: Mapping[str, str]) -> Row:
-    told = mask.event(event)
+    masked = mask.event(event)
     is_attempt = event.kind == "attempt"
     peer, ok, status = event.handle, True, None
     if is_attempt and "url" in event.data:
-        parts = parts_of(str(told.data["url"]))
-        peer = addresses.get(f"{parts.scheme}://{parts.netloc}", str(told.data["url"]))
+        parts = parts_of(str(masked.data["url"]))
+        peer = addresses.get(f"{parts.scheme}://{parts.netloc}", str(masked.data["url"]))
         status = event.data.get("status")
         ok = isinstance(status, int) and 200 <= status < 300
-    details = {name: value for name, value in told.data.items() if name not in _VOLATILE}
+    details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
     return Row(
-        event.number,
-        event.at_us,
-        "attempt" if is_attempt else "event",
-        event.handle,
-        peer,
-        event.kind,
-        event.service,
-        tuple(_subjects_of_event(told)),
-        status if isinstance(status, int) else None,
-        "",
-        ok,
-        _faults_of_attempt(event),
-        began(event),
-        _ended(event),
+        number=event.number,
+        at_us=event.at_us,
+        kind="attempt" if is_attempt else "event",
+        actor=event.handle,
+        peer=peer,
+        operation=event.kind,
+        service=event.service,
+        subjects=tuple(_subjects_of_event(masked)),
+        status=status if isinstance(status, int) else None,
+        ok=ok,
+        faults=_faults_of_attempt(event),
+        began=began(event),
+        ended=_ended(event),
         attempt=_count_of(event) if is_attempt else 0,
-        same=repr(details) if is_attempt else (told.text, repr(details)),
-        entry=told,
-        delivery=told if is_attempt else None,
+        same=repr(details) if is_attempt else (masked.text, repr(details)),
+        entry=masked,
+        delivery=masked if is_attempt else None,
     )
 
 
 def _action_row(action: Action, cloud: AnyCloud, mask: Mask) -> Row:
-    told = mask.event(action)
+    masked = mask.event(action)
     subjects = _subjects_of_action(action, cloud, mask)
     return Row(
-        action.number, action.at_us, "action", TEST, action.handle, action.kind,
-        action.service, tuple(dict.fromkeys(subjects)), began=action.number,
-        where=Place(**told.data["where"]), same=(action.kind, repr(told.data)), entry=told,
-    )  # fmt: skip
+        number=action.number,
+        at_us=action.at_us,
+        kind="action",
+        actor=TEST,
+        peer=action.handle,
+        operation=action.kind,
+        service=action.service,
+        subjects=tuple(dict.fromkeys(subjects)),
+        began=action.number,
+        where=Place(**masked.data["where"]),
+        same=(action.kind, repr(masked.data)),
+        entry=masked,
+    )
 
 
 def _served_rows(
@@ -278,22 +322,22 @@ def _served_rows(
             continue
         alone = all(_within(one, other, in_faults) for other in one.overlaps)
         alone = alone and not any(one.began < it < one.ended for it in in_background)
-        told = mask.served(one)
+        masked = mask.served(one)
         made.append(
             Row(
-                one.began,
-                one.at_us,
-                "request",
-                CLIENT,
-                APPLICATION,
-                told.target,
+                number=one.began,
+                at_us=one.at_us,
+                kind="request",
+                actor=CLIENT,
+                peer=APPLICATION,
+                operation=masked.target,
                 status=one.status,
                 outcome="answered" if one.status is not None else "",
                 ok=ok,
                 began=one.began,
                 ended=one.ended if alone else 0,
-                same=(told.target, told.body, one.status, told.raised),
-                entry=told,
+                same=(masked.target, masked.body, one.status, masked.raised),
+                entry=masked,
             )
         )
     return made
