@@ -21,24 +21,24 @@ class Detour:
         self.url = url
         self._ca_file = ca_file
 
-    def _context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         if self._ca_file is not None:
             return ssl.create_default_context(cafile=self._ca_file)
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
-    def httpx(self) -> Any:
+    def httpx_transport(self) -> Any:
         """Return a transport of ``httpx`` that trusts the fake."""
         import httpx
 
         limits = httpx.Limits(max_keepalive_connections=0)
-        return httpx.HTTPTransport(verify=self._context(), trust_env=False, limits=limits)
+        return httpx.HTTPTransport(verify=self._tls_context(), trust_env=False, limits=limits)
 
-    def httpx_async(self) -> Any:
+    def httpx_async_transport(self) -> Any:
         """Return an asynchronous transport of ``httpx`` that trusts the fake."""
         import httpx
 
         limits = httpx.Limits(max_keepalive_connections=0)
-        return httpx.AsyncHTTPTransport(verify=self._context(), trust_env=False, limits=limits)
+        return httpx.AsyncHTTPTransport(verify=self._tls_context(), trust_env=False, limits=limits)
 
     def httpx_request(self, request: Any) -> Any:
         """Return a copy of an ``httpx`` request for the other address."""
@@ -53,7 +53,7 @@ class Detour:
             extensions=request.extensions,
         )
 
-    def requests(
+    def send_with_requests(
         self, send: Callable[..., Any] | None, request: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """Send a prepared request of ``requests`` to the other address.
@@ -81,7 +81,7 @@ class Detour:
         answer.url, answer.request = request.url, request
         return answer
 
-    def urllib3(self) -> Any:
+    def urllib3_pool(self) -> Any:
         """Return a ``urllib3`` connection pool for the other address."""
         import urllib3
 

@@ -8,33 +8,11 @@ service has no route for is reported like any unrouted request.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
 from .detour import Detour
-from .inprocess import PORTS, Origin, origins
-
-
-def parse_origin(text: str) -> Origin:
-    """Parse an origin into scheme, host and port; raise ``ContractError`` for any other string."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except (AttributeError, TypeError, ValueError):
-        # The text is not a string, or its port is invalid.
-        parts = None
-    if (
-        parts is None
-        or parts.scheme not in PORTS
-        or not (parts.hostname or "").rstrip(".")
-        or parts.path not in ("", "/")
-        or parts.query
-        or parts.fragment
-    ):
-        raise ContractError(
-            f"{text!r} is not an origin: pass scheme and host, such as 'https://kv.example.com'"
-        )
-    return parts.scheme, (parts.hostname or "").rstrip("."), port or PORTS[parts.scheme]
+from .inprocess import origins
+from .origin import parse_origin
 
 
 class Interception(AbstractContextManager["Interception"]):

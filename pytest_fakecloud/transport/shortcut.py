@@ -7,11 +7,10 @@ the same as without a shortcut.
 
 from __future__ import annotations
 
-import io
+import enum
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
-from http.client import HTTPMessage
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ..http.encoding import http_date
@@ -23,18 +22,33 @@ if TYPE_CHECKING:
 _BODILESS = frozenset({204, 304})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")
-_LONGEST_TARGET = 8 * 1024
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _LENGTH = re.compile(r"\d{1,12}")
-# Limits for headers. Together, the headers stay far below the server's limit for a head.
+# Limits in bytes. The target and the headers together stay below the server's limit for a head.
+_MOST_TARGET_BYTES = 8 * 1024
+_MOST_BODY_BYTES = 4 * 1024 * 1024
 _MOST_HEADERS = 64
-_LONGEST_HEADER = 512
-_LONG_HEADERS = 16 * 1024
-_REMEMBERED = 1024
-# Effects of a header on a request: none, a host, or the need for a socket. Other values are the
-# announced length of the body.
-_NOTHING, _HOST, _SOCKET = -1, -2, -3
+_MOST_CACHED_HEADER_BYTES = 512
+_MOST_UNCACHED_BYTES = 16 * 1024
+"""Maximum total size of the headers that are too long for the cache."""
+_MOST_CACHED_HEADERS = 1024
+
+
+class _Effect(enum.Enum):
+    """The effect of a header on a request."""
+
+    NONE = enum.auto()
+    HOST = enum.auto()
+    LENGTH = enum.auto()
+    """It announces the length of the body."""
+    SOCKET = enum.auto()
+    """The request must be sent through the socket."""
+
+
+_NONE, _HOST, _CONTENT_LENGTH, _SOCKET = _Effect
+_effects: dict[tuple[str, str], _Effect] = {}
+"""The effects of recent headers, because clients send the same headers repeatedly."""
 
 
 class NoAnswer(ConnectionError):
@@ -47,8 +61,9 @@ class Shortcut:
     """Answers requests for one mount without its socket.
 
     With ``lingers``, it also accepts requests to endpoints that may wait; callers set it if these
-    waits take no real time. ``around``, if set, is an asynchronous function that is called for each
-    asynchronous request with a function that sends the request, and returns the response.
+    waits take no real time. ``around`` is set while ``explore()`` decides when a task's request is
+    sent: an asynchronous function that gets a function that sends the request, and returns the
+    response.
     """
 
     def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
@@ -57,7 +72,7 @@ class Shortcut:
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 
-    def takes(self, method: str, target: str, headers: list[tuple[str, str]]) -> int | None:
+    def body_length(self, method: str, target: str, headers: list[tuple[str, str]]) -> int | None:
         """Return the body length of a request that may skip the socket; None if it may not."""
         mount = self._mount()
         if mount is None:
@@ -65,9 +80,9 @@ class Shortcut:
         app = mount.app
         if app.faults or method not in _METHODS or len(headers) > _MOST_HEADERS:
             return None
-        if len(target) > _LONGEST_TARGET or _TARGET.fullmatch(target) is None:
+        if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
-        length = _body_length(headers)
+        length = _announced_length(headers)
         if length is None or length > _limit_of(mount):
             return None
         found = app.table.find(method, target.partition("?")[0])
@@ -100,87 +115,52 @@ class Shortcut:
 
 def _limit_of(mount: Mount) -> int:
     own = mount.body_limit
-    return _LARGEST_BODY if own is None else min(own, _LARGEST_BODY)
+    return _MOST_BODY_BYTES if own is None else min(own, _MOST_BODY_BYTES)
 
 
-_LARGEST_BODY = 4 * 1024 * 1024
-# Effects of recent headers, because clients send the same headers repeatedly.
-_known: dict[tuple[str, str], int] = {}
-
-
-def _body_length(headers: list[tuple[str, str]]) -> int | None:
+def _announced_length(headers: list[tuple[str, str]]) -> int | None:
     """Return the announced body length of a plain request; None if the request is not plain."""
     length: int | None = None
-    hosts = long = 0
+    hosts = uncached_bytes = 0
     for header in headers:
-        says = _known.get(header)
-        if says is None:
-            says = _read(header)
-            if len(header[0]) + len(header[1]) > _LONGEST_HEADER:
-                long += len(header[1])  # a header that is never cached
-        if says == _NOTHING:
+        effect = _effects.get(header)
+        if effect is None:
+            effect = _effect_of(header)
+            size = len(header[0]) + len(header[1])
+            if size > _MOST_CACHED_HEADER_BYTES:
+                uncached_bytes += size
+            else:
+                _remember(header, effect)
+        if effect is _NONE:
             continue
-        if says >= 0:
-            if length is not None:
-                return None
-            length = says
-        elif says == _HOST:
+        if effect is _CONTENT_LENGTH and length is None:
+            length = int(header[1])
+        elif effect is _HOST:
             hosts += 1
         else:
             return None
-    if hosts != 1 or long > _LONG_HEADERS:
+    if hosts != 1 or uncached_bytes > _MOST_UNCACHED_BYTES:
         return None
     return length or 0
 
 
-def _read(header: tuple[str, str]) -> int:
+def _effect_of(header: tuple[str, str]) -> _Effect:
     name, value = header
     if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
         return _SOCKET
-    says, lower = _NOTHING, name.lower()
+    lower = name.lower()
     if lower == "content-length":
-        says = int(value) if _LENGTH.fullmatch(value) else _SOCKET
-    elif lower == "host":
-        says = _HOST
-    elif lower in ("transfer-encoding", "expect", "upgrade") or (
-        lower == "connection" and value.lower() != "keep-alive"
-    ):
-        says = _SOCKET
-    if len(name) + len(value) <= _LONGEST_HEADER:
-        if len(_known) >= _REMEMBERED:
-            _known.clear()
-        _known[header] = says
-    return says
+        return _CONTENT_LENGTH if _LENGTH.fullmatch(value) else _SOCKET
+    if lower == "host":
+        return _HOST
+    if lower in ("transfer-encoding", "expect", "upgrade"):
+        return _SOCKET
+    if lower == "connection" and value.lower() != "keep-alive":
+        return _SOCKET
+    return _NONE
 
 
-def are_timeouts(*values: object) -> bool:
-    """Return whether each timeout is None or a positive number."""
-    for value in values:
-        if value is not None and (type(value) not in _NUMBERS or value <= 0):  # type: ignore[operator]
-            return False
-    return True
-
-
-_NUMBERS = frozenset({int, float})
-
-
-class Whole(io.BytesIO):
-    """The body of a response. It counts as closed when it has been read to its end, as in
-    ``http.client``.
-
-    It also replaces the standard library's response object: ``urllib3`` checks it before it reuses
-    a connection, and ``requests`` searches it for cookies.
-    """
-
-    headers: Sequence[tuple[str, str]] = ()
-
-    def isclosed(self) -> bool:
-        """Return whether everything has been read."""
-        return self.closed or self.tell() == len(self.getbuffer())
-
-    @property
-    def msg(self) -> HTTPMessage:
-        message = HTTPMessage()
-        for name, value in self.headers:
-            message[name] = value
-        return message
+def _remember(header: tuple[str, str], effect: _Effect) -> None:
+    if len(_effects) >= _MOST_CACHED_HEADERS:
+        _effects.clear()
+    _effects[header] = effect
