@@ -249,7 +249,7 @@ class CallNames(FieldType):
     def differs(self, name: str, found: Any, wanted: Any) -> str:
         return f"is {found.shown}, not {wanted}"
 
-    def check_whole(self, found: Any, wanted: Any) -> None:
+    def check_not_cut(self, found: Any, wanted: Any) -> None:
         # A wanted name with a slash is never compared with commands, so only a cut target matters.
         cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _NAMED_BY
         if not found.call.cut.keys().isdisjoint(cut):

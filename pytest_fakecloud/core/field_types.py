@@ -7,11 +7,12 @@ import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache, partial
 from math import isfinite
 from typing import Any
 from urllib.parse import urlsplit
 
+from .conditions.comparers import defines_equality, is_pattern, is_predicate, is_text_pattern
+from .conditions.globs import consists_of, pieces_of
 from .errors import ContractError, only_begins
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, same_json, unknown_name
@@ -31,47 +32,6 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE
 """HTTP methods, and RESP for commands received over the Redis protocol."""
 
 
-def is_pattern(wanted: object) -> bool:
-    # Check by attribute instead of by class, so that patterns of the ``regex`` library work too.
-    return not isinstance(wanted, type) and isinstance(
-        getattr(wanted, "pattern", None), str | bytes
-    )
-
-
-def _is_text_pattern(wanted: Any) -> bool:
-    return is_pattern(wanted) and isinstance(wanted.pattern, str)
-
-
-_PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozenset, datetime)
-"""Types whose values compare equal only to values of the same kind."""
-
-
-def _compares(wanted: object, samples: Iterable[object]) -> bool:
-    """Return whether a value defines its own equality, as ``mock.ANY`` and dirty-equals do.
-
-    Its ``__eq__`` is called with a sample of each type that the field can have. A ``Path`` or a
-    dataclass also has an ``__eq__``, but it returns NotImplemented for these samples. Arrays do not
-    count, because their ``==`` compares element by element.
-    """
-    if hasattr(type(wanted), "__array__"):
-        return False
-    if isinstance(wanted, _PLAIN) or type(wanted).__eq__ in (object.__eq__, type.__eq__):
-        return False
-    # For a class use its metaclass's __eq__, as == does.
-    equals = partial(type(wanted).__eq__, wanted) if isinstance(wanted, type) else wanted.__eq__
-    for sample in samples:
-        try:
-            if equals(sample) is not NotImplemented:
-                return True
-        except Exception:  # an __eq__ that inspects its argument defines its own equality
-            return True
-    return False
-
-
-def is_predicate(wanted: object, samples: Iterable[object]) -> bool:
-    return callable(wanted) and not is_pattern(wanted) and not _compares(wanted, samples)
-
-
 class FieldType:
     """A type of field: checks the value that a test gives and compares the field's values with it.
 
@@ -80,13 +40,15 @@ class FieldType:
     """
 
     expected = "a value"
+    compares_items = False
+    """Whether a value also matches if it is a list of which an item matches."""
     samples: tuple[object, ...] = ("", 0, b"", True, None, [], {})
     """An example value of each type that the field can have."""
 
     def accepts(self, wanted: Any) -> bool:
-        """Return whether a value of the field could equal the wanted value.
+        """Return whether a value of the field could match the wanted value or pattern.
 
-        Not called for patterns and functions.
+        Not called for functions.
         """
         return True
 
@@ -98,28 +60,28 @@ class FieldType:
                     f"{name}={brief(wanted)} must be awaited or iterated, so it would match "
                     "everything: pass a plain function"
                 )
-        elif not (wanted is None or self.accepts(wanted) or _compares(wanted, self.samples)):
+        elif not (wanted is None or self.accepts(wanted) or defines_equality(wanted, self.samples)):
             raise ContractError(
                 f"{name}={brief(wanted)} can never match: pass {self.expected}, or a function"
             )
 
-    def searched(self, found: Any, pattern: Any) -> bool:
+    def matches_pattern(self, found: Any, pattern: Any) -> bool:
         """Return whether a compiled pattern is found in a value."""
         return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
 
     def equals(self, found: Any, wanted: Any) -> bool:
         """Return whether a value of the field equals the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
-            return found == wanted or fits(_glob(wanted), found)
+            return found == wanted or consists_of(pieces_of(wanted), found)
         return bool(found == wanted)
 
-    def equals_by_itself(self, found: Any, wanted: Any) -> bool:
+    def equals_unaccepted(self, found: Any, wanted: Any) -> bool:
         """Compare a value with a wanted value that ``accepts()`` rejects: None, or a comparer such
         as ``ANY``.
         """
         return bool(found == wanted)
 
-    def check_whole(self, found: Any, wanted: Any) -> None:
+    def check_not_cut(self, found: Any, wanted: Any) -> None:
         """Raise ``CannotTell`` for a value that may differ only because the journal has cut it."""
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:
@@ -130,32 +92,6 @@ class FieldType:
 
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_STAR = re.compile(r"(?<!\\)\*")
-
-
-@lru_cache(maxsize=256)
-def _glob(text: str) -> tuple[str, ...]:
-    """Return the literal pieces of a glob pattern, between its stars."""
-    return tuple(piece.replace("\\*", "*") for piece in _STAR.split(text))
-
-
-def fits(pieces: tuple[str, ...], found: str) -> bool:
-    """Return whether a string consists of these pieces in order, with anything between them."""
-    # Search for the pieces one by one: a regular expression with several stars could take
-    # exponential time.
-    first, *middle = pieces
-    if not middle:
-        return found == first
-    last = middle.pop()
-    at, end = len(first), len(found) - len(last)
-    if at > end or not (found.startswith(first) and found.endswith(last)):
-        return False
-    for piece in middle:
-        place = found.find(piece, at, end)
-        if place < 0:
-            return False
-        at = place + len(piece)
-    return True
 
 
 class _Text(FieldType):
@@ -163,7 +99,7 @@ class _Text(FieldType):
     samples: tuple[object, ...] = ("",)
 
     def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str) or _is_text_pattern(wanted)
+        return isinstance(wanted, str) or is_text_pattern(wanted)
 
 
 class _OneOf(FieldType):
@@ -182,14 +118,14 @@ class _OneOf(FieldType):
         if isinstance(wanted, str):
             known = any(self.equals(one, wanted) for one in self.words)
         elif is_pattern(wanted):
-            known = any(self.searched(one, wanted) for one in self.words)
+            known = any(self.matches_pattern(one, wanted) for one in self.words)
         else:
             return
         if not known:
             raise ContractError(unknown_name(self.what, wanted, self.words, name))
 
     def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str) or _is_text_pattern(wanted)
+        return isinstance(wanted, str) or is_text_pattern(wanted)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         if self.fold and isinstance(found, str) and isinstance(wanted, str):
@@ -201,7 +137,8 @@ class _Shaped(_Text):
     """A string of a known form: it has one of the allowed prefixes, does not contain a pattern, and
     passes a check.
 
-    If the test gives a string with ``*``, only its literal pieces are checked.
+    If the test gives a string with ``*``, only its literal pieces are checked. With ``fold``, the
+    case of the prefix does not matter.
     """
 
     def __init__(
@@ -223,14 +160,14 @@ class _Shaped(_Text):
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
-        if isinstance(wanted, str) and (why := self._why_never(wanted)) is not None:
+        if isinstance(wanted, str) and (why := self._why_impossible(wanted)) is not None:
             raise ContractError(
                 f"{name}={brief(wanted)} can never match: {why}. "
                 f"Pass {self.expected}, or a function"
             )
 
-    def _why_never(self, wanted: str) -> str | None:
-        pieces = _glob(wanted)
+    def _why_impossible(self, wanted: str) -> str | None:
+        pieces = pieces_of(wanted)
         first, whole = pieces[0], len(pieces) == 1
         start = first.lower() if self._fold else first
         if self.begins and not any(
@@ -275,7 +212,9 @@ class _Either(FieldType):
 
     def check(self, name: str, wanted: Any) -> None:
         errors = [
-            error for field_type in self._types if (error := _refused(field_type, name, wanted))
+            error
+            for field_type in self._types
+            if (error := _error_of_check(field_type, name, wanted))
         ]
         if len(errors) == len(self._types):
             raise errors[0]
@@ -283,8 +222,8 @@ class _Either(FieldType):
     def accepts(self, wanted: Any) -> bool:
         return any(field_type.accepts(wanted) for field_type in self._types)
 
-    def searched(self, found: Any, pattern: Any) -> bool:
-        return any(field_type.searched(found, pattern) for field_type in self._types)
+    def matches_pattern(self, found: Any, pattern: Any) -> bool:
+        return any(field_type.matches_pattern(found, pattern) for field_type in self._types)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         return any(
@@ -293,7 +232,7 @@ class _Either(FieldType):
         )
 
 
-def _refused(field_type: FieldType, name: str, wanted: Any) -> ContractError | None:
+def _error_of_check(field_type: FieldType, name: str, wanted: Any) -> ContractError | None:
     try:
         field_type.check(name, wanted)
     except ContractError as error:
@@ -344,10 +283,10 @@ class _Bytes(FieldType):
     def accepts(self, wanted: Any) -> bool:
         return isinstance(wanted, bytes | bytearray | str) or is_pattern(wanted)
 
-    def searched(self, found: Any, pattern: Any) -> bool:
+    def matches_pattern(self, found: Any, pattern: Any) -> bool:
         if isinstance(found, bytes) and isinstance(pattern.pattern, str):
             found = found.decode("utf-8", "replace")
-        return super().searched(found, pattern)
+        return super().matches_pattern(found, pattern)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         if not isinstance(wanted, str):
@@ -364,7 +303,7 @@ class _Json(FieldType):
     samples: tuple[object, ...] = ({}, [], "", 0, True, None)
 
     def accepts(self, wanted: Any) -> bool:
-        return _is_text_pattern(wanted) or _is_json(wanted)
+        return is_text_pattern(wanted) or _is_json(wanted)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         if isinstance(wanted, str):
@@ -441,7 +380,11 @@ class _Instant(FieldType):
         return bool(found == to_datetime(instant_us(wanted)))
 
 
-ANYTHING = FieldType()
+class _Anything(FieldType):
+    compares_items = True
+
+
+ANYTHING = _Anything()
 ITEM = FieldType()
 """Like ``ANYTHING``, but a list is only compared as a whole, not item by item."""
 TEXT, NUMBER, FLAG, BYTES, JSON = _Text(), _Number(), _Flag(), _Bytes(), _Json()
@@ -528,7 +471,7 @@ def _is_json(value: object) -> bool:
 
 
 def _is_comparer(value: object) -> bool:
-    return _compares(value, _Json.samples)
+    return defines_equality(value, _Json.samples)
 
 
 def _as_json(value: Any) -> Any:

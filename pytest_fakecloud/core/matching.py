@@ -32,6 +32,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from .conditions.comparers import is_pattern, is_predicate
 from .errors import CannotTell, ContractError, shown
 from .field_types import (
     ABSENT,
@@ -44,8 +45,6 @@ from .field_types import (
     TOKEN,
     Absent,
     FieldType,
-    is_pattern,
-    is_predicate,
     one_of,
 )
 from .wording import brief, never_awaited, unknown_name
@@ -86,7 +85,7 @@ class Question:
         self.wanted = wanted
         self.type = ANYTHING if field_type is None else field_type
         self.is_predicate = is_predicate(wanted, self.type.samples)
-        self.several = several or (self.type is ANYTHING and not self.is_predicate)
+        self.several = several or (self.type.compares_items and not self.is_predicate)
         self._is_pattern = is_pattern(wanted)
         self._parts: list[Question] | None = None
         if several and isinstance(wanted, list | tuple):
@@ -108,7 +107,7 @@ class Question:
                 return True
         elif self._agrees(found):
             return True
-        self.type.check_whole(found, self.wanted)
+        self.type.check_not_cut(found, self.wanted)
         return False
 
     def why_not(self, found: Any) -> str | None:
@@ -145,12 +144,12 @@ class Question:
         if self.is_predicate:
             return self._decides(found)
         if self._is_pattern:
-            return self.type.searched(found, self.wanted)
+            return self.type.matches_pattern(found, self.wanted)
         return self._equals(found, self.wanted)
 
     def _equals(self, found: Any, wanted: Any) -> bool:
         try:
-            equals = self.type.equals if self._accepted else self.type.equals_by_itself
+            equals = self.type.equals if self._accepted else self.type.equals_unaccepted
             return equals(found, wanted)
         except ContractError:
             raise
@@ -209,7 +208,7 @@ class _Pairs(FieldType):
     def equals(self, found: Any, wanted: Any) -> bool:
         return not any(True for _ in self._missing(found, wanted))
 
-    def equals_by_itself(self, found: Any, wanted: Any) -> bool:
+    def equals_unaccepted(self, found: Any, wanted: Any) -> bool:
         return bool(found == wanted) or bool(dict(_pairs(found)) == wanted)
 
     def differs(self, name: str, found: Any, wanted: Any) -> str:

@@ -53,7 +53,8 @@ def rows(
     addresses = {url: name for name, (_, url) in closed_fakes_of(cloud).addresses.items()}
     addresses.update((handle.url, handle.name) for handle in cloud.handles)
     attempts = _attempts_of_calls(source)
-    context = _Context(mask, scene, {} if recorder is None else recorder.shared.sites, addresses, attempts)
+    sites = {} if recorder is None else recorder.shared.sites
+    context = _Context(mask, scene, sites, addresses, attempts)
     received = {id(attempt) for attempt in attempts.values()}
     found: list[Row] = []
     for entry in source:

@@ -312,10 +312,10 @@ def test_a_name_is_not_denied_where_what_tells_it_was_cut() -> None:
     shorten(one)
     names = NamesOf(one)
     with pytest.raises(CannotTell, match=r"whether <Call 7 .* is 'GET'"):
-        NAMES.check_whole(names, "GET")
-    NAMES.check_whole(names, "GET /x")  # a cut command does not matter for a path
+        NAMES.check_not_cut(names, "GET")
+    NAMES.check_not_cut(names, "GET /x")  # a cut command does not matter for a path
     long = call(target="/" + "t" * 2000)
     shorten(long)
     with pytest.raises(CannotTell):
-        NAMES.check_whole(NamesOf(long), "/x")
+        NAMES.check_not_cut(NamesOf(long), "/x")
     assert NAMES.differs("what", names, "GET") == f"is {names.shown}, not GET"

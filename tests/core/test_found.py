@@ -320,7 +320,7 @@ def test_what_is_no_count_is_refused_before_anything_else(times: Any) -> None:
 
 
 class Cut(FieldType):
-    def check_whole(self, found: Any, wanted: Any) -> None:
+    def check_not_cut(self, found: Any, wanted: Any) -> None:
         if found == "cut":
             raise CannotTell("too little is left")
 

@@ -548,7 +548,7 @@ def test_a_query_in_words() -> None:
 
 
 class Cut(FieldType):
-    def check_whole(self, found: Any, wanted: Any) -> None:
+    def check_not_cut(self, found: Any, wanted: Any) -> None:
         if found == "cut":
             raise CannotTell("too little is left")
 
