@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,87 +22,89 @@ from ..standalone.log import FORMATS, LogFormat
 VARIABLE = "PYTEST_FAKECLOUD_"
 YES, NO = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 MOST_DIGITS = 19
+Reader = Callable[[Any, str], Any]
+"""Converts and checks a value; the second argument is the name under which the user gave it."""
 
 
 def read_options(given: argparse.Namespace) -> dict[str, Any]:
     """Return the options of ``serve`` and ``run``; raise ``Usage`` for an invalid value."""
-    file = given.config or os.environ.get(f"{VARIABLE}CONFIG")
-    from_file = _file(Path(file)) if file else {}
-    flags = vars(given)
+    sources = _Sources(vars(given))
+    services = _services(sources)
+    options = {name: sources.read(name, reader) for name, reader in _READERS.items()}
+    return {
+        **options,
+        "services": services,
+        "host": options["host"] or "127.0.0.1",
+        "guarded": frozenset(),
+        "load": [Path(one) for one in options["load"]],
+        "forward": _forwards(options["forward"], list(services)),
+    }
 
-    def found(name: str) -> tuple[Any, str]:
-        """Return the value of an option and the name under which the user gave it."""
-        if flags.get(name) not in (None, []):
-            return flags[name], f"--{name.replace('_', '-')}"
-        text = os.environ.get(VARIABLE + name.upper())
-        if text is not None:
-            return text, VARIABLE + name.upper()
-        return from_file.get(name), f"{file}: {name}"
 
-    def text(name: str) -> Any:
-        value, where = found(name)
-        if value is not None and not isinstance(value, str):
-            raise Usage(f"{where}={value!r} is not a string")
-        if name.endswith("token"):
-            _check_token(value, where)
-        return value
+class _Sources:
+    """The values that the user gave: flags, environment variables and the configuration file."""
 
-    def number(name: str, most: int | None = None) -> int | None:
-        return _number(*found(name), most)
+    def __init__(self, flags: Mapping[str, Any]) -> None:
+        self.flags = flags
+        self._path = flags["config"] or os.environ.get(f"{VARIABLE}CONFIG")
+        self.file = _file(Path(self._path)) if self._path else {}
 
+    def is_flag_given(self, name: str) -> bool:
+        return self.flags.get(name) not in (None, [])
+
+    def read(self, name: str, reader: Reader) -> Any:
+        """Return the value of an option, converted and checked by ``reader``."""
+        variable = VARIABLE + name.upper()
+        if self.is_flag_given(name):
+            return reader(self.flags[name], f"--{name.replace('_', '-')}")
+        if (text := os.environ.get(variable)) is not None:
+            return reader(text, variable)
+        return reader(self.file.get(name), f"{self._path}: {name}")
+
+    def settings(self, service: str) -> dict[str, Any]:
+        """Return the settings of a service; a flag overrides a variable, and that the file."""
+        variable = f"{VARIABLE}{service.upper()}"
+        settings = dict(self.file.get(service, {}))
+        settings.update(_settings(os.environ.get(variable, "").split(), variable))
+        settings.update(_settings(self.flags[service], f"--{service}"))
+        if isinstance(settings.get("token"), str):
+            _token(settings["token"], f"the setting token of {service}")
+        if "port" in settings:
+            settings["port"] = _port(settings["port"], f"the setting port of {service}")
+        for name, reader in (("port", _port), ("token", _token)):
+            value = self.read(f"{service}_{name}", reader)
+            if value is not None:
+                settings[name] = value
+        return settings
+
+
+def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
+    """Return the services to start with their settings; raise ``Usage`` if two fakes have the same
+    name.
+    """
     known = services_by_word()
+    names: list[str] = sources.read("services", _names)
+    _reject_flags_of_others(sources, names)
     services: dict[str, dict[str, Any]] = {}
-    names = _names(*found("services"))
-    for name in known:
+    fakes: list[Any] = []
+    for name in names:
+        services[name] = sources.settings(name)
+        fake = services[name].get("name", known[name].fixture)
+        if fake in fakes:
+            raise Usage(f"two fakes have the name {fake!r}: give each its own name")
+        fakes.append(fake)
+    return services
+
+
+def _reject_flags_of_others(sources: _Sources, names: Sequence[str]) -> None:
+    """Raise ``Usage`` for a flag of a service that is not started."""
+    for name in services_by_word():
         for flag in (name, f"{name}_port", f"{name}_token"):
-            if name not in names and flags[flag] not in (None, []):
+            if name not in names and sources.is_flag_given(flag):
                 raise Usage(
                     f"--{flag.replace('_', '-')} is for {name}, which is not among the services "
                     f"to start ({', '.join(names)}): name it too, or leave the option out"
                 )
-    for name in names:
-        variable = f"{VARIABLE}{name.upper()}"
-        settings = dict(from_file.get(name, {}))
-        settings.update(_settings(os.environ.get(variable, "").split(), variable))
-        settings.update(_settings(flags[name], f"--{name}"))
-        if isinstance(settings.get("token"), str):
-            _check_token(settings["token"], f"the setting token of {name}")
-        if "port" in settings:
-            settings["port"] = _number(settings["port"], f"the setting port of {name}", MOST_PORT)
-        for key, chosen in (
-            ("port", number(f"{name}_port", MOST_PORT)),
-            ("token", text(f"{name}_token")),
-        ):
-            if chosen is not None:
-                settings[key] = chosen
-        services[name] = settings
-        called = settings.get("name", known[name].fixture)
-        if any(
-            called == one.get("name", known[other].fixture)
-            for other, one in services.items()
-            if other != name
-        ):
-            raise Usage(f"two fakes have the name {called!r}: give each its own name")
-    return {
-        "services": services,
-        "host": text("host") or "127.0.0.1",
-        "allow_host": _hosts(*found("allow_host")),
-        "control_port": number("control_port", MOST_PORT),
-        "control_token": text("control_token"),
-        "seed": _seed(*found("seed")),
-        "now": found("now")[0],
-        "clock": text("clock"),
-        "tls": _flag(*found("tls")),
-        "guarded": frozenset(),
-        "random": _flag(*found("random")),
-        "load": [Path(one) for one in _words("load", *found("load"))],
-        "forward": _forwards(_words("forward", *found("forward")), names),
-        "log_format": _log_format(*found("log_format")),
-        "json": _flag(*found("json")),
-        "journal": text("journal"),
-        "journal_entries": number("journal_entries"),
-        "journal_bytes": number("journal_bytes"),
-    }
 
 
 def _names(value: Any, where: str) -> list[str]:
@@ -129,10 +132,9 @@ def _word(name: str) -> str:
 
 def _hosts(value: Any, where: str) -> list[str]:
     """Return host names from a list, or from a string separated by spaces or commas."""
-    words = value.replace(",", " ").split() if isinstance(value, str) else (value or [])
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Usage(f"{where}={value!r} is not a list of host names")
-    return words
+    if isinstance(value, str):
+        value = value.replace(",", " ")
+    return _strings(value, where, "a list of host names")
 
 
 def _words(name: str, value: Any, where: str) -> list[str]:
@@ -141,9 +143,14 @@ def _words(name: str, value: Any, where: str) -> list[str]:
     """
     if isinstance(value, dict):
         value = [f"{key}={one}" for key, one in value.items()]
+    return _strings(value, where, f"a list of strings, which --{name} needs")
+
+
+def _strings(value: Any, where: str, expected: str) -> list[str]:
+    """Return a list of strings, or the words of a string."""
     words = value.split() if isinstance(value, str) else (value or [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise Usage(f"{where}={value!r} is not a list of strings, which --{name} needs")
+        raise Usage(f"{where}={value!r} is not {expected}")
     return words
 
 
@@ -174,23 +181,45 @@ def _log_format(value: Any, where: str) -> LogFormat:
     return chosen
 
 
-def _check_token(value: str | None, where: str) -> None:
-    if value == "":
+def _text(value: Any, where: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise Usage(f"{where}={value!r} is not a string")
+    return value
+
+
+def _token(value: Any, where: str) -> str | None:
+    token = _text(value, where)
+    if token == "":
         raise Usage(f"{where} is empty: leave it out for a random token")
-    if value is not None and not (value.isascii() and value.isprintable()):
+    if token is not None and not (token.isascii() and token.isprintable()):
         raise Usage(
-            f"{where}={value!r} cannot be a token, because headers allow only printable ASCII"
+            f"{where}={token!r} cannot be a token, because headers allow only printable ASCII"
         )
+    return token
 
 
-def _number(value: Any, where: str, most: int | None = None) -> int | None:
-    """Return a non-negative integer of at most ``most`` (for ports)."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
-        value = int(value)
-    if value is None or (type(value) is int and 0 <= value <= (value if most is None else most)):
-        return value
-    wanted = "an integer" if most is None else f"a port number: pass 0 (any free) to {most}"
-    raise Usage(f"{where}={brief(value)} is not {wanted}")
+def _count(value: Any, where: str) -> int | None:
+    number = _as_number(value)
+    if number is None or (type(number) is int and number >= 0):
+        return number
+    raise Usage(f"{where}={brief(value)} is not an integer")
+
+
+def _port(value: Any, where: str) -> int | None:
+    number = _as_number(value)
+    if number is None or (type(number) is int and 0 <= number <= MOST_PORT):
+        return number
+    raise Usage(f"{where}={brief(value)} is not a port number: pass 0 (any free) to {MOST_PORT}")
+
+
+def _as_number(value: Any) -> Any:
+    """Return the integer in a string of digits, and any other value unchanged."""
+    digits = isinstance(value, str) and value.isascii() and value.isdigit()
+    return int(value) if digits and len(value) < MOST_DIGITS else value
+
+
+def _any(value: Any, where: str) -> Any:
+    return value
 
 
 def _seed(value: Any, where: str) -> int | str | None:
@@ -214,20 +243,7 @@ def _file(path: Path) -> dict[str, Any]:
         content = tomllib.loads(read_file(path).decode("utf-8"))
     except (ContractError, ValueError, RecursionError) as error:
         raise Usage(f"{path} cannot be used: {error}") from None
-    known = {
-        "services",
-        "host",
-        "allow_host",
-        "control_port",
-        "control_token",
-        "seed",
-        "now",
-        "clock",
-        "tls",
-        "random",
-    }
-    known |= {"journal", "journal_bytes", "journal_entries", "json", "load", "forward"}
-    known |= {"log_format", *services_by_word()}
+    known = {"services", *_READERS, *services_by_word()}
     twice = [name for name in content if _word(name) != name and _word(name) in content]
     if twice:
         raise Usage(
@@ -259,3 +275,24 @@ def _settings(words: Sequence[str], where: str) -> dict[str, Any]:
         except ValueError:
             settings[name] = text
     return settings
+
+
+_READERS: Mapping[str, Reader] = {
+    "host": _text,
+    "allow_host": _hosts,
+    "control_port": _port,
+    "control_token": _token,
+    "seed": _seed,
+    "now": _any,
+    "clock": _text,
+    "tls": _flag,
+    "random": _flag,
+    "load": partial(_words, "load"),
+    "forward": partial(_words, "forward"),
+    "log_format": _log_format,
+    "json": _flag,
+    "journal": _text,
+    "journal_entries": _count,
+    "journal_bytes": _count,
+}
+"""The options besides the services, each with the function that converts and checks its value."""

@@ -78,7 +78,12 @@ def make_parser() -> argparse.ArgumentParser:
         "its exit code.",
         epilog=ELSEWHERE,
     )
+    known = ", ".join(services_by_word())
+    serve.add_argument(
+        "services", nargs="*", metavar="SERVICE", help=f"which fakes: {known} (default: all)"
+    )
     _add_options(serve, DEVELOPMENT)
+    run.add_argument("--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}")
     _add_options(run, {})
     commands.add_parsers(subparsers)
     completion = subparsers.add_parser(
@@ -128,15 +133,6 @@ def _add_options(
     parser: argparse.ArgumentParser, development: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Add the options of ``serve`` and ``run``; ``development`` sets default ports and tokens."""
-    known = ", ".join(services_by_word())
-    parser.add_argument(
-        "services",
-        nargs="*",
-        metavar="SERVICE",
-        help=f"which fakes: {known} (default: all)",
-    ) if parser.prog.endswith("serve") else parser.add_argument(
-        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}"
-    )
     parser.add_argument("--config", metavar="FILE", help="a TOML file with these options")
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument(
