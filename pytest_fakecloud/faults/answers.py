@@ -27,11 +27,11 @@ def checked_headers(headers: object) -> HeaderPairs:
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
-        raise _no_headers(headers)
+        raise _bad_headers(headers)
     listed = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise _no_headers(headers)
+            raise _bad_headers(headers)
         name, value = pair
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)
@@ -44,7 +44,7 @@ def checked_headers(headers: object) -> HeaderPairs:
                 f"{shown(name)}: {shown(value)} is not a header: its value contains a line break or "
                 "another control character"
             )
-        listed.append((name, _sendable(value)))
+        listed.append((name, _encodable(value)))
     return tuple(listed)
 
 
@@ -53,13 +53,13 @@ def checked_body(body: object, dump: Callable[[object], bytes] | None) -> bytes:
     if isinstance(body, bytes):
         return body
     if isinstance(body, str):
-        return _sendable(body).encode()
-    return _dumped(body, dump)
+        return _encodable(body).encode()
+    return _as_json(body, dump)
 
 
-def checked(answer: Answer, dump: Callable[[object], bytes] | None) -> Answer:
+def checked_answer(answer: Answer, dump: Callable[[object], bytes] | None) -> Answer:
     """Return the test's ``Answer`` with an encoded body; raise ``ContractError`` if it is invalid."""
-    body = answer.body if isinstance(answer.body, bytes) else _dumped(answer.body, dump)
+    body = answer.body if isinstance(answer.body, bytes) else _as_json(answer.body, dump)
     kind = checked_type(answer.content_type)
     return Answer(body, checked_status(answer.status), checked_headers(answer.headers), kind)
 
@@ -73,10 +73,10 @@ def checked_type(content_type: object) -> str | None:
             f"content_type={shown(content_type)} is not a content type: pass a "
             "string such as 'text/html'"
         )
-    return _sendable(content_type)
+    return _encodable(content_type)
 
 
-def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
+def _as_json(body: object, dump: Callable[[object], bytes] | None) -> bytes:
     if dump is None:
         raise ContractError(f"the faults of this fake can only send bytes, got {shown(body)}")
     try:
@@ -88,7 +88,7 @@ def _dumped(body: object, dump: Callable[[object], bytes] | None) -> bytes:
         ) from error
 
 
-def _sendable(text: str) -> str:
+def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -96,7 +96,7 @@ def _sendable(text: str) -> str:
     return text
 
 
-def _no_headers(headers: object) -> ContractError:
+def _bad_headers(headers: object) -> ContractError:
     return ContractError(
         f"headers={shown(headers):.80} is not valid: pass a mapping, or pairs of name and value"
     )

@@ -70,6 +70,8 @@ class Rule:
     """
 
     order: ClassVar[int] = REPLACE
+    claimed_by_service: ClassVar[bool] = False
+    """Whether the service applies the rule itself, so that requests skip it."""
     must_fire: bool = True
 
     def __init__(
@@ -83,8 +85,8 @@ class Rule:
         self.origin = _caller()
         known = table.fact_fields
         check_fields(matchers, {*_COMMON, *known}, "fault")
-        self.times = count("times", matchers.get("times"), 1)
-        self.skip = count("skip", matchers.get("skip"), 0) or 0
+        self.times = checked_count("times", matchers.get("times"), 1)
+        self.skip = checked_count("skip", matchers.get("skip"), 0) or 0
         self.route: str | re.Pattern[str] | None = matchers.get("route")
         self.when: Callable[[Any], object] | None = matchers.get("when")
         if self.when is not None and not callable(self.when):
@@ -104,11 +106,11 @@ class Rule:
         if self.route is not None:
             self._route = Question("route", self.route, CallNames(table.call_words), several=True)
         self._when = None if self.when is None else Question("when", self.when)
-        self.taken_back = False
+        self.removed = False
 
     @property
     def active(self) -> bool:
-        return not self.taken_back and (self.times is None or self.hits < self.times)
+        return not self.removed and (self.times is None or self.hits < self.times)
 
     @property
     def applied(self) -> dict[str, str]:
@@ -151,10 +153,10 @@ class Rule:
         except Exception as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {shown(error)}") from error
 
-    def wants(self) -> bool:
-        """Return whether to fire on a matching request.
+    def decide(self) -> bool:
+        """Return whether to fire on a matching request. Subclasses may count requests or draw lots.
 
-        Called for one request at a time, with the table's lock held.
+        Called once for each matching request, with the table's lock held.
         """
         return True
 
@@ -164,6 +166,12 @@ class Rule:
         ``serve()`` returns the response without this fault.
         """
         return serve()
+
+
+class ServiceRule(Rule):
+    """A rule of a service's own kind, which the service applies with ``FaultTable.claim()``."""
+
+    claimed_by_service = True
 
 
 class Fault:
@@ -202,7 +210,7 @@ class Fault:
 
     def _remove(self, caller: FrameType) -> None:
         self._rule.table.remove(self._rule)
-        self._rule.table.act("remove_fault", caller, fault=self.description)
+        self._rule.table.record_change("remove_fault", caller, fault=self.description)
 
     def __enter__(self) -> Self:
         return self
@@ -219,7 +227,7 @@ def rule_of(fault: Fault) -> Rule:
     return fault._rule
 
 
-def count(name: str, value: object, least: int) -> int | None:
+def checked_count(name: str, value: object, least: int) -> int | None:
     """Return an integer given by the test, or None; raise ``ContractError`` if it is invalid."""
     if value is None:
         return None

@@ -146,7 +146,7 @@ class RandomRule(Rule):
         self._step = step
         self._stream = stream
 
-    def wants(self) -> bool:
+    def decide(self) -> bool:
         # After the first draw, do not require a hit, which chance may prevent. A rule that never
         # drew is still reported as unused.
         self.must_fire = False
@@ -176,7 +176,7 @@ class RateLimitRule(Rule):
         self._end_us = table.clock.now_us()
         self._used = 0
 
-    def wants(self) -> bool:
+    def decide(self) -> bool:
         now = self.table.clock.now_us()
         if now >= self._end_us:
             self._end_us = now + self._per_us

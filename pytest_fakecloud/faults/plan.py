@@ -13,7 +13,8 @@ from typing import Literal, Unpack
 from ..core.errors import ContractError, only_begins, shown
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs
-from .fault import Fault, Matchers, Rule, count
+from .answer_maker import Step
+from .fault import Fault, Matchers, Rule, checked_count
 from .kinds import (
     AnswerRule,
     CallRule,
@@ -26,7 +27,7 @@ from .kinds import (
     SequenceRule,
     TruncateRule,
 )
-from .table import FaultTable, Step
+from .table import FaultTable
 
 
 class FaultPlan:
@@ -55,7 +56,7 @@ class FaultPlan:
         Without a body the response has the service's error format. ``bytes`` and ``str`` are sent
         unchanged, anything else as JSON.
         """
-        make = self._table.answer_maker(status, body, headers, content_type)
+        make = self._table.answers.maker(status, body, headers, content_type)
         return self._add(AnswerRule(self._table, make, f"answer {status}", matchers))
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
@@ -84,7 +85,7 @@ class FaultPlan:
 
         For a stream, ``keep`` is the number of chunks (default: one).
         """
-        return self._add(TruncateRule(self._table, count("keep", keep, 0), matchers))
+        return self._add(TruncateRule(self._table, checked_count("keep", keep, 0), matchers))
 
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Make the service unavailable until ``up()``: refuse connections and close the open ones.
@@ -93,7 +94,7 @@ class FaultPlan:
         the connections of matching requests are reset.
         """
         if status is not None:
-            make = self._table.answer_maker(status, None, (), None)
+            make = self._table.answers.maker(status, None, (), None)
             rule: Rule = AnswerRule(self._table, make, f"down {status}", matchers, kind="down")
         else:
             rule = DownRule(self._table, "down", Effect("refuse", reset=True), "down", matchers)
@@ -122,14 +123,14 @@ class FaultPlan:
         the rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in
         seconds.
         """
-        limit = count("requests", requests, 0) or 0
+        limit = checked_count("requests", requests, 0) or 0
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
-        self._table.answer_maker(status, body, headers or (), None)
+        self._table.answers.maker(status, body, headers or (), None)
 
         def make(usual: HeaderPairs) -> Answer:
-            return self._table.answer_maker(
+            return self._table.answers.maker(
                 status, body, usual if headers is None else headers, None
             )()
 
@@ -149,7 +150,7 @@ class FaultPlan:
         if not listed:
             raise ContractError("sequence() needs at least one step: pass e.g. [503, None, 429]")
         names = ", ".join("ok" if step is None else str(step) for step in listed)
-        taken = [self._table.step(step) for step in listed]
+        taken = [self._table.answers.step(step) for step in listed]
         return self._add(SequenceRule(self._table, taken, f"sequence [{names}]", matchers))
 
     def random(self, rate: float, step: Step = 503, **matchers: Unpack[Matchers]) -> Fault:
@@ -160,7 +161,7 @@ class FaultPlan:
             raise ContractError(
                 f"rate={shown(rate)} is not a probability: pass a number from 0 to 1"
             )
-        taken = self._table.step(step)
+        taken = self._table.answers.step(step)
         description = f"random {step} at {rate:g}"
         return self._add(
             RandomRule(self._table, rate, taken, self._table.stream, description, matchers)
@@ -186,7 +187,9 @@ class FaultPlan:
             )
         if moment not in ("before", "after"):
             raise ContractError(f"moment={shown(moment)} is invalid: pass 'before' or 'after'")
-        return self._add(CallRule(self._table, function, moment, self._table.dumped, matchers))
+        return self._add(
+            CallRule(self._table, function, moment, self._table.answers.encoded, matchers)
+        )
 
     # -- inspecting ------------------------------------------------------------------------------
 
@@ -202,7 +205,7 @@ class FaultPlan:
     @property
     def is_down(self) -> bool:
         """Whether ``down()`` currently refuses all connections."""
-        return self._table.shut
+        return self._table.refusing
 
     def unused(self) -> list[Fault]:
         """Return the faults that should have fired but never did."""
@@ -211,11 +214,11 @@ class FaultPlan:
     def clear(self) -> None:
         """Remove all faults."""
         self._table.clear()
-        self._table.act("clear_faults", sys._getframe(1))
+        self._table.record_change("clear_faults", sys._getframe(1))
 
     def _add(self, rule: Rule) -> Fault:
         self._table.add(rule)
-        self._table.act(
+        self._table.record_change(
             "add_fault", sys._getframe(2), fault=rule.description, arguments=rule.limits
         )
         return rule.fault

@@ -13,26 +13,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError, ServiceError, shown
 from ..core.matching import Field
 from ..core.recording.recorder import is_own
-from ..http.encoding import phrase
-from ..http.messages import JSON_TYPE, Answer, Effect, HeaderPairs, Request, Response, Serve
-from .answers import checked, checked_body, checked_headers, checked_status, checked_type
+from ..http.messages import Request, Response, Serve
+from .answer_maker import AnswerMaker
 from .fault import Rule
-from .kinds import DownRule, lost, truncated
+from .kinds import DownRule
 
 if TYPE_CHECKING:
     from ..core.ids import RandomStream
     from ..core.timekeeper import Timekeeper
     from ..http.app import App
-
-Step = int | None | tuple[int, Any] | Answer | Literal["drop", "hang", "lose_answer", "truncate"]
-"""One step of a sequence: a status, None for a normal response, ``(status, body)``, or a fault's
-name.
-"""
 
 
 class FaultTable:
@@ -43,7 +36,7 @@ class FaultTable:
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
-    shut = False
+    refusing = False
     """Whether ``down()`` currently refuses all connections."""
     _closing: threading.Event | None = None
 
@@ -53,6 +46,7 @@ class FaultTable:
         """A function that makes the fake stop (True) or start (False) listening; None if the fake
         has no server.
         """
+        self.answers = AnswerMaker()
         self._app: App | None = None
         self._new_stream = stream
         self._lock = threading.Lock()
@@ -77,7 +71,7 @@ class FaultTable:
         """
         if not self.fact_fields:
             self.fact_fields = app.fact_fields
-        self._app = app
+        self._app = self.answers.app = app
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
@@ -86,18 +80,7 @@ class FaultTable:
         """
         return tuple if self._app is None else self._app.words
 
-    @property
-    def dump(self) -> Callable[[object], bytes] | None:
-        """The service's JSON encoder, for bodies given as objects."""
-        return None if self._app is None else self._app.dump
-
-    def render(self, error: ServiceError) -> Answer:
-        """Return an error in the service's format, for faults with a status but no body."""
-        if self._app is None:
-            return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
-        return self._app.render_error(error)
-
-    def act(self, kind: str, caller: FrameType, **data: object) -> None:
+    def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test changed a fault, unless the caller belongs to this
         package.
         """
@@ -109,14 +92,14 @@ class FaultTable:
         with self._lock:
             self.active = tuple(sorted((*self.active, rule), key=lambda each: each.order))
             self._all.append(rule)
-        self._look_at_gate()
+        self._update_refusing()
 
     def remove(self, rule: Rule) -> None:
         """Remove a rule, so that it never fires again."""
         with self._lock:
-            rule.taken_back = True
+            rule.removed = True
             self._retire(rule)
-        self._look_at_gate()
+        self._update_refusing()
 
     def clear(self) -> None:
         """Remove all rules, including those that never fired."""
@@ -124,8 +107,8 @@ class FaultTable:
             gone, self.active = self.active, ()
             self._all.clear()
         for rule in gone:
-            rule.taken_back = True
-        self._look_at_gate()
+            rule.removed = True
+        self._update_refusing()
 
     def unused(self) -> list[Rule]:
         """Return the rules that should have fired but never did."""
@@ -160,7 +143,7 @@ class FaultTable:
         ``method``, ``path`` and ``fault``.
         """
         for rule in self.active:
-            if rule.kind == kind and self._claim(rule, subject):
+            if rule.kind == kind and self._count_hit(rule, subject) is not None:
                 return rule
         return None
 
@@ -172,90 +155,27 @@ class FaultTable:
 
     def _pass_through(self, rules: tuple[Rule, ...], request: Request, serve: Serve) -> Response:
         for index, rule in enumerate(rules):
-            # Skip rules of the class Rule itself: they are of a service's own kind, which the
-            # service applies with claim().
-            if type(rule) is not Rule and (hit := self._claim(rule, request)):
+            if rule.claimed_by_service:
+                continue
+            hit = self._count_hit(rule, request)
+            if hit is not None:
                 inner = partial(self._pass_through, rules[index + 1 :], request, serve)
                 return rule.apply(request, inner, hit)
         return serve()
 
-    def answer_maker(
-        self,
-        status: int,
-        body: object,
-        headers: HeaderPairs | Mapping[str, str],
-        content_type: str | None,
-    ) -> Callable[[], Answer]:
-        """Return a function that makes a response from the test's values.
-
-        Raises ``ContractError`` if the values are invalid.
-        """
-        checked_status(status)
-        listed = checked_headers(headers)
-        for name, value in listed:
-            if name.lower() == "content-type":
-                content_type = value
-        listed = tuple(pair for pair in listed if pair[0].lower() != "content-type")
-        kind = checked_type(content_type)
-        raw = None if body is None else checked_body(body, self.dump)
-        usual = "text/plain; charset=utf-8" if isinstance(body, bytes | str) else JSON_TYPE
-
-        def make() -> Answer:
-            if raw is not None:
-                return Answer(raw, status, listed, kind or usual)
-            answer = self.render(ServiceError(status, phrase(status), headers=listed))
-            if kind is not None:
-                answer.content_type = kind
-            return self.dumped(answer)
-
-        return make
-
-    def dumped(self, answer: Answer) -> Answer:
-        """Encode the body of the test's response; raise ``ContractError`` if the response is
-        invalid.
-        """
-        return checked(answer, self.dump)
-
-    def step(self, step: Step) -> Callable[[Serve], Response]:
-        """Return a function that applies one step of a sequence; raise ``ContractError`` if it is
-        invalid.
-        """
-        if step is None:
-            return lambda serve: serve()
-        if step in ("drop", "hang"):
-            effect = Effect(step)
-            return lambda serve: effect
-        if step == "lose_answer":
-            return lambda serve: lost(serve())
-        if step == "truncate":
-            return lambda serve: truncated(serve())
-        if isinstance(step, Answer):
-            ready = self.dumped(step)
-            return lambda serve: Answer(ready.body, ready.status, ready.headers, ready.content_type)
-        if isinstance(step, tuple) and len(step) == 2:
-            make = self.answer_maker(step[0], step[1], (), None)
-        elif isinstance(step, int):
-            make = self.answer_maker(step, None, (), None)
-        else:
-            raise ContractError(
-                f"{shown(step)} is not a step: pass a status, None, (status, body), an Answer, "
-                "or one of 'drop', 'hang', 'lose_answer', 'truncate'"
-            )
-        return lambda serve: make()
-
-    def _claim(self, rule: Rule, request: Any) -> int:
-        """Count a matching request; return the number of the hit if the rule fires on it, otherwise
-        0.
+    def _count_hit(self, rule: Rule, request: Any) -> int | None:
+        """Count a matching request; return the number of the hit, or None if the rule does not fire
+        on it.
         """
         # Call the predicate without the lock, because it is the test's code and may read the plan.
         if not rule.active or not rule.matches(request):
-            return 0
+            return None
         with self._lock:
             if not rule.active:
-                return 0
+                return None
             rule.seen += 1
-            if rule.seen <= rule.skip or not rule.wants():
-                return 0
+            if rule.seen <= rule.skip or not rule.decide():
+                return None
             rule.hits += 1
             hit = rule.hits
             if not rule.active:
@@ -268,14 +188,14 @@ class FaultTable:
     def _retire(self, rule: Rule) -> None:
         self.active = tuple(each for each in self.active if each is not rule)
 
-    def _look_at_gate(self) -> None:
-        if self._is_down() is self.shut:
+    def _update_refusing(self) -> None:
+        if self._is_down() is self.refusing:
             return
         # Call the gate with a lock and check again afterwards, so that its last call is right even
         # if two threads change the rules.
         with self._gate_lock:
-            while self.gate is not None and (down := self._is_down()) is not self.shut:
-                self.shut = down
+            while self.gate is not None and (down := self._is_down()) is not self.refusing:
+                self.refusing = down
                 self.gate(down)
 
     def _is_down(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import (
-    checked,
+    checked_answer,
     checked_body,
     checked_headers,
     checked_status,
@@ -105,7 +105,10 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
             lambda: checked_type(b"text/html"),
             "content_type=b'text/html' is not a content type: pass a string such as 'text/html'",
         ),
-        (lambda: checked(Answer(5), None), "the faults of this fake can only send bytes, got 5"),
+        (
+            lambda: checked_answer(Answer(5), None),
+            "the faults of this fake can only send bytes, got 5",
+        ),
     ],
 )
 def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
@@ -116,7 +119,9 @@ def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
 
 def test_an_answer_of_the_testers_own_is_made_ready_to_be_sent() -> None:
     given = Answer({"a": 1}, 207, [("X", 1)], "text/x-odd")  # type: ignore[list-item]
-    assert checked(given, dump) == Answer(b'{"a": 1}', 207, (("X", "1"),), "text/x-odd")
+    assert checked_answer(given, dump) == Answer(b'{"a": 1}', 207, (("X", "1"),), "text/x-odd")
     # A string is a JSON value here, as in an endpoint's answer.
-    assert checked(Answer("text"), dump).body == b'"text"'
-    assert checked(Answer(b"raw", content_type=None), dump) == Answer(b"raw", content_type=None)
+    assert checked_answer(Answer("text"), dump).body == b'"text"'
+    assert checked_answer(Answer(b"raw", content_type=None), dump) == Answer(
+        b"raw", content_type=None
+    )

@@ -23,7 +23,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.timekeeper import Timekeeper
-from pytest_fakecloud.faults.fault import Fault, Rule
+from pytest_fakecloud.faults.fault import Fault, ServiceRule
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.handle import Context
@@ -756,7 +756,7 @@ class OwnTable(FaultTable):
 
 class OwnPlan(FaultPlan):
     def duplicate(self, **matchers: Any) -> Fault:
-        return self._add(Rule(self._table, "duplicate", "duplicate", matchers))
+        return self._add(ServiceRule(self._table, "duplicate", "duplicate", matchers))
 
 
 def test_a_service_adds_kinds_and_asks_for_them() -> None:
@@ -782,7 +782,7 @@ def test_a_service_adds_kinds_and_asks_for_them() -> None:
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
     table = demo._fault_table
-    rule = Rule(table, "tamper", "tamper", {})
+    rule = ServiceRule(table, "tamper", "tamper", {})
     table.add(rule)
     assert statuses(client, 2) == [200, 200]
     assert rule.hits == 0

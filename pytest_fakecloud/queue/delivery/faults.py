@@ -18,7 +18,7 @@ from typing import Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, one_of
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.fault import Fault, Matchers, Rule
+from ...faults.fault import Fault, Matchers, ServiceRule
 from ...faults.kinds import AnswerRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
@@ -183,7 +183,7 @@ class QueueFaults(FaultPlan):
         return self._refusal(daily_limited, limit, f"daily_limit {limit}", matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
-        rule = Rule(self._table, kind, kind, matchers)
+        rule = ServiceRule(self._table, kind, kind, matchers)
         # Reject names of URL groups: a publish request can contain one, but a delivery has only a
         # URL.
         URL.check("url", rule.facts.get("url"))
@@ -203,7 +203,7 @@ class QueueFaults(FaultPlan):
 
         def answer() -> Answer:
             # Build the response for each request, because its headers depend on the current time.
-            return table.dumped(table.render(error(limit, table.clock.now_us())))
+            return table.answers.encoded(table.answers.render(error(limit, table.clock.now_us())))
 
         return self._add(AnswerRule(table, answer, shown, _publishing(matchers)))
 
