@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 DRAIN_SECONDS = 0.2
+"""Seconds that a client gets to read the response to invalid data before its connection closes."""
 HANG_SECONDS = 60.0
+"""Maximum seconds for which the ``hang()`` fault keeps a connection open."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -49,9 +51,9 @@ class HTTPHandler:
     """Owns one connection: reads its requests and writes their responses in order."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection.sock
+        self.sock = connection.sock
         self.client_address = connection.address
-        self.held = connection
+        self.connection = connection
         self.mount = connection.mount
         self.app = connection.mount.app
         limit = connection.mount.body_limit
@@ -61,14 +63,14 @@ class HTTPHandler:
         self.native = isinstance(self.app, App)
 
     def handle(self, begun: bytes = b"") -> None:
-        sock, reader = self.connection, self.reader
+        sock, reader = self.sock, self.reader
         messages = reader.messages
-        answer = self.run_app if self.native else self.run_wsgi_app
+        answer = self._run_app if self.native else self._run_wsgi_app
         # A request that is incomplete when the client disconnects is dropped and never reaches the
         # engine.
         data = begun or sock.recv(16_384)
         while data:
-            self.held.received += len(data)
+            self.connection.received += len(data)
             reader.feed(data)
             while messages:
                 message = messages.popleft()
@@ -77,58 +79,58 @@ class HTTPHandler:
                 if not answer(message) or not message.keep_alive:
                     return
             if reader.refusal is not None:
-                self.refuse(reader.refusal)
+                self._refuse(reader.refusal)
                 return
             if reader.pending is not None and reader.pending.expects:
                 reader.pending.expects = False
                 sock.sendall(_CONTINUE)
-            self.held.handled += len(data)
-            data = self.held.early
+            self.connection.handled += len(data)
+            data = self.connection.early
             if data:
-                self.held.early = b""
+                self.connection.early = b""
             else:
                 data = sock.recv(16_384 if reader.pending is None else 1_048_576)
 
     # -- the fakes' own apps ---------------------------------------------------------------------
 
-    def run_app(self, message: Message) -> bool:
-        held = self.held
-        if not held.enter(message):
+    def _run_app(self, message: Message) -> bool:
+        connection = self.connection
+        if not connection.enter(message):
             return False
         try:
             try:
                 response = self.app.answer(message)
-            except Exception:
-                raise
             except BaseException as error:
+                if isinstance(error, Exception):
+                    raise
                 # Respond to the client even if a callback called pytest.fail(); the test fails for
                 # the violation that is recorded here.
                 response = self.app.broken_off(message, error)
             if type(response) is Stream:
-                return self.stream(message, response)
+                return self._stream(message, response)
         finally:
-            held.leave()
+            connection.leave()
         if type(response) is Answer:
-            self.connection.sendall(encode(message, response))
+            self.sock.sendall(encode(message, response))
             return True
-        return self.perform(message, response)
+        return self._perform(message, response)
 
-    def perform(self, message: Message, effect: Effect) -> bool:
+    def _perform(self, message: Message, effect: Effect) -> bool:
         """Apply a fault's effect to the connection; return False, because the connection ends."""
         if effect.kind == "truncate" and effect.answer is not None:
             head, body = encode_parts(message, effect.answer)
-            self.connection.sendall(head + body[: effect.keep])
+            self.sock.sendall(head + body[: effect.keep])
         elif effect.kind == "hang":
-            self.wait_for_goodbye(HANG_SECONDS)
+            self._discard_until_closed(HANG_SECONDS)
         if effect.reset:
-            self.held.close_with_reset()
+            self.connection.close_with_reset()
         return False
 
-    def stream(self, message: Message, stream: Stream) -> bool:
+    def _stream(self, message: Message, stream: Stream) -> bool:
         """Send chunks as they are produced. After a failure, omit the last chunk, so that the
         client notices.
         """
-        sock = self.connection
+        sock = self.sock
         chunked = message.version == "1.1"
         framing = "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
         head = [
@@ -142,20 +144,18 @@ class HTTPHandler:
         chunks = stream.chunks
         on_close = stream.on_close or (lambda: None)
         try:
-            with self.held.watched(on_close, reads=True):
+            with self.connection.watched(on_close, reads=True):
                 sock.sendall(head_bytes("".join(head)))
                 if message.method == "HEAD":
                     return chunked
                 for part in chunks:
-                    if self.held.ended:
+                    if self.connection.ended:
                         return False
                     if part:
                         sock.sendall(chunk(part) if chunked else part)
                 if chunked:
                     sock.sendall(LAST_CHUNK)
-        except ConnectionError:
-            return False
-        except tls_error():
+        except (ConnectionError, tls_error()):
             return False
         except Exception as error:
             self.app.stream_failed(message, error)
@@ -169,21 +169,21 @@ class HTTPHandler:
 
     # -- plain WSGI applications -----------------------------------------------------------------
 
-    def run_wsgi_app(self, message: Message) -> bool:
+    def _run_wsgi_app(self, message: Message) -> bool:
         # Imported here because werkzeug takes 25 ms to import, and most fakes have no WSGI
         # application.
         from .wsgi import run_wsgi_app
 
-        if not self.held.enter(message):
+        if not self.connection.enter(message):
             return False
         try:
-            return run_wsgi_app(self.held, message)
+            return run_wsgi_app(self.connection, message)
         finally:
-            self.held.leave()
+            self.connection.leave()
 
     # -- ending ----------------------------------------------------------------------------------
 
-    def refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         """Send the reason for closing the connection, and give the client time to read the
         response.
         """
@@ -197,18 +197,18 @@ class HTTPHandler:
                 self.app.refused(status, refusal.reason)
             text = f"{status} {phrase(status)}: {refusal.reason}\n"
             answer = Answer(text.encode(), status, (), "text/plain")
-        self.connection.sendall(encode(message, answer))
+        self.sock.sendall(encode(message, answer))
         # Close only the sending side: closing the socket while the client's bytes are unread would
         # reset the connection and discard the response.
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(self.connection, socket.SHUT_WR)
-        self.wait_for_goodbye(DRAIN_SECONDS)
+            socket.socket.shutdown(self.sock, socket.SHUT_WR)
+        self._discard_until_closed(DRAIN_SECONDS)
 
-    def wait_for_goodbye(self, seconds: float) -> None:
+    def _discard_until_closed(self, seconds: float) -> None:
         """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
             while (left := deadline - monotonic()) > 0:
-                self.connection.settimeout(left)
-                if not self.connection.recv(1_048_576):
+                self.sock.settimeout(left)
+                if not self.sock.recv(1_048_576):
                     return

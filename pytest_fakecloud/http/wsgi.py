@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import ssl
 from collections.abc import Callable, Iterable
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-def run_wsgi_app(held: Connection, message: Message) -> bool:
+def run_wsgi_app(connection: Connection, message: Message) -> bool:
     """Respond to a request with the mounted application; return False to close the connection."""
-    return _WSGICall(held, message).run()
+    return _WSGICall(connection, message).run()
 
 
-class _Environ(WSGIRequestHandler):
+class _EnvironHandler(WSGIRequestHandler):
     """The attributes of a request that werkzeug's ``make_environ()`` reads from its handler."""
 
-    def __init__(self, held: Connection, message: Message) -> None:
+    def __init__(self, connection: Connection, message: Message) -> None:
         # The base class's constructor is not called, because it serves a connection and closes it.
-        self.connection = held.sock
-        self.request = held.sock
-        self.client_address = held.address
+        self.connection = connection.sock
+        self.request = connection.sock
+        self.client_address = connection.address
         self.command = message.method
         self.path = message.target
         self.request_version = f"HTTP/{message.version}"
@@ -44,16 +45,16 @@ class _Environ(WSGIRequestHandler):
             (n, v) for n, v in message.headers.pairs if n.lower() != "transfer-encoding"
         )
         self.rfile = io.BytesIO(message.body)
-        self.server = _Origin(held.mount)  # type: ignore[assignment]
+        self.server = _EnvironServer(connection.mount)  # type: ignore[assignment]
 
 
-def _environ(held: Connection, message: Message) -> dict[str, Any]:
+def make_environ(connection: Connection, message: Message) -> dict[str, Any]:
     """Return the WSGI environment of a request as werkzeug makes it, plus raw values.
 
     ``RAW_URI`` is the raw target, ``fakecloud.headers`` the raw header list. The body is complete,
     so ``CONTENT_LENGTH`` is always set.
     """
-    environ = _Environ(held, message).make_environ()
+    environ = _EnvironHandler(connection, message).make_environ()
     environ["wsgi.input_terminated"] = True
     environ["fakecloud.headers"] = message.headers.pairs
     environ["REMOTE_PORT"] = str(environ["REMOTE_PORT"])
@@ -62,7 +63,7 @@ def _environ(held: Connection, message: Message) -> dict[str, Any]:
     return environ
 
 
-class _Origin:
+class _EnvironServer:
     """The attributes that werkzeug's ``make_environ()`` reads from its server."""
 
     multithread = True
@@ -83,22 +84,32 @@ class _ClientGone(ConnectionError):
     """
 
 
+class _Framing(enum.Enum):
+    """The way in which a client finds the end of a body."""
+
+    NO_BODY = enum.auto()
+    LENGTH = enum.auto()
+    CHUNKED = enum.auto()
+    UNTIL_CLOSE = enum.auto()
+
+
 class _WSGICall:
     """One call of a WSGI application: collects the application's output and writes it."""
 
-    def __init__(self, held: Connection, message: Message) -> None:
-        self.held = held
+    def __init__(self, connection: Connection, message: Message) -> None:
+        self.connection = connection
         self.message = message
         self.status = ""
         self.headers: list[tuple[str, str]] = []
         self.head_sent = False
-        self.chunked = False
-        self.bodiless = message.method == "HEAD"
+        self.framing = _Framing.NO_BODY
 
     def run(self) -> bool:
-        held = self.held
+        connection = self.connection
         try:
-            result = held.mount.app(_environ(held, self.message), self.start_response)
+            result = connection.mount.app(
+                make_environ(connection, self.message), self.start_response
+            )
             try:
                 self.send(result)
             finally:
@@ -108,7 +119,7 @@ class _WSGICall:
         except _ClientGone:
             raise
         except BaseException as error:  # pytest.fail() raises a BaseException.
-            held.mount.report(error)
+            connection.mount.report(error)
             if self.head_sent:
                 # A partial response must not look complete, so omit the last chunk and close the
                 # connection.
@@ -133,53 +144,63 @@ class _WSGICall:
         return self.write
 
     def send(self, result: Iterable[bytes]) -> None:
+        """Write the application's result, in one call if its length is known."""
         if not self.head_sent and (
-            isinstance(result, list | tuple) or self._announced() is not None
+            isinstance(result, list | tuple) or self._announced_length() is not None
         ):
-            self.send_whole(b"".join(result))
+            self._send_whole(b"".join(result))
             return
         for part in result:
             self.write(part)
         if not self.head_sent:
-            self.send_whole(b"")
-        elif self.chunked:
+            self._send_whole(b"")
+        elif self.framing is _Framing.CHUNKED:
             self._write(LAST_CHUNK)
 
-    def _announced(self) -> str | None:
-        return next((v for n, v in self.headers if n.lower() == "content-length"), None)
-
-    def send_whole(self, body: bytes) -> None:
-        """Write head and body in one call."""
-        announced = self._announced()
-        if announced is None and not self._no_body():
-            self.headers.append(("Content-Length", str(len(body))))
-        elif announced is not None and not self._no_body() and int(announced) != len(body):
-            self.message.keep_alive = False
-        self._send_head(b"" if self._no_body() else body)
+    def _send_whole(self, body: bytes) -> None:
+        self.framing = self._choose_framing(len(body))
+        self._send_head(b"" if self.framing is _Framing.NO_BODY else body)
 
     def write(self, part: bytes) -> None:
+        """Write a part of the body, after the head if it has not been sent."""
         if not part:
             return
         if not self.head_sent:
-            if self._announced() is None and not self._no_body():
-                self.chunked = self.message.version == "1.1"
-                if self.chunked:
-                    self.headers.append(("Transfer-Encoding", "chunked"))
-                else:
-                    self.message.keep_alive = False
+            self.framing = self._choose_framing(None)
             self._send_head(self._framed(part))
         elif framed := self._framed(part):
             self._write(framed)
 
+    def _choose_framing(self, length: int | None) -> _Framing:
+        """Choose how the client finds the end of a body of ``length`` bytes (None: not known), and
+        add the header that says so.
+        """
+        if self.message.method == "HEAD" or self.status[:3] in ("204", "304"):
+            return _Framing.NO_BODY
+        announced = self._announced_length()
+        if announced is not None:
+            if length is not None and int(announced) != length:
+                self.message.keep_alive = False
+            return _Framing.LENGTH
+        if length is not None:
+            self.headers.append(("Content-Length", str(length)))
+            return _Framing.LENGTH
+        if self.message.version == "1.1":
+            self.headers.append(("Transfer-Encoding", "chunked"))
+            return _Framing.CHUNKED
+        self.message.keep_alive = False
+        return _Framing.UNTIL_CLOSE
+
+    def _announced_length(self) -> str | None:
+        return next((v for n, v in self.headers if n.lower() == "content-length"), None)
+
     def _framed(self, part: bytes) -> bytes:
-        if self._no_body():
+        if self.framing is _Framing.NO_BODY:
             return b""
-        return chunk(part) if self.chunked else part
+        return chunk(part) if self.framing is _Framing.CHUNKED else part
 
-    def _no_body(self) -> bool:
-        return self.bodiless or self.status[:3] in ("204", "304")
-
-    def _send_head(self, after: bytes) -> None:
+    def _send_head(self, first_part: bytes) -> None:
+        """Send the head and the first part of the framed body in one call."""
         if not self.status:
             raise AssertionError("the application did not call start_response")
         given = {name.lower() for name, _ in self.headers}
@@ -198,10 +219,10 @@ class _WSGICall:
         lines.append("\r\n")
         head = head_bytes("".join(lines))
         self.head_sent = True
-        self._write(head + after)
+        self._write(head + first_part)
 
     def _write(self, data: bytes) -> None:
         try:
-            self.held.sock.sendall(data)
+            self.connection.sock.sendall(data)
         except (ConnectionError, ssl.SSLError) as error:
             raise _ClientGone from error
