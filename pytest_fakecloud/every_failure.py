@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
+from .core.conditions.arguments import discard_awaitable
 from .core.errors import ContractError, shown
 from .core.fatal_errors import broken_promise, ends_the_test
 from .core.found import Found
 from .core.journal import recorder_of
-from .core.wording import never_awaited, unknown_name
+from .core.wording import unknown_name
 from .faults.fault import rule_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def every_failure(
             except BaseException as raised:
                 error = raised
             else:
-                if never_awaited(result):
+                if discard_awaitable(result):
                     raise ContractError("the code must be awaited: use cloud.aio.every_failure")
         return step
 

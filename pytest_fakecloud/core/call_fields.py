@@ -25,7 +25,7 @@ from .field_types import (
     one_of,
 )
 from .matching import HEADERS, Field
-from .wording import nearest, unknown_name
+from .wording import did_you_mean, unknown_name
 
 
 class CallFields(TypedDict, total=False):
@@ -235,7 +235,7 @@ class CallNames(FieldType):
             if words and not (known or any(self.equals(word, wanted) for word in words)):
                 raise ContractError(
                     f"{given} is neither a route nor a command"
-                    f"{nearest(wanted, sorted(words)) or '.'} Pass {self.expected}"
+                    f"{did_you_mean(wanted, sorted(words)) or '.'} Pass {self.expected}"
                 )
 
     def equals(self, found: Any, wanted: Any) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FunctionType, TracebackType
+from types import TracebackType
 
 
 class ServiceError(Exception):
@@ -47,40 +46,7 @@ def shown(value: object) -> str:
         return f"<{type(value).__name__}, whose repr raises>"
 
 
-def check_function(value: object, kind: str) -> None:
-    """Raise ``ContractError`` unless the object is callable and its result need not be awaited or
-    iterated.
-
-    ``kind`` completes the phrase "give one …" in the error message.
-    """
-    if not callable(value):
-        raise ContractError(f"{shown(value)} is not a function: pass one {kind}")
-    if only_begins(value):
-        raise ContractError(
-            f"{shown(value)} must be awaited or iterated, which is not supported here: "
-            f"pass a function {kind}"
-        )
-
-
-def only_begins(function: object) -> bool:
-    """Return whether a call only creates a coroutine or a generator, without running its code."""
-    if inspect.iscoroutinefunction(function):
-        return True
-    if isinstance(function, FunctionType):
-        return bool(function.__code__.co_flags & _BEGINS)
-    called = getattr(type(function), "__call__", None)  # noqa: B004
-    return any(
-        inspect.iscoroutinefunction(each)
-        or inspect.isgeneratorfunction(each)
-        or inspect.isasyncgenfunction(each)
-        for each in (function, called)
-    )
-
-
-_BEGINS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-
-
-def words_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return a one-line description of an error; never raises.
 
     If the error's message was not written for readers, its type is put before the message and its
@@ -121,5 +87,5 @@ class report_failure:
     ) -> bool:
         if error is None or kind is KeyboardInterrupt:
             return False
-        self._report(f"{self._failed}: {words_of(error)}")
+        self._report(f"{self._failed}: {describe_error(error)}")
         return True

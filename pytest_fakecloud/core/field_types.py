@@ -11,9 +11,10 @@ from math import isfinite
 from typing import Any
 from urllib.parse import urlsplit
 
+from .conditions.arguments import is_lazy_function
 from .conditions.comparers import defines_equality, is_pattern, is_predicate, is_text_pattern
 from .conditions.globs import consists_of, pieces_of
-from .errors import ContractError, only_begins
+from .errors import ContractError
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, same_json, unknown_name
 
@@ -55,7 +56,7 @@ class FieldType:
     def check(self, name: str, wanted: Any) -> None:
         """Raise ``ContractError`` for an argument that no value of the field could match."""
         if is_predicate(wanted, self.samples):
-            if only_begins(wanted):
+            if is_lazy_function(wanted):
                 raise ContractError(
                     f"{name}={brief(wanted)} must be awaited or iterated, so it would match "
                     "everything: pass a plain function"

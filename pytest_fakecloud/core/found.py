@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, Unpack, overload
 
+from .conditions.arguments import check_times
 from .errors import CannotTell, ContractError
 from .field_types import ANYTHING
 from .matching import Field, Query, Question, fields_of
-from .wording import check_times, counted
+from .wording import counted
 
 if TYPE_CHECKING:
     from ..broker.model import MemberView, Record, TopicPartitionOffset

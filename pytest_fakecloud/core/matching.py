@@ -32,6 +32,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from .conditions.arguments import discard_awaitable
 from .conditions.comparers import is_pattern, is_predicate
 from .errors import CannotTell, ContractError, shown
 from .field_types import (
@@ -47,7 +48,7 @@ from .field_types import (
     FieldType,
     one_of,
 )
-from .wording import brief, never_awaited, unknown_name
+from .wording import brief, unknown_name
 
 V = TypeVar("V")
 Condition: TypeAlias = V | re.Pattern[str] | Callable[[V], object] | None
@@ -170,7 +171,7 @@ class Question:
                 f"{self.name}={brief(self.wanted)} raised {brief(error)} for {brief(found)}: "
                 "pass a function that works for every value of the field"
             ) from error
-        if never_awaited(answer) or inspect.isgenerator(answer):
+        if discard_awaitable(answer) or inspect.isgenerator(answer):
             raise ContractError(
                 f"what {self.name}={brief(self.wanted)} returns must be awaited or iterated: "
                 "pass a plain function"

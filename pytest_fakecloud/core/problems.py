@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from .errors import ContractError, words_of
+from .errors import ContractError, describe_error
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, one_of
 from .found import Found, found_of
 from .matching import Field, Query
@@ -70,7 +70,7 @@ def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
 
 def _raised_text(error: BaseException, where: str) -> str:
     return (
-        f"{where}: a callback of the test raised {words_of(error)}. "
+        f"{where}: a callback of the test raised {describe_error(error)}. "
         'To allow it: fakecloud.allow("assertion")'
     )
 

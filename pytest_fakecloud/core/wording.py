@@ -1,12 +1,11 @@
-"""Formatting of values, names, counts and differences in messages."""
+"""Format values, names, counts and differences for messages."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from .errors import ContractError, shown
+from .errors import shown
 
 SHOWN = 200
 """Maximum number of characters of a value that is shown in full."""
@@ -53,14 +52,14 @@ def unknown_name(noun: str, given: object, known: Iterable[str], argument: str =
     names = list(known)
     named = f"{argument}={brief(given)}" if argument else brief(given)
     article = "an" if noun[0] in "aeiou" else "a"
-    near = nearest(given, names) or "."
+    near = did_you_mean(given, names) or "."
     return (
         f"{named} is not {article} {noun}{near} "
         f"Known {noun.partition(' of ')[0]}s: {listed(names, 40) or 'none'}"
     )
 
 
-def nearest(word: object, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Return ``"; did you mean …?"`` if one of the known words is similar, else an empty string."""
     if not isinstance(word, str):
         return ""
@@ -69,19 +68,6 @@ def nearest(word: object, known: Iterable[str]) -> str:
     folded = {one.lower(): one for one in known}
     found = difflib.get_close_matches(word[:100].lower(), folded, 1, 0.6)
     return f"; did you mean {folded[found[0]]!r}?" if found else ""
-
-
-def check_times(times: object) -> None:
-    """Raise ``ContractError`` unless ``times=`` is a non-negative integer."""
-    if times is not None and (type(times) is not int or times < 0):
-        raise ContractError(f"times={brief(times)} is not a count: pass an integer of at least 0")
-
-
-def never_awaited(result: object) -> bool:
-    """Return whether a result must be awaited. If it is a coroutine, close it to avoid a warning."""
-    if inspect.iscoroutine(result):
-        result.close()
-    return inspect.isawaitable(result)
 
 
 def same_json(found: Any, wanted: Any) -> bool:
@@ -99,7 +85,7 @@ def _mixes_booleans(found: Any, wanted: Any) -> bool:
 
 
 def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
-    """Describe each difference between two JSON values."""
+    """Describe each difference between two JSON values. Lists of different length are shown whole."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         for name in {**wanted, **found}:
             one, other = found.get(name, _ABSENT), wanted.get(name, _ABSENT)
@@ -114,11 +100,16 @@ def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
     elif same_json(found, wanted):
         return
     elif isinstance(found, str) and isinstance(wanted, str) and len(found) + len(wanted) > SHOWN:
-        pairs = enumerate(zip(found, wanted, strict=False))
-        at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
-        yield (
-            f"{place} from character {at} on is {brief(found[at:], PIECE)}, "
-            f"not {brief(wanted[at:], PIECE)}"
-        )
+        yield _text_difference(found, wanted, place)
     else:
         yield f"{place} is {brief(found)}, not {brief(wanted)}"
+
+
+def _text_difference(found: str, wanted: str, place: str) -> str:
+    """Describe the difference between two long strings from their first different character on."""
+    pairs = enumerate(zip(found, wanted, strict=False))
+    at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
+    return (
+        f"{place} from character {at} on is {brief(found[at:], PIECE)}, "
+        f"not {brief(wanted[at:], PIECE)}"
+    )

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Unpack
 
-from ..core.errors import ContractError, only_begins, shown
+from ..core.conditions.arguments import is_lazy_function
+from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs
 from .answer_maker import Step
@@ -180,7 +181,7 @@ class FaultPlan:
         """
         if not callable(function):
             raise ContractError(f"call() needs a function, got {shown(function)}")
-        if only_begins(function):
+        if is_lazy_function(function):
             raise ContractError(
                 f"{shown(function)} must be awaited or iterated, which a fault does not do: "
                 "pass call() a plain function"

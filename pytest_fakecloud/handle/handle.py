@@ -15,7 +15,8 @@ from ..core.auth import new_token
 from ..core.call_fields import CallFields
 from ..core.calls import Call
 from ..core.clock import Clock
-from ..core.errors import ContractError, check_function, shown
+from ..core.conditions.arguments import check_function
+from ..core.errors import ContractError, shown
 from ..core.found import Found
 from ..core.journal import Journal, recorder_of
 from ..core.problems import Problem

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
+from ..core.conditions.arguments import check_times
 from ..core.errors import ContractError, shown
 from ..core.field_types import MESSAGE_ID
 from ..core.found import Found, expect, found_of
 from ..core.matching import Query
 from ..core.timekeeper import Timekeeper
-from ..core.wording import check_times
 from .engine.engine import Engine
 from .fields import ATTEMPTS, AttemptFields, DeadLetterFields, ListedFields, MessageFields
 from .model import MESSAGE, Attempt

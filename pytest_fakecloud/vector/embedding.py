@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.conditions.arguments import discard_awaitable
 from ..core.errors import ContractError
-from ..core.wording import nearest, never_awaited, unknown_name
+from ..core.wording import did_you_mean, unknown_name
 from .errors import VectorError, invalid_dimension, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
@@ -237,7 +238,7 @@ class Embedder:
         return dense, sparse
 
     def _read(self, value: Any) -> tuple[Floats | None, SparseVector | None]:
-        if never_awaited(value):
+        if discard_awaitable(value):
             raise unprocessable(
                 f"expected {self._expected}, got {type(value).__name__}: "
                 "the embedding is called during a request and cannot be awaited"
@@ -285,7 +286,7 @@ def _lookup(texts: Mapping[str, object]) -> Callable[[str], object]:
         try:
             return texts[text]
         except KeyError:
-            near = nearest(text, map(str, texts))
+            near = did_you_mean(text, map(str, texts))
             raise unprocessable(
                 f"The embedding mapping has no vector for the text {text[:80]!r}{near}"
             ) from None

@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ..core.wording import nearest
+from ..core.wording import did_you_mean
 from . import errors
 from .engine.checks import check_metadata
 from .model import (
@@ -196,7 +196,7 @@ class FieldReader:
             raise errors.bad_request(f"{what} must be a JSON object, got {shown(value)}")
         if not value.keys() <= KNOWN:
             name = min(value.keys() - KNOWN)
-            hint = nearest(_camel(name), KNOWN)
+            hint = did_you_mean(_camel(name), KNOWN)
             raise errors.bad_request(f"{what} has an unknown field {name[:80]!r}{hint}")
         return value
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.conditions.arguments import check_function, is_lazy_function
 from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
-    check_function,
-    only_begins,
+    describe_error,
     report_failure,
     shown,
-    words_of,
 )
 
 
@@ -85,13 +84,13 @@ def called_as(kind: Callable[..., Any]) -> Any:
     ],
 )
 def test_what_only_begins_when_it_is_called(function: object, begins: bool) -> None:
-    assert only_begins(function) is begins
+    assert is_lazy_function(function) is begins
 
 
 @pytest.mark.parametrize("kind", [coroutine, generator, async_generator])
 def test_an_object_whose_call_only_begins(kind: Callable[..., Any]) -> None:
-    assert only_begins(called_as(kind))
-    assert only_begins(kind.__get__(5))  # as a method
+    assert is_lazy_function(called_as(kind))
+    assert is_lazy_function(kind.__get__(5))  # as a method
 
 
 def test_a_function_is_what_can_be_called_and_does_something_at_once() -> None:
@@ -138,14 +137,14 @@ def raised(error: BaseException) -> BaseException:
     ],
 )
 def test_an_error_is_told_in_one_line(error: BaseException, words: str) -> None:
-    assert words_of(error) == words
+    assert describe_error(error) == words
 
 
 def test_what_nobody_wrote_for_a_reader_is_told_with_the_place_that_raised_it() -> None:
     line = raised.__code__.co_firstlineno + 3
     place = f" ({Path(__file__).name}:{line})"
-    assert words_of(raised(KeyError("x"))) == f"KeyError: 'x'{place}"
-    assert words_of(raised(ContractError("pass a number"))) == "pass a number"
+    assert describe_error(raised(KeyError("x"))) == f"KeyError: 'x'{place}"
+    assert describe_error(raised(ContractError("pass a number"))) == "pass a number"
 
     def calls() -> None:
         {}["x"]  # type: ignore[index]
@@ -153,12 +152,12 @@ def test_what_nobody_wrote_for_a_reader_is_told_with_the_place_that_raised_it() 
     with pytest.raises(KeyError) as caught:
         calls()
     line = calls.__code__.co_firstlineno + 1
-    assert words_of(caught.value) == f"KeyError: 'x' ({Path(__file__).name}:{line})"
+    assert describe_error(caught.value) == f"KeyError: 'x' ({Path(__file__).name}:{line})"
 
 
 def test_who_interrupts_the_text_of_an_error_is_heard() -> None:
     with pytest.raises(KeyboardInterrupt):
-        words_of(Interrupts())
+        describe_error(Interrupts())
 
 
 def test_what_a_block_that_explains_raises_becomes_one_line() -> None:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.conditions.arguments import check_times, discard_awaitable
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.wording import (
     brief,
-    check_times,
     counted,
     differences,
-    never_awaited,
     unknown_name,
 )
 
@@ -104,5 +103,5 @@ def test_what_is_to_be_awaited_is_told_and_silenced() -> None:
     async def later() -> None:
         raise AssertionError("never begun")
 
-    assert never_awaited(later())
-    assert not never_awaited(5)
+    assert discard_awaitable(later())
+    assert not discard_awaitable(5)

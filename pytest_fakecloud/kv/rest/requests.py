@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from ...core.errors import ContractError
 from ...core.field_types import TEXT, FieldType
 from ...core.matching import Question
-from ...core.wording import nearest
+from ...core.wording import did_you_mean
 from .. import errors
 from ..errors import RestError
 from ..table.registry import COMMANDS
@@ -32,7 +32,7 @@ class _Command(FieldType):
             return
         if not any(self.equals(known, wanted) for known in COMMANDS):
             raise ContractError(
-                f"{name}={wanted!r} is not a command{nearest(wanted, COMMANDS) or '.'} "
+                f"{name}={wanted!r} is not a command{did_you_mean(wanted, COMMANDS) or '.'} "
                 f"Pass {self.expected}. To match unknown commands that clients sent, use a pattern"
             )
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import ContractError
-from ...core.wording import nearest
+from ...core.wording import did_you_mean
 from ..table.syntax import decoded, encoded
 from .documents import make_document
 from .filters import parse_filter
@@ -79,7 +79,7 @@ class SearchIndexView:
             index = find_index(keyspace, self.name)
             if index is None:
                 known = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
-                hint = nearest(self.name, [*known]) or "; create it with SEARCH.CREATE"
+                hint = did_you_mean(self.name, [*known]) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
             index.refresh(keyspace, is_read=False)
             return read(keyspace, index)

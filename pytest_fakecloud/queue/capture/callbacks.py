@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypedDict, Unpack
 
 from ...core.calls import Headers
+from ...core.conditions.arguments import check_times
 from ...core.errors import ContractError, shown
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.found import Found, expect
 from ...core.matching import HEADERS, Field, Query, fields_of
 from ...core.timeparse import to_datetime
-from ...core.wording import check_times
 from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ...core.wording import nearest
+from ...core.wording import did_you_mean
 from ...public_names import PUBLIC_NAMES
 from .introspection import chain, frames_of, locals_of, root
 
@@ -144,7 +144,7 @@ def _misspelt(error: BaseException) -> Iterator[str]:
             return
         kind = next((one for one in kind.__mro__ if one.__name__ in PUBLIC_NAMES), kind)
         instead = _INSTEAD.get((kind.__name__, name), "")
-        near = nearest(name, [one for one in dir(kind) if not one.startswith("_")])
+        near = did_you_mean(name, [one for one in dir(kind) if not one.startswith("_")])
         if instead or near:
             yield f"{kind.__name__} has no {name}{near}{instead and f': {instead}'}"
     elif isinstance(error, TypeError) and _UNITS.search(str(error)):
