@@ -114,7 +114,7 @@ class BrokerAssertions:
             show=_shown_record,
             not_counted=((record, "the test itself produced it") for record in by_tester),
             notes=lambda found: self._came_to_nothing() if found < (times or 1) else (),
-            none="no client has produced to it",
+            if_empty="no client has produced to it",
         )
 
     def _fields_of(self, topic: str) -> Mapping[str, Field]:
@@ -178,7 +178,7 @@ class BrokerAssertions:
             query,
             times=times,
             show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
-            none="the group has never committed" if known else "there is no such group",
+            if_empty="the group has never committed" if known else "there is no such group",
         )
 
     def assert_not_committed(
@@ -273,7 +273,7 @@ class BrokerAssertions:
                 records,
                 query,
                 show=_shown_record,
-                none="the topic has no records",
+                if_empty="the topic has no records",
             )[0]
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, Unpack, overload
 
 from .conditions.arguments import check_times
@@ -219,12 +219,12 @@ class Found(list[T], Generic[T]):
             """
             __tracebackhide__ = True
             check_predicate(predicate)
-            query = Query(fields, self._known(fields), self._kind)
+            query = Query(fields, self._fields_for(fields), self._kind)
             asked = None if predicate is None else Question("predicate", predicate)
             kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
-            return self._like(kept)
+            return self._with_items(kept)
 
-    def _known(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
+    def _fields_for(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
         if self._fields is not None:
             return self._fields
         known: dict[str, Field] = {}
@@ -242,7 +242,7 @@ class Found(list[T], Generic[T]):
         # An empty list has no items to derive fields from, so accept any field.
         return known if self else dict.fromkeys(asked, Field())
 
-    def _like(self, items: Iterable[T]) -> Found[T]:
+    def _with_items(self, items: Iterable[T]) -> Found[T]:
         made: Found[T] = Found(items)
         made._fields, made._kind, made._notes = self._fields, self._kind, self._notes
         return made
@@ -257,7 +257,7 @@ class Found(list[T], Generic[T]):
     def __getitem__(self, index: slice, /) -> Found[T]: ...
     def __getitem__(self, index: SupportsIndex | slice, /) -> T | Found[T]:
         if isinstance(index, slice):
-            return self._like(super().__getitem__(index))
+            return self._with_items(super().__getitem__(index))
         return super().__getitem__(index)
 
 
@@ -287,19 +287,45 @@ def expect(
     show: Callable[[T], str] = repr,
     not_counted: Iterable[tuple[T, str]] = (),
     notes: Callable[[int], Iterable[str]] = lambda found: (),
-    none: str = "there are none",
+    if_empty: str = "there are none",
 ) -> Found[T]:
     """Return the items that match; fail unless at least one does, or exactly ``times``.
 
     The failure begins with ``what`` ("a call") and lists the query, the matches, and then the other
     items with their differences, nearest first. ``show`` formats an item, in one or more lines.
     ``not_counted`` are pairs of an item that does not count and the reason. ``notes`` receives the
-    number of matches and returns further lines. ``none`` is the line for an empty list. Raises
+    number of matches and returns further lines. ``if_empty`` is the line for an empty list. Raises
     ``AssertionError``, ``ContractError`` for an invalid ``times``, and ``CannotTell`` if the result
     depends on items that the journal has cut.
     """
     __tracebackhide__ = True
     check_times(times)
+    matched, others, undecided = _sorted_by_match(items, query)
+    found = found_of(matched, query.fields, query.kind)
+    if undecided and (len(found) <= times if times is not None else not found):
+        # Raise an error if the items that the journal has cut could change the result.
+        raise undecided[0]
+    if (times is None and found) or (times is not None and len(found) == times):
+        return found
+    expected = (
+        "at least once" if times is None else "never" if times == 0 else counted(times, "time")
+    )
+    asked = str(query)
+    lines = [f"expected {what}{f' {asked}' if asked else ''} {expected}, found {len(found)}"]
+    lines += [f"  matched: {_indented(show(item))}" for item in found[:_MATCHED]]
+    if len(found) > _MATCHED:
+        lines.append(f"  ... and {len(found) - _MATCHED} more that match")
+    misses = [(item, query.why_not(item)) for item in others]
+    misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
+    lines += _lines_of_misses(misses, query, show)
+    if not matched and not misses:
+        lines.append(f"  {if_empty}")
+    lines += notes(len(found))
+    raise AssertionError("\n".join(lines))
+
+
+def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T], list[CannotTell]]:
+    """Return the items that match, those that do not, and an error for each item that was cut."""
     matched: list[T] = []
     others: list[T] = []
     undecided: list[CannotTell] = []
@@ -308,31 +334,21 @@ def expect(
             (matched if query(item) else others).append(item)
         except CannotTell as error:
             undecided.append(error)
-    found = found_of(matched, query.fields, query.kind)
-    if undecided and (len(found) <= times if times is not None else not found):
-        # Raise an error if the items that the journal has cut could change the result.
-        raise undecided[0]
-    if (times is None and found) or (times is not None and len(found) == times):
-        return found
-    often = "at least once" if times is None else "never" if times == 0 else counted(times, "time")
-    asked = str(query)
-    lines = [f"expected {what}{f' {asked}' if asked else ''} {often}, found {len(found)}"]
-    lines += [f"  matched: {_indented(show(item))}" for item in found[:_MATCHED]]
-    if len(found) > _MATCHED:
-        lines.append(f"  ... and {len(found) - _MATCHED} more that match")
-    misses = [(item, query.why_not(item)) for item in others]
-    misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
+    return matched, others, undecided
+
+
+def _lines_of_misses(
+    misses: list[tuple[T, list[str]]], query: Query, show: Callable[[T], str]
+) -> Iterator[str]:
+    """Yield a line for each of the nearest items with its differences, and the number of others."""
     ranked = sorted(misses, key=lambda pair: len(pair[1]))
     ranked[:_COMPARED] = sorted(
         ranked[:_COMPARED], key=lambda pair: (len(pair[1]), query.unlikeness(pair[0]))
     )
-    lines += [f"  not {_indented(show(item), '; '.join(why))}" for item, why in ranked[:_NEAREST]]
+    for item, why in ranked[:_NEAREST]:
+        yield f"  not {_indented(show(item), '; '.join(why))}"
     if len(ranked) > _NEAREST:
-        lines.append(f"  ... and {len(ranked) - _NEAREST} more that differ")
-    if not matched and not misses:
-        lines.append(f"  {none}")
-    lines += notes(len(found))
-    raise AssertionError("\n".join(lines))
+        yield f"  ... and {len(ranked) - _NEAREST} more that differ"
 
 
 def _indented(text: str, why: str = "") -> str:

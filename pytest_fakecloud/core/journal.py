@@ -130,7 +130,7 @@ class Journal:
             self.calls(),
             Query(given, fields, "call"),
             times=times,
-            none="no client has made a call",
+            if_empty="no client has made a call",
         )
 
     def assert_not_called(

@@ -227,7 +227,7 @@ class QueueAssertions:
             times=times,
             show=lambda one: one.timeline,
             not_counted=[pair for pair in not_counted if asked(pair[0])],
-            none="the queue has no messages",
+            if_empty="the queue has no messages",
         )
 
 

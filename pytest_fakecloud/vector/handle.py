@@ -285,7 +285,7 @@ class VectorIndex(Handle):
             times=times,
             show=shown,
             not_counted=refused(self.journal, UPSERTS),
-            none="no client has made an upsert at all",
+            if_empty="no client has made an upsert at all",
         )
 
     def assert_not_upserted(
@@ -313,7 +313,7 @@ class VectorIndex(Handle):
             times=times,
             show=shown,
             not_counted=refused(self.journal, QUERIES),
-            none="no client has made a query at all",
+            if_empty="no client has made a query at all",
         )
 
     def assert_not_queried(self, **where: Unpack[QueryFields]) -> None:

@@ -216,7 +216,7 @@ def test_slots_and_properties_are_fields_and_what_a_mapping_inherits_is_none() -
 
 def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Found[Item]:
     options = {
-        key: rest.pop(key) for key in ("show", "not_counted", "none", "notes") if key in rest
+        key: rest.pop(key) for key in ("show", "not_counted", "if_empty", "notes") if key in rest
     }
     return expect("a thing", items, Query(rest, FIELDS, "thing"), times=times, **options)
 
@@ -244,7 +244,7 @@ def test_what_is_expected_is_returned(
     ("items", "options", "text"),
     [
         ([], {}, "expected a thing at least once, found 0\n  there are none"),
-        ([], {"none": "nobody came"}, "expected a thing at least once, found 0\n  nobody came"),
+        ([], {"if_empty": "nobody came"}, "expected a thing at least once, found 0\n  nobody came"),
         (
             [A],
             {"name": "a", "times": 0},

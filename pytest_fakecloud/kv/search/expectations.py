@@ -78,7 +78,12 @@ def expect_search(
     key_type = _key_type(reading, searches, criteria.get("index"))
     query = Query(dict(criteria), {**_FIELDS, "keys": Field(key_type, several=True)}, "search")
     return expect(
-        "a search", searches, query, times=times, show=describe, none="no client has searched yet"
+        "a search",
+        searches,
+        query,
+        times=times,
+        show=describe,
+        if_empty="no client has searched yet",
     )
 
 

@@ -287,7 +287,7 @@ class Captured(Found[Callback]):
             items,
             asked,
             times=times,
-            none="none was received",
+            if_empty="none was received",
             notes=lambda found: account(self._capture, self, asked, times is None or found < times),
         )
 
@@ -351,7 +351,7 @@ class _Condition:
         items = list(self._captured)
         found = [item for item in items if self._asked(item)]
         if len(found) >= self._least:
-            return self._captured._like(found)
+            return self._captured._with_items(found)
         return self._captured._expect(items, self._asked, self._times)
 
 
