@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..call_fields import CALL_FIELDS, EVENT_KINDS, Listed, part
+from ..call_fields import CALL_FIELDS, EVENT_KINDS, field_reader
 from ..calls import LIGHT, Action, Call, Entry, Event, shorten
+from ..conditions.call_names import Listed
 from ..field_types import either
 from ..matching import Field
 from .large_calls import LargeCalls
@@ -116,7 +117,7 @@ class Recorder:
         facts = {
             name: Field(
                 either(one.type for one in known),
-                known[0].read or part(name),
+                known[0].read or field_reader(name),
                 any(one.several for one in known),
             )
             for name, known in declared.items()
@@ -126,7 +127,7 @@ class Recorder:
             "service": Listed("service of a fake here", lambda: self._apps),
             "handle": Listed("name of a fake here", lambda: self._names),
         }
-        names = {name: Field(field_type, part(name)) for name, field_type in listed.items()}
+        names = {name: Field(field_type, field_reader(name)) for name, field_type in listed.items()}
         return {**facts, **CALL_FIELDS, **names}
 
     def event_kinds(self) -> frozenset[str]:
