@@ -27,7 +27,7 @@ from .errors import real_only
 
 _FRESH = 1.0
 """Seconds for which the list of topics is considered current."""
-_STEP = 0.05
+_POLL_SECONDS = 0.05
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,6 +92,7 @@ class KafkaTopics:
         return f"{self._mark}{self._generation}."
 
     def real(self, name: str) -> str:
+        """Return the name of a topic or group on the cluster."""
         return self.prefix + name
 
     def shown(self, name: str) -> str:
@@ -112,6 +113,7 @@ class KafkaTopics:
 
     @public_names
     def counts(self) -> dict[str, int]:
+        """Return partition counts by topic name, as the cluster lists them now."""
         return {name: len(topic.logs) for name, topic in self.look(fresh=True).items()}
 
     def look(self, *, fresh: bool = False) -> dict[str, Topic]:
@@ -183,6 +185,10 @@ class KafkaTopics:
         max_message_bytes: int | None = None,
         first_offset: int = 0,
     ) -> None:
+        """Create a topic, and wait until the cluster lists it.
+
+        Raises ``ContractError`` for an invalid name, an existing topic, and numbers out of range.
+        """
         if first_offset:
             raise real_only("first_offset=")
         string("a topic's name", name)
@@ -212,11 +218,13 @@ class KafkaTopics:
         self._until(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:
+        """Delete a topic, and wait until the cluster no longer lists it."""
         self.check(name)
         self._cluster.delete([self.real(name)], [])
         self._until(lambda: name not in self.counts(), f"topic {name!r} did not disappear")
 
     def add_partitions(self, name: str, count: int) -> int:
+        """Add partitions to a topic; return the new partition count."""
         whole(1).read("count", count, "add_partitions()")
         total = self.check(name) + count
         with as_misuse():
@@ -228,6 +236,9 @@ class KafkaTopics:
         return total
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
+        """Delete the records below an offset in one partition or in all (None); return their
+        number.
+        """
         count = self.check(name)
         if partition is not None:
             self.check_partition(name, partition)
@@ -248,12 +259,13 @@ class KafkaTopics:
         raise real_only("set_retention() of an existing topic")
 
     def _until(self, condition: Callable[[], bool], text: str) -> None:
+        """Wait until a condition is true; raise ``ContractError`` with ``text`` at the timeout."""
         until = monotonic() + self._patience
         pause = threading.Event()
         while not condition():
             if monotonic() > until:
                 raise ContractError(f"{text} within {self._patience} s")
-            pause.wait(_STEP)
+            pause.wait(_POLL_SECONDS)
 
 
 def _mark() -> str:
