@@ -12,16 +12,10 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.timekeeper import Timekeeper
-from ..core.timeparse import monotonic
-from .callers import is_infrastructure
+from .frozen_reads import FrozenReads
 
-POLLS = 20
-"""Number of consecutive reads of an unchanged time by one source line, after which a read checks
-whether the code waits for the time to change.
-"""
-STANDING_SECONDS = 20.0
-"""Real seconds of consecutive reads at one line after which a read raises an error."""
-_AS_IT_IS_US = 1_000_000
+_TOLERANCE_US = 1_000_000
+"""Maximum difference between the clock and a time that freezegun has set."""
 _OF_REQUESTS = frozenset({"http.cookiejar", "pytest_fakecloud.http.encoding"})
 """Modules that read the time once per HTTP request. Such a read is not part of a waiting loop."""
 
@@ -39,11 +33,8 @@ class Wall:
         self._shown_us = 0
         self._travel: Any = None
         self._traveller: Any = None
-        self._frozen_by_other = False
         self._unlisten: Callable[[], None] = lambda: None
-        self._place: tuple[object, int] | None = None
-        self._reads = 0
-        self._since = 0.0
+        self._reads = FrozenReads()
         self.on_read: Callable[[], None] | None = None
         """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
@@ -51,7 +42,6 @@ class Wall:
         """Start controlling the wall clock. The cloud's clock must be frozen."""
         if datetime.datetime.__name__ == "FakeDatetime" and "freezegun" in sys.modules:
             self._check_same()
-            self._frozen_by_other = True
         else:
             try:
                 import time_machine
@@ -61,19 +51,19 @@ class Wall:
                 ) from error
             self._travel = time_machine.travel(self._clock.now(), tick=False)
             self._traveller = self._travel.start()
-            self._watch(self._traveller)
+            self._observe_reads(self._traveller)
         self._shown_us = self._clock.now_us()
         self._unlisten = self._clock.on_move(self._follow)
 
     def _check_same(self) -> None:
         shown = datetime.datetime.now(datetime.UTC).timestamp() * 1e6
-        if abs(shown - self._clock.now_us()) > _AS_IT_IS_US:
+        if abs(shown - self._clock.now_us()) > _TOLERANCE_US:
             raise ContractError(
                 "freezegun has set this process's time, which differs from this clock's time: omit "
                 "now=, or freezegun, because process_time controls the process's time itself"
             )
 
-    def _watch(self, traveller: Any) -> None:
+    def _observe_reads(self, traveller: Any) -> None:
         read = traveller.time_ns
 
         def time_ns() -> int:
@@ -83,40 +73,22 @@ class Wall:
             if reader is not None and name not in _OF_REQUESTS:
                 if self.on_read is not None and name != "logging":
                     self.on_read()
-                self._seen(reader)
+                self._reads.check(reader)
             instant: int = read()
             return instant
 
         traveller.time_ns = time_ns
 
-    def _seen(self, frame: FrameType | None) -> None:
-        while frame is not None and is_infrastructure(frame):
-            frame = frame.f_back
-        if frame is None:
-            return
-        place = frame.f_code, frame.f_lineno
-        if place != self._place:
-            self._place, self._reads, self._since = place, 0, monotonic()
-        self._reads += 1
-        if self._reads >= POLLS and (stood := monotonic() - self._since) >= STANDING_SECONDS:
-            self._since = monotonic()
-            raise ContractError(
-                f"{frame.f_code.co_filename}:{frame.f_lineno} has read the time {self._reads} times "
-                f"within {stood:.0f} s of real time, but it is frozen: with process_time it moves only "
-                "with the clock, so a loop that waits for it never ends. Let sleeps move it "
-                "(process_time='autojump'), move the clock from another thread, or omit "
-                "process_time"
-            )
-
     def forget_reads(self) -> None:
-        """Reset the count of consecutive reads at one line."""
-        self._place = None
+        """Reset the counts of consecutive reads at one line."""
+        self._reads.forget()
 
     def _follow(self) -> None:
         with self._lock:
             now_us = self._clock.now_us()
             moved = datetime.timedelta(microseconds=now_us - self._shown_us)
-            self._shown_us, self._place = now_us, None
+            self._shown_us = now_us
+            self._reads.forget()
             if not moved:
                 return
             if self._traveller is not None:
