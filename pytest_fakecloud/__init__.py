@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from .kv.search.indexes import Search as Search
     from .kv.search.views import SearchIndexView as SearchIndexView
     from .kv.settings import KVSettings as KVSettings
-    from .outcomes import FakecloudWarning as FakecloudWarning
+    from .session.warning import FakecloudWarning as FakecloudWarning
     from .queue.arguments import FlowControl as FlowControl
     from .queue.capture.callbacks import Callback as Callback, Captured as Captured
     from .queue.capture.handle import CallbackCapture as CallbackCapture

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,20 +15,16 @@ from .core.fatal_errors import ends_the_test
 from .core.wording import counted
 from .session.options import misuse
 from .session.run import Run, end, run_of
+from .session.warning import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .any_cloud import AnyCloud
     from .core.problems import Problem
-    from .reporting.model import Report
-    from .reporting.page import Picture
 
-NO_REPORT = "the report of the fakes could not be made"
-
-
-class FakecloudWarning(pytest.PytestWarning):
-    """A warning about something that looks wrong but that the real service would accept."""
+_Violations: TypeAlias = list[tuple["AnyCloud", "Problem"]]
+"""Strict-mode violations, each with its cloud."""
 
 
 def check(run: Run) -> None:
@@ -48,7 +42,7 @@ def check(run: Run) -> None:
     if failure is not None:
         raise failure
     for text in warned:
-        _warn(text)
+        warn(text)
 
 
 def _undelivered(run: Run) -> list[str]:
@@ -69,9 +63,9 @@ def explain(run: Run, error: Exception) -> None:
     An outcome of pytest is raised as it is and ends the test. An assertion becomes the cause of the
     error, so that pytest shows both.
     """
-    found: _Found = []
-    with report_failure("the exceptions of callbacks could not be read", _warn):
-        found = _found(run)
+    found: _Violations = []
+    with report_failure("the exceptions of callbacks could not be read", warn):
+        found = _failing_violations(run)
     ending = _ending(found)
     if ending is not None:
         raise ending
@@ -83,11 +77,8 @@ def explain(run: Run, error: Exception) -> None:
         chain[-1].__cause__ = failed
 
 
-_Found: TypeAlias = list[tuple["AnyCloud", "Problem"]]
-
-
-def _found(run: Run) -> _Found:
-    """Return the violations that fail a test, each with its cloud.
+def _failing_violations(run: Run) -> _Violations:
+    """Return the violations that fail a test.
 
     An outcome of pytest raised by a callback ends the test even without strict mode.
     """
@@ -99,13 +90,13 @@ def _found(run: Run) -> _Found:
     ]
 
 
-def _ending(found: _Found) -> BaseException | None:
+def _ending(found: _Violations) -> BaseException | None:
     """Return the first outcome of pytest that a callback raised, or None."""
     ends = (ends_the_test(one.exception) for _, one in found if one.kind == "assertion")
     return next(filter(None, ends), None)
 
 
-def _failed_assertion(found: _Found) -> BaseException | None:
+def _failed_assertion(found: _Violations) -> BaseException | None:
     """Return the first assertion that failed in a callback, or None."""
     failed = (one.exception for _, one in found if one.kind == "assertion")
     return next(filter(None, failed), None)
@@ -114,7 +105,7 @@ def _failed_assertion(found: _Found) -> BaseException | None:
 def _failure(run: Run) -> BaseException | None:
     """Return the failure of a passing test, or None."""
     clouds = run.clouds()
-    found = _found(run)
+    found = _failing_violations(run)
     if not found:
         for cloud in clouds:
             _warn_of_refused_clients(cloud)
@@ -159,136 +150,13 @@ def _warn_of_refused_clients(cloud: AnyCloud) -> None:
 
     for one in rejected(cloud, every_call=True, meant=meant):
         why = sentence(one, Scene())
-        _warn(f"{why} (if that is intended: fakecloud.allow('refused', path=...))")
+        warn(f"{why} (if that is intended: fakecloud.allow('refused', path=...))")
 
 
 def _is_meant(cloud: AnyCloud, call: Call) -> bool:
     return cloud._allowed.covers(
         "refused", {"path": call.path, "method": call.method, "handle": call.handle}
     )
-
-
-def _warn(text: str) -> None:
-    # Ignore exceptions: these warnings must never fail a passing test or the run, whatever the
-    # warning filters.
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn(FakecloudWarning(text), stacklevel=1)
-
-
-def report_on(
-    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-) -> None:
-    """Add the journal of a test's fakes to its report."""
-    # Catch all exceptions, because one raised here would abort the whole run, e.g. when a
-    # stand-alone server no longer responds.
-    with report_failure(NO_REPORT, lambda line: report.sections.append(("fakecloud", line))):
-        _explain(run, item, call, report)
-
-
-def _explain(
-    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-) -> None:
-    clouds = run.clouds()
-    if not clouds:
-        return
-    in_call = call.when == "call"
-    # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
-    names = [item.nodeid, f"{item.nodeid} (session)"]
-    if run.recordings and (in_call or (call.when == "setup" and report.failed)):
-        from .recordings import write as record
-        from .reporting.page import file_name
-
-        for cloud, name in zip(clouds, names, strict=False):
-            with report_failure(f"the recording of {name} could not be written", _warn):
-                record(cloud, run.recordings / f"{file_name(name)}.har")
-    wanted = run.journal_when
-    if (wanted == "always" and in_call) or (
-        wanted == "failed"
-        and report.failed
-        and not (call.when == "teardown" and run.test.is_reported)
-    ):
-        run.test.is_reported = True
-        texts = []
-        for cloud, name in zip(clouds, names, strict=False):
-            texts.append(_report_of(run, cloud, name, item, call, report))
-        report.sections.append(("fakecloud", "\n\n".join(texts)))
-
-
-def _report_of(
-    run: Run,
-    cloud: AnyCloud,
-    name: str,
-    item: pytest.Item,
-    call: pytest.CallInfo[None],
-    report: pytest.TestReport,
-) -> str:
-    from .reporting.report import report_of
-    from .reporting.text import text, wrapped
-
-    lines: list[str] = []
-    if call.excinfo is not None:
-        from .reporting.hints.missing_requests import hints_about_error, hints_about_silence
-        from .reporting.hints.mistakes import mistakes
-        from .reporting.hints.stale_clients import old_token_hints
-        from .reporting.hints.unread_variables import unread_variables
-
-        with report_failure("the hints about missing requests could not be made", lines.append):
-            lines += hints_about_error(cloud, call.excinfo.value) or old_token_hints(cloud)
-            if not lines and call.when == "call" and cloud is run.test.cloud:
-                known = list(vars(getattr(item, "module", None) or object).values())
-                lines += hints_about_silence(cloud, known, call.excinfo.value)
-            if not lines and call.when == "call":
-                lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
-            lines += mistakes(cloud, call.excinfo.value)
-    with report_failure(NO_REPORT, lines.append):
-        width = shutil.get_terminal_size().columns
-        data = report_of(
-            cloud,
-            test=name,
-            failure=str(report.longrepr) if report.failed else "",
-            served=run.served(cloud),
-            # Use the run's own measurement, because tests can freeze pytest's clock.
-            idle_s=run.idle_s() if call.when == "call" else None,
-            raised=None if call.excinfo is None else call.excinfo.value,
-            hints=lines,
-            log=report.caplog,
-        )
-        raised = None if call.excinfo is None else call.excinfo.value
-        link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""
-        shown = text(data, link=link, width=width)
-        # Tools search for the first line of a hint, so only the indented lines below it are wrapped.
-        lines = [part for line in lines
-                 for part in (wrapped(line, width) if line.startswith(" ") else [line])]  # fmt: skip
-        lines.append(shown)
-    return "\n".join(lines)
-
-
-def _written(
-    run: Run, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
-) -> str:
-    """Write the HTML page of a test and its JSON; return the path of the page."""
-    from .reporting import as_json, page
-
-    assert run.timelines is not None
-    links: list[str] = []
-    with report_failure("(it could not be written", lambda line: links.append(f"{line})")):
-        written = page.write(cloud, run.timelines, data, _picture_of(raised))
-        as_json.write(data, written.with_suffix(".json"))
-        links.append(str(written))
-        # These properties are copied to the report of the teardown, which JUnit's XML reads.
-        item.user_properties.append(("fakecloud_timeline", str(written)))
-    return "".join(links)
-
-
-def _picture_of(raised: BaseException | None) -> Picture | None:
-    """Return a function that draws a broken promise of ``explore()``; None for any other failure."""
-    if raised is None or not hasattr(raised, "runs"):
-        return None
-    from .explore.exploration import BrokenSchedule
-    from .explore.picture import picture
-
-    return partial(picture, found=raised) if isinstance(raised, BrokenSchedule) else None
 
 
 def finish(config: pytest.Config) -> None:

@@ -272,7 +272,7 @@ def pytest_runtest_makereport(
     run = _run_of(item.config)
     if run is not None:
         if run.has_fakes and (report.failed or run.reports_passing):
-            from .outcomes import report_on
+            from .session.reports import report_on
 
             report_on(run, item, call, report)
         if call.when == "teardown":

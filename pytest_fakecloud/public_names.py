@@ -40,7 +40,7 @@ PUBLIC_NAMES: dict[str, str] = {
     "Exploration": "explore.exploration",
     "Failure": "every_failure",
     "Failures": "every_failure",
-    "FakecloudWarning": "outcomes",
+    "FakecloudWarning": "session.warning",
     "Fault": "faults.fault",
     "FaultPlan": "faults.plan",
     "Fired": "core.timers",

@@ -44,6 +44,7 @@ _KEPT = (
     "pytest_fakecloud.broker.handle",
     "pytest_fakecloud.cloud",
     "pytest_fakecloud.outcomes",
+    "pytest_fakecloud.session.reports",
     "pytest_fakecloud.session.run",  # if it were forgotten with a run's modules, it would undo nothing
     "pytest_fakecloud.recordings",
     "pytest_fakecloud.every_failure",

@@ -25,7 +25,7 @@ import pytest_fakecloud.queue.refusals
 import pytest_fakecloud.queue.signature_details
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.outcomes import report_on
+from pytest_fakecloud.session.reports import report_on
 
 PACKAGE = pytest_fakecloud.reporting
 BESIDE = (

@@ -1,0 +1,148 @@
+"""The reports of tests: the journal of a test's fakes, its page, and its recording."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..core.errors import report_failure
+from .run import Run
+from .warning import warn
+
+if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
+    from ..reporting.model import Report
+    from ..reporting.page import Picture
+
+NO_REPORT = "the report of the fakes could not be made"
+
+
+def report_on(
+    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Add the journal of a test's fakes to its report, and write its recording."""
+    # Catch all exceptions, because one raised here would abort the whole run, e.g. when a
+    # stand-alone server no longer responds.
+    with report_failure(NO_REPORT, lambda line: report.sections.append(("fakecloud", line))):
+        clouds = run.clouds()
+        # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
+        names = [item.nodeid, f"{item.nodeid} (session)"]
+        named = list(zip(clouds, names, strict=False))
+        if run.recordings and (call.when == "call" or (call.when == "setup" and report.failed)):
+            _record(run, named)
+        if named and _is_wanted(run, call, report):
+            run.test.is_reported = True
+            texts = [_text(run, cloud, name, item, call, report) for cloud, name in named]
+            report.sections.append(("fakecloud", "\n\n".join(texts)))
+
+
+def _record(run: Run, named: list[tuple[AnyCloud, str]]) -> None:
+    """Write the journal of each cloud to an HTTP archive."""
+    from ..recordings import write
+    from ..reporting.page import file_name
+
+    assert run.recordings is not None
+    for cloud, name in named:
+        with report_failure(f"the recording of {name} could not be written", warn):
+            write(cloud, run.recordings / f"{file_name(name)}.har")
+
+
+def _is_wanted(run: Run, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+    if run.journal_when == "always":
+        return call.when == "call"
+    is_repeated = call.when == "teardown" and run.test.is_reported
+    return run.journal_when == "failed" and report.failed and not is_repeated
+
+
+def _text(
+    run: Run,
+    cloud: AnyCloud,
+    name: str,
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+) -> str:
+    """Return the report of one cloud as text: hints about the failure, and the journal."""
+    from ..reporting.report import report_of
+    from ..reporting.text import text, wrapped
+
+    raised = None if call.excinfo is None else call.excinfo.value
+    hints = [] if raised is None else _hints(run, cloud, raised, item, call, report)
+    lines = list(hints)
+    with report_failure(NO_REPORT, lines.append):
+        width = shutil.get_terminal_size().columns
+        data = report_of(
+            cloud,
+            test=name,
+            failure=str(report.longrepr) if report.failed else "",
+            served=run.served(cloud),
+            # Use the run's own measurement, because tests can freeze pytest's clock.
+            idle_s=run.idle_s() if call.when == "call" else None,
+            raised=raised,
+            hints=hints,
+            log=report.caplog,
+        )
+        link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""
+        journal = text(data, link=link, width=width)
+        lines.clear()
+        for line in hints:
+            # Tools search for the first line of a hint, so only the indented lines are wrapped.
+            lines += wrapped(line, width) if line.startswith(" ") else [line]
+        lines.append(journal)
+    return "\n".join(lines)
+
+
+def _hints(
+    run: Run,
+    cloud: AnyCloud,
+    raised: BaseException,
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+) -> list[str]:
+    """Return the likely reasons of a failure that the journal does not show."""
+    from ..reporting.hints.missing_requests import hints_about_error, hints_about_silence
+    from ..reporting.hints.mistakes import mistakes
+    from ..reporting.hints.stale_clients import old_token_hints
+    from ..reporting.hints.unread_variables import unread_variables
+
+    lines: list[str] = []
+    with report_failure("the hints about missing requests could not be made", lines.append):
+        lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
+        if not lines and call.when == "call" and cloud is run.test.cloud:
+            known = list(vars(getattr(item, "module", None) or object).values())
+            lines += hints_about_silence(cloud, known, raised)
+        if not lines and call.when == "call":
+            lines += unread_variables(cloud, getattr(item, "fixturenames", ()), report.caplog)
+        lines += mistakes(cloud, raised)
+    return lines
+
+
+def _written(
+    run: Run, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
+) -> str:
+    """Write the HTML page of a test and its JSON; return the path of the page."""
+    from ..reporting import as_json, page
+
+    assert run.timelines is not None
+    links: list[str] = []
+    with report_failure("(it could not be written", lambda line: links.append(f"{line})")):
+        written = page.write(cloud, run.timelines, data, _picture_of(raised))
+        as_json.write(data, written.with_suffix(".json"))
+        links.append(str(written))
+        # These properties are copied to the report of the teardown, which JUnit's XML reads.
+        item.user_properties.append(("fakecloud_timeline", str(written)))
+    return "".join(links)
+
+
+def _picture_of(raised: BaseException | None) -> Picture | None:
+    """Return a function that draws a broken promise of ``explore()``; None for any other failure."""
+    if raised is None or not hasattr(raised, "runs"):
+        return None
+    from ..explore.exploration import BrokenSchedule
+    from ..explore.picture import picture
+
+    return partial(picture, found=raised) if isinstance(raised, BrokenSchedule) else None
