@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .core.errors import ContractError, shown
+from .core.timeparse import monotonic
 from .core.wording import unknown_name
 from .http.ports import keep
 from .services import services_by_word
@@ -26,6 +27,12 @@ PROBLEMS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
+
+
+_ADDRESS_SETTINGS = frozenset(
+    {"host", "port", "token", "database_port", "database_password", "dev_credentials"}
+)
+"""Settings of the server's fakes that its other clouds do not have."""
 
 
 class Usage(Exception):
@@ -55,32 +62,42 @@ def with_defaults(options: Mapping[str, Any], log: Log) -> dict[str, Any]:
     a fake that other machines can reach but that has no token of its own.
     """
     services = {}
-    guarded = set()
+    names_to_guard = set()
     for word, given in options["services"].items():
         host = given.get("host") or options["host"]
-        public = not is_loopback(host)
-        added = defaults(word, given, public=public)
-        if public and given.get("token") is None and given.get("password") is None:
-            raise Usage(
-                f"{word} would be reachable from other machines at {host} without a token of its own: "
-                f"pass --{word}-token TOKEN, or --random for random tokens"
-            )
-        for name in [name for name in added if name.endswith("port")]:
-            added[name] = _default_port(name, added[name], host, word, log)
-        services[word] = {**added, **given}
-        if not public:
-            guarded.add(given.get("name") or services_by_word()[word].fixture)
-    options = {**options, "services": services, "guarded": guarded}
+        services[word] = {**_service_defaults(word, given, host, log), **given}
+        if is_loopback(host):
+            names_to_guard.add(given.get("name") or services_by_word()[word].fixture)
+    options = {**options, "services": services, "guarded": names_to_guard}
     if options["control_port"] is None:
         port = _default_port("port", CONTROL_PORT, options["host"], "control API", log)
         options["control_port"] = port
     if options["control_token"] is None:
-        try:
-            options["control_token"] = control_token(make=True)
-            options["token_is_kept"] = True
-        except (ContractError, OSError) as error:
-            log.say("token", f"the control token could not be stored: {error}", level="warning")
+        options.update(_kept_control_token(log))
     return options
+
+
+def _service_defaults(word: str, given: Mapping[str, Any], host: str, log: Log) -> dict[str, Any]:
+    """Return the default credentials and ports of a fake; the ports are bound."""
+    is_public = not is_loopback(host)
+    added = defaults(word, given, public=is_public)
+    if is_public and given.get("token") is None and given.get("password") is None:
+        raise Usage(
+            f"{word} would be reachable from other machines at {host} without a token of its own: "
+            f"pass --{word}-token TOKEN, or --random for random tokens"
+        )
+    for name in [name for name in added if name.endswith("port")]:
+        added[name] = _default_port(name, added[name], host, word, log)
+    return added
+
+
+def _kept_control_token(log: Log) -> dict[str, Any]:
+    """Return the options for the control token of this user, which is created on first use."""
+    try:
+        return {"control_token": control_token(make=True), "token_is_kept": True}
+    except (ContractError, OSError) as error:
+        log.say("token", f"the control token could not be stored: {error}", level="warning")
+        return {}
 
 
 def _default_port(name: str, port: int, host: str, of: str, log: Log) -> int:
@@ -119,6 +136,7 @@ def serve_cloud(
             place = {"host": options["host"], **settings}
             cloud.start(services_by_word()[name].fixture, place)
         if options["journal_entries"] is not None:
+            # A server with a limited journal may run for long, so limit its problems, too.
             cloud._recorded.keep, cloud._recorded.keep_exceptions = PROBLEMS, 0
         hosts = Hosts(options["host"], options["allow_host"])
         app = ControlApp(
@@ -129,10 +147,7 @@ def serve_cloud(
             opener=None if isolated else _opener({**options, "states": states}, log),
         )
         app.loading = "not begun" if states else ""
-        guard = Guard(hosts)
-        for handle in cloud.handles:
-            if handle.name in options["guarded"]:
-                handle._app.guard = guard
+        _guard(cloud, hosts, options["guarded"])
         mount = cloud._context.mount(app, host=options["host"], port=options["control_port"] or 0)
         app.url = mount.url
         mount.on_close.append(app.end_streams)
@@ -143,6 +158,14 @@ def serve_cloud(
         finally:
             app.end_clouds()
             mount.close()
+
+
+def _guard(cloud: Cloud, hosts: Hosts, names: Collection[str]) -> None:
+    """Let fakes reject requests with an unknown ``Host`` header."""
+    guard = Guard(hosts)
+    for handle in cloud.handles:
+        if handle.name in names:
+            handle._app.guard = guard
 
 
 def _state(file: Path) -> dict[str, Any]:
@@ -164,33 +187,13 @@ def _prepare(
     """Load the state files and set up the forwards; the result is the baseline that ``reset``
     returns to.
     """
-    from .core.timeparse import monotonic
-    from .standalone.state_file import load_state
-
     for url, target in forwards.items():
         for handle in cloud.handles:
             if handle.fixture == "queue":
                 cast("Queue", handle).destinations.forward(url, target)
         log.say("forward", f"deliveries for {url} go to {target}", url=url, target=target)
     for file, content in states:
-        logged = monotonic()
-
-        def progress(name: str, done: int, whole: int, file: Path = file) -> None:
-            nonlocal logged
-            app.loading = f"{file}: {name} {done} of {whole}"
-            if monotonic() - logged >= LOG_SECONDS:
-                logged = monotonic()
-                log.say("loading", app.loading, file=file, fake=name, done=done, whole=whole)
-
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                load_state(cloud, content, file.parent, progress)
-            except ContractError as error:
-                raise Usage(f"{file}: {error}") from None
-        for warning in caught:
-            log.say("skipped", str(warning.message), level="warning", file=file)
-        log.say("loaded", f"{file} is loaded", file=file)
+        _load(cloud, content, _LoadProgress(app, log, file))
     if states or forwards:
         for handle in cloud.handles:
             handle.set_baseline()
@@ -198,13 +201,46 @@ def _prepare(
     app.loading = ""
 
 
+def _load(cloud: Cloud, content: Mapping[str, Any], progress: _LoadProgress) -> None:
+    """Load a state file, and log what was skipped."""
+    from .standalone.state_file import load_state
+
+    file, log = progress.file, progress.log
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            load_state(cloud, content, file.parent, progress)
+        except ContractError as error:
+            raise Usage(f"{file}: {error}") from None
+    for warning in caught:
+        log.say("skipped", str(warning.message), level="warning", file=file)
+    log.say("loaded", f"{file} is loaded", file=file)
+
+
+class _LoadProgress:
+    """Shows how much of a state file is loaded: always in the control API, now and then in the log."""
+
+    def __init__(self, app: ControlApp, log: Log, file: Path) -> None:
+        self.log = log
+        self.file = file
+        self._app = app
+        self._logged = monotonic()
+
+    def __call__(self, name: str, done: int, whole: int) -> None:
+        self._app.loading = f"{self.file}: {name} {done} of {whole}"
+        if monotonic() - self._logged >= LOG_SECONDS:
+            self._logged = monotonic()
+            self.log.say(
+                "loading", self._app.loading, file=self.file, fake=name, done=done, whole=whole
+            )
+
+
 def _opener(options: Mapping[str, Any], log: Log) -> Opener:
     """Return the function that serves isolated clouds with the server's options but at other
     addresses.
     """
-    own = ("host", "port", "token", "database_port", "database_password", "dev_credentials")
     services: Mapping[str, Any] = {
-        word: {name: value for name, value in settings.items() if name not in own}
+        word: {name: value for name, value in settings.items() if name not in _ADDRESS_SETTINGS}
         for word, settings in options["services"].items()
     }
 
