@@ -25,14 +25,21 @@ FAULT_WORDS: dict[str, str] = {
 
 
 def faulted(kind: str, handle: Handle, session: Any, serve: Serve) -> Response:
+    """Return the response to a call that a fault of this kind befalls.
+
+    ``session`` is the one of a command's connection, or None for an HTTP request. ``serve``
+    executes the call.
+    """
     if kind == "answer":
         return _refusal(handle) if session is None else _loading(session)
     if kind == "drop":
         return Effect("drop")
     if kind == "lose_answer":
         return lost(serve())
-    serve()
-    return serve()
+    if kind == "duplicate":
+        serve()
+        return serve()
+    raise ValueError(kind)
 
 
 def _refusal(handle: Handle) -> Answer:
