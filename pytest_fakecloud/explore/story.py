@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..core.wording import counted
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 3
 """Maximum number of consecutive calls that an entry shows."""
 _LONG = 110
+"""Maximum number of characters of a call; longer texts are cut."""
 _SEVERAL = ("multi-exec", "pipeline")
 """Routes whose answers are shown next to their commands."""
 
@@ -47,22 +49,33 @@ def story(run: Run) -> str:
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
     scene = scene_of(run)
-    rows: list[tuple[str, str]] = []
-    again: dict[int, list[Line]] = {}
-    latest: dict[str, int] = {}
+    rows: list[_Row] = []
+    latest: dict[str, _Row] = {}
     for entry in entries:
         line, text = entry[0], _entry_text(entry, scene, _shown(entry, run))
-        index = latest.get(line.process, -1)
-        if index >= 0 and rows[index][1] == text and not any(one.event for one in entry):
-            again.setdefault(index, []).append(line)
+        row = latest.get(line.process)
+        if row is not None and row.text == text and not any(one.event for one in entry):
+            row.repeats.append(line)
         else:
-            latest[line.process] = len(rows)
-            rows.append((_at(run, line.at_us), text))
-    for index, lines in again.items():
-        at, text = rows[index]
-        many = "once, at" if len(lines) == 1 else f"{len(lines)} times, until"
-        rows[index] = at, f"{text}; repeated {many} {_at(run, lines[-1].at_us)}"
-    return rows
+            latest[line.process] = row = _Row(line, text)
+            rows.append(row)
+    return [(_at(run, row.line.at_us), row.with_repeats(run)) for row in rows]
+
+
+@dataclass(slots=True)
+class _Row:
+    """An entry of the story, with the lines of the same strand that repeat it."""
+
+    line: Line
+    text: str
+    repeats: list[Line] = field(default_factory=list)
+
+    def with_repeats(self, run: Run) -> str:
+        if not self.repeats:
+            return self.text
+        count = len(self.repeats)
+        times = "once, at" if count == 1 else f"{count} times, until"
+        return f"{self.text}; repeated {times} {_at(run, self.repeats[-1].at_us)}"
 
 
 def call_text(call: Call, scene: Scene) -> str:
@@ -99,34 +112,40 @@ def _without_repeats(
     """Leave out several restarts with the same calls as the worker's previous start, and count
     them.
     """
-    lines: dict[str, list[Line]] = {}
+    by_start: dict[str, list[Line]] = {}
     for entry in entries:
-        lines.setdefault(_start_of(entry[0]), []).extend(entry)
-    calls = {
-        start: [
-            (line.call.service, line.call.route, line.call.facts.get("command"), line.call.status)
-            for line in made
-            if line.call is not None
-        ]
-        for start, made in lines.items()
+        by_start.setdefault(_start_of(entry[0]), []).extend(entry)
+    repeated = {
+        worker: starts for worker, starts in _repeated(by_start, run).items() if len(starts) > 1
     }
-    latest: dict[str, str] = {}
-    repeated: dict[str, list[str]] = {}
-    for start in lines:
-        worker = start.partition("/")[0]
-        before = latest.get(worker)
-        is_equal = before is not None and calls[start] == calls[before]
-        if is_equal and start in run.looks and not any(line.event for line in lines[start]):
-            repeated.setdefault(worker, []).append(start)
-        latest[worker] = start
-    several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
-    left_out = set(itertools.chain(*several.values()))
+    left_out = set(itertools.chain(*repeated.values()))
     kept = [entry for entry in entries if _start_of(entry[0]) not in left_out]
-    return kept, {worker: len(starts) for worker, starts in several.items()}
+    return kept, {worker: len(starts) for worker, starts in repeated.items()}
+
+
+def _repeated(by_start: Mapping[str, Sequence[Line]], run: Run) -> dict[str, list[str]]:
+    """Return, for each worker, the restarts that made the same calls as the start before them."""
+    repeated: dict[str, list[str]] = {}
+    latest: dict[str, list[object]] = {}
+    for start, lines in by_start.items():
+        worker, calls = start.partition("/")[0], _calls_of(lines)
+        has_event = any(line.event for line in lines)
+        if latest.get(worker) == calls and start in run.looks and not has_event:
+            repeated.setdefault(worker, []).append(start)
+        latest[worker] = calls
+    return repeated
+
+
+def _calls_of(lines: Sequence[Line]) -> list[object]:
+    return [
+        (line.call.service, line.call.route, line.call.facts.get("command"), line.call.status)
+        for line in lines
+        if line.call is not None
+    ]
 
 
 def _start_of(line: Line) -> str:
-    """Return the name of the start of a worker, or of another strand, that a line belongs to."""
+    """Return the strand that a line belongs to; each restart of a worker is a strand of its own."""
     return line.process.partition("+")[0].partition(":")[0]
 
 
