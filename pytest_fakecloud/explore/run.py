@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from .footprint import Footprint
 from .schedule import CLOCK, Event, Kind, Schedule
@@ -26,7 +26,7 @@ class Moment:
     """A move of the clock, as an option of the scheduler."""
 
     at_us: int
-    name: str = CLOCK
+    name: ClassVar[str] = CLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ class Step:
     """The actions of one strand between two decisions of the scheduler.
 
     ``options`` are the strands that could have run instead; those in ``disabled`` could no longer
-    run after this step.
+    run after this step. ``enabled_by`` is the index of the step that created or woke the strand, and
+    ``barrier`` that of the last step before the clock moved because no strand could run; -1 stands
+    for no step.
     """
 
     strand: str
@@ -117,31 +119,38 @@ class Strategy(Protocol):
 
 @dataclass
 class Run:
-    """The result of one schedule.
-
-    ``broken`` is the assertion that failed. ``fired`` are the events that were applied and the
-    decisions of a strategy, so ``Schedule(fired)`` repeats the run without the strategy. ``quiet``
-    are calls at which no event is tried, such as the commands that a transaction queues.
-    """
+    """The result of one schedule."""
 
     schedule: Schedule
     broken: AssertionError | None = None
+    """The assertion that failed."""
     points: list[Point] = field(default_factory=list)
     quiet: list[Call] = field(default_factory=list)
+    """Calls at which no event is tried, such as the commands that a transaction queues."""
     fired: list[Event] = field(default_factory=list)
+    """The events that were applied and the decisions of a strategy: ``Schedule(fired)`` repeats the
+    run without the strategy.
+    """
     lines: list[Line] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     start_us: int = 0
     calls: dict[str, int] = field(default_factory=dict)
+    """Number of calls of each strand, by title."""
     errors: dict[str, BaseException] = field(default_factory=dict)
+    """The exceptions that ended strands, by name."""
     handled: dict[tuple[str, Url], list[bool]] = field(default_factory=dict)
     """Whether each call of a destination handler succeeded, by ``(where, prefix)`` of its route."""
     ids: dict[str, str] = field(default_factory=dict)
+    """The names that the story uses for messages, by message ID."""
     looks: set[str] = field(default_factory=set)
+    """Names of workers that started again without a failure, to look for new work."""
     notes: dict[str, None] = field(default_factory=dict)
+    """Sentences about code that was not explored, without duplicates and in order."""
     reached: set[int] = field(default_factory=set)
     strands: set[str] = field(default_factory=set)
+    """Names of the strands that have begun."""
     is_stuck: bool = False
     overlaps: bool = False
     has_timers: bool = False
     is_cut: bool = False
+    """Whether the limit of clock moves kept an order from being tried."""

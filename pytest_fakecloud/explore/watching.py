@@ -32,9 +32,9 @@ T = TypeVar("T")
 def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     """Connect a fake to the simulations of a world until the stack is closed."""
     app: Any = handle._app
-    swap(exits, app, "faults", _Watched(world, handle, app.faults))
+    swap(exits, app, "faults", _ExploredFaults(world, handle, app.faults))
     if hasattr(app, "interruptions"):
-        swap(exits, app, "interruptions", _Interruptions(world, app.interruptions))
+        swap(exits, app, "interruptions", _ExploredInterruptions(world, app.interruptions))
     engine: Any = handle._engine
     if handle.fixture == "kv_server" and hasattr(engine, "run"):
         vars(engine)["run"] = _recorded(world, handle.name, engine.run)
@@ -134,7 +134,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
 
 
-class _Watched:
+class _ExploredFaults:
     """A fake's faults, wrapped so that the simulation handles each request first."""
 
     def __init__(self, world: World, handle: Handle, plan: Any) -> None:
@@ -170,7 +170,7 @@ class _Watched:
         return iter(self._plan)
 
 
-class _Interruptions:
+class _ExploredInterruptions:
     """Hooks between the commands of a pipeline, wrapped so that the simulation is called after the
     test's own.
     """

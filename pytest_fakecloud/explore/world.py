@@ -9,7 +9,7 @@ import importlib.metadata
 import importlib.util
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ class World:
 
     deliveries: Deliveries
     disturbances: Disturbances
+    _baseline: Any
+    _random: tuple[Any, ...]
 
     def __init__(self, cloud: Cloud, *, process_time: bool | None = None) -> None:
         self.cloud = cloud
@@ -67,8 +69,6 @@ class World:
                 )
         self._owner = threading.get_ident()
         self._start_us = 0
-        self._baseline: Any = None
-        self._random = random.getstate()
         self._wall: Wall | None = None
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
 
@@ -84,15 +84,7 @@ class World:
             self.disturbances = Disturbances(self.clock, self._handles)
             self._random = random.getstate()
             exits.callback(self.reset)
-            if gc.isenabled():
-                # Collect garbage only between schedules. A finalizer that sends a command, such as
-                # the one of redis-py's Pipeline, would otherwise run at any allocation, also in
-                # code of the fakes that holds a lock, and would make the schedules differ.
-                gc.disable()
-                exits.callback(gc.enable)
-                # Exclude the objects of the test session from these collections.
-                gc.freeze()
-                exits.callback(gc.unfreeze)
+            exits.enter_context(_no_garbage_collection())
             # redis-py reads its version from its metadata file for each new connection.
             swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
             exits.enter_context(sleeps_follow(self))
@@ -211,6 +203,25 @@ class World:
         if self.simulation is not None:
             return self.simulation.loops.idle(loop, timeout)
         return timeout is not None and self.sleep(timeout)
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect garbage only when ``reset()`` does so, between schedules.
+
+    A finalizer that sends a command, such as the one of redis-py's Pipeline, would otherwise run at
+    any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    gc.freeze()  # Exclude the objects of the test session from the collections of reset().
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()
 
 
 def _collect_garbage() -> None:
