@@ -62,7 +62,12 @@ def load_from_file(
                 f"{file.name}: its function libraries cannot be loaded: {error}"
             ) from None
     else:
-        _send(records, contents.libraries, execute)
+        try:
+            _send(records, contents.libraries, execute)
+        except CommandError as error:
+            raise ContractError(
+                f"{file.name}: the server rejected a key or a function library: {error}"
+            ) from None
     words = ", ".join(f"{count} {kind}" for kind, count in skipped.items() if count)
     if words:
         # Attribute the warning to the caller of load(), one level above the wrapper that records

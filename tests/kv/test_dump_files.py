@@ -6,11 +6,14 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv.dump_files import load_from_file
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 
@@ -230,3 +233,15 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
                 server.dump_rdb(file)
     finally:
         behind.close()
+
+
+def test_a_real_server_that_rejects_a_key_is_explained(server: KVServer, file: Path) -> None:
+    server.load({"k": "v"})
+    server.dump_rdb(file)
+
+    def reject(line: list[bytes]) -> None:
+        raise CommandError(b"NOPERM no RESTORE")
+
+    real: Any = SimpleNamespace(clock=server._engine.clock)
+    with pytest.raises(ContractError, match=r"^dump\.rdb: the server rejected .* NOPERM no RESTORE"):
+        load_from_file(real, file, reject)
