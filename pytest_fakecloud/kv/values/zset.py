@@ -179,11 +179,11 @@ class SortedSet:
         order = self._order
         if low > high:
             return 0, 0
-        start = self._above(low) if low_exclusive else order.position(low)
-        stop = order.position(high) if high_exclusive else self._above(high)
+        start = self._count_up_to(low) if low_exclusive else order.position(low)
+        stop = order.position(high) if high_exclusive else self._count_up_to(high)
         return start, max(start, stop)
 
-    def _above(self, score: float) -> int:
+    def _count_up_to(self, score: float) -> int:
         """Return the number of items whose score is at most ``score``."""
         if score == math.inf:
             return len(self._order)
