@@ -26,7 +26,7 @@ BATCH = 500
 
 
 class Share:
-    """A fake's part of the server at a URL, which the share connects to.
+    """The part of the server at ``url`` that belongs to one fake, and the connections to it.
 
     ``script_login`` is the login of the user that runs scripts; None if the server does not allow
     creating users, or if scripts may use the whole server. Raises ``ContractError`` for an invalid

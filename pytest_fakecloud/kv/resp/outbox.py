@@ -66,8 +66,8 @@ class Outbox:
     def exceeds_limits(self) -> bool:
         """Return whether the bytes that wait to be sent exceed ``client-output-buffer-limit``.
 
-        Must be called after each push, because the soft limit also needs the time since when the
-        bytes exceed it.
+        Call this method after each push, because the soft limit depends on how long the waiting
+        bytes have exceeded it.
 
         A client that runs MONITOR has the limits of a subscriber (decided here: real servers do not
         limit it).

@@ -1,4 +1,4 @@
-"""How many entries of a stream a consumer group has read: the counter ``entries-read``, and the lag.
+"""Counts the entries of a stream that a consumer group has read (``entries-read``), and its lag.
 
 Deleted entries make the number of entries before an ID uncertain. Redis 7.2 and later (``estimate``)
 then compute the counter from the stream, and report it as unknown for all IDs before the last

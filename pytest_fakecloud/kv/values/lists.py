@@ -43,9 +43,9 @@ class QuickList:
         self._length = len(whole)
         self._bytes = LISTPACK_OVERHEAD + sum(map(entry_size, whole))
         self._exceeded = 0
-        """Number of node sizes that the list has exceeded and not fallen to half of since then.
+        """Number of node sizes that the list has exceeded, without falling to half of them since.
 
-        Redis converts a quicklist back to a listpack at half the limit.
+        Redis converts a list that exceeded the limit back to a listpack only at half the limit.
         """
         self._note_size()
         self._positions: Positions | None = None
