@@ -109,7 +109,7 @@ class PortConnection:
         self.app = port.app
         self.connection = connection
         host, at = connection.address[:2]
-        self.address = (host, at)
+        self.client = (host, at)
         engine = self.engine
         self.session = engine.session(engine.users.visitor(), "port", address=f"{host}:{at}")
         mount = connection.mount

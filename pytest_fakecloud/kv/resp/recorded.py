@@ -45,10 +45,10 @@ RESP_TYPE = "application/x-resp"
 class RecordedCommands:
     """Runs the commands of one connection, each with its call in the journal and its faults."""
 
-    def __init__(self, client: PortConnection) -> None:
-        self._client = client
-        self._app = client.app
-        self._session = client.session
+    def __init__(self, connection: PortConnection) -> None:
+        self._connection = connection
+        self._app = connection.app
+        self._session = connection.session
 
     def run(self, argv: list[bytes]) -> bool:
         """Record and run a command, with faults; return False if the connection must be closed."""
@@ -58,7 +58,7 @@ class RecordedCommands:
         if size > LARGE:
             line = [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
         body = orjson.dumps([word.decode("utf-8", "replace") for word in line])
-        request = Request("RESP", "/", (), body, self._client.address)
+        request = Request("RESP", "/", (), body, self._connection.client)
         call = request.call = app.recorder.open_call(request, facts=_facts)
         call.route = "database-port"
         if size > LARGE:
@@ -72,14 +72,14 @@ class RecordedCommands:
         app, call = self._app, request.call
         try:
             app.clock.settle()
-            self._client.wait_for_pause(argv)
-            if self._client.signal.closed:
+            self._connection.wait_for_pause(argv)
+            if self._connection.signal.closed:
                 # The connection was closed while the command waited, so the command never reached
                 # the engine.
                 call.outcome = "dropped"
                 return False
             if not app.faults.active:
-                call.status, call.answer = self._client.perform(argv, put=True)
+                call.status, call.answer = self._connection.perform(argv, put=True)
                 call.reached = True
                 if isinstance(call.answer, CutBytes):
                     begin_cut(call, answer=call.answer.size)
@@ -97,7 +97,7 @@ class RecordedCommands:
             app.failed(request, error)
             call.status, call.outcome = 500, "answered"
             self._session.aborted = True
-            self._client.outbox.put(
+            self._connection.outbox.put(
                 to_resp(CommandError(f"ERR internal error: {error!r}".encode()))
             )
             return True
@@ -109,7 +109,7 @@ class RecordedCommands:
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_answer, so that the client sends it again over a new connection"
             )
-        status, data = self._client.perform(argv, put=False)
+        status, data = self._connection.perform(argv, put=False)
         call.reached = True
         return Answer(data, status, (), RESP_TYPE)
 
@@ -152,24 +152,24 @@ class RecordedCommands:
         if isinstance(response, Answer):
             call.status, call.outcome = response.status, "answered"
             call.answer = _as_resp(response, self._session.resp)
-            self._client.outbox.put(call.answer)
+            self._connection.outbox.put(call.answer)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
         self._apply_effect(response)
         return False
 
     def _apply_effect(self, effect: Effect) -> None:
-        self._client.outbox.send()
+        self._connection.outbox.send()
         if effect.kind == "truncate" and effect.answer is not None:
-            self._client.outbox.put(_as_resp(effect.answer, self._session.resp)[: effect.keep])
-            self._client.outbox.send()
+            self._connection.outbox.put(_as_resp(effect.answer, self._session.resp)[: effect.keep])
+            self._connection.outbox.send()
         elif effect.kind == "hang":
             deadline = monotonic() + HANG_SECONDS
-            with self._client.connection.watched(self._client.signal.close):
-                while not self._client.signal.closed and monotonic() < deadline:
-                    self._client.signal.sleep(self._client.signal.version, 1.0)
+            with self._connection.connection.watched(self._connection.signal.close):
+                while not self._connection.signal.closed and monotonic() < deadline:
+                    self._connection.signal.sleep(self._connection.signal.version, 1.0)
         if effect.reset:
-            self._client.connection.close_with_reset()
+            self._connection.connection.close_with_reset()
 
 
 def _facts(call: Call) -> dict[str, Any]:
