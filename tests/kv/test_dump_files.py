@@ -243,5 +243,7 @@ def test_a_real_server_that_rejects_a_key_is_explained(server: KVServer, file: P
         raise CommandError(b"NOPERM no RESTORE")
 
     real: Any = SimpleNamespace(clock=server._engine.clock)
-    with pytest.raises(ContractError, match=r"^dump\.rdb: the server rejected .* NOPERM no RESTORE"):
+    with pytest.raises(
+        ContractError, match=r"^dump\.rdb: the server rejected .* NOPERM no RESTORE"
+    ):
         load_from_file(real, file, reject)
