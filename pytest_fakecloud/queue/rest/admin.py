@@ -12,7 +12,7 @@ from ..wire import records
 from ..wire.header_maps import json_headers
 from ..wire.headers import read_given
 from ..wire.text import as_wire
-from ..wire.values import check_name, read_integer
+from ..wire.values import check_name, read_flag, read_integer
 from .payloads import (
     empty,
     endpoints_of,
@@ -275,9 +275,9 @@ class FlowRoutes:
     def unpin_flow(self, request: Request) -> Answer:
         flags = {"parallelism": False, "rate": False}
         for name, value in query_of(request):
-            if name not in flags or value.lower() not in ("true", "false"):
-                raise bad_request(f"invalid setting {name}={value}, expected parallelism or rate")
-            flags[name] = value.lower() == "true"
+            if name not in flags:
+                raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
+            flags[name] = read_flag(value, name)
         with self.engine.lock:
             self.engine.flow.unpin(segment(request, "key"), **flags)
         return empty()

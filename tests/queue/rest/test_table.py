@@ -1252,7 +1252,12 @@ def unpin_flow_endpoint(scene: Scene) -> None:
     with_flow(scene, "rate=7, parallelism=7")
     shown = scene.get("/v2/flowControl/k")
     assert (shown["rateMax"], shown["parallelismMax"]) == (7, 1)
-    assert scene.request("POST", "/v2/flowControl/k/unpin?rate=maybe").status == 400
+    for query, error in (
+        ("rate=maybe", "invalid rate: 'maybe', expected true or false"),
+        ("speed=true", "unknown setting 'speed', expected parallelism, rate"),
+    ):
+        refused = scene.request("POST", f"/v2/flowControl/k/unpin?{query}")
+        assert (refused.status, refused.error) == (400, error)
     assert scene.request("POST", "/v2/flowControl/unknown/unpin?rate=true").status == 404
 
 
