@@ -73,7 +73,7 @@ def session_of(handle: Any, request: Request) -> Any:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
-    return next((c.session for c in list(handle._port._open) if c.address == request.client), None)
+    return next((c.session for c in list(handle._port._open) if c.client == request.client), None)
 
 
 def command_of(request: Request) -> str:
