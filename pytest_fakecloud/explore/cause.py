@@ -4,18 +4,21 @@ those calls and the data that both access.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from .footprint import ALL, Footprint, Touch
-from .schedule import CLOCK, PAUSES, SWITCHES
+from .schedule import CLOCK, PAUSES, SWITCHES, Event, Schedule
 from .story import call_text, scene_of
 
 if TYPE_CHECKING:
     from .run import Line, Run
 
 _Key: TypeAlias = tuple[str, int, str]
+_MOST_CONFLICTS = 8
+"""Maximum number of conflicts that are examined, with up to two runs each."""
 _DELAYS = SWITCHES | PAUSES | {"slow"}
 """Kinds of events that delay a strand while others run."""
 _OF_A_FAKE = frozenset({"rebalance", "redeliver", "rotate_token", "hold_pending"})
@@ -46,23 +49,65 @@ class Conflict:
     touch: Touch
 
 
-def find_cause(run: Run, undisturbed: Run | None) -> Conflict | Line | None:
+def find_cause(
+    run: Run, undisturbed: Run | None, play: Callable[[Schedule], Run]
+) -> Conflict | Line | None:
     """Return the conflict, or the line of the event, that broke the promise; None if it is uncertain.
 
-    Two calls are only a cause if the schedule delayed one of them or changed the order of their
-    deliveries, and if the undisturbed run made the calls in the other order. An event is only a
-    cause if the schedule contains no other. If one of several events neither delays a strand nor
-    changes an order, the cause is uncertain.
+    Two calls are only a cause if runs under other schedules, made with ``play``, confirm that their
+    order decides. An event is only a cause if the schedule contains no other.
     """
-    found = None if undisturbed is None else _find_conflict(run, undisturbed)
-    if found is not None or len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
-        return found
+    if undisturbed is not None:
+        for conflict in itertools.islice(_conflicts(run, undisturbed), _MOST_CONFLICTS):
+            if _decides(conflict, run, play):
+                return conflict
+    if len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
+        return None
     return next((line for line in run.lines if line.event), None)
 
 
-def _find_conflict(run: Run, undisturbed: Run) -> Conflict | None:
+def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> bool:
+    """Return whether the order of the calls decides: whether the promise holds if the strand of the
+    decisive call stops just before it, or if it runs before the call that it came after.
+    """
+    order = _switch(conflict.after, conflict.decisive, run)
+    stop = _switch(conflict.decisive, conflict.after, run)
+    if order is None or stop is None:
+        return False
+    events = run.fired
+    if not all(event.kind in SWITCHES for event in events):
+        # The schedule also lets time pass, which may be what broke the promise.
+        events = [order]
+        if play(Schedule(events)).broken is None:
+            return False
+    if _holds(play(Schedule([*events, stop])), stop):
+        return True
+    sooner = _switch(conflict.before, conflict.decisive, run) if conflict.before else None
+    return sooner is not None and _holds(play(Schedule([sooner])), sooner)
+
+
+def _holds(run: Run, event: Event) -> bool:
+    return run.broken is None and event in run.fired
+
+
+def _switch(line: Line, first: Line, run: Run) -> Event | None:
+    """Return the event that lets the strand of one call run before another call."""
+    step = run.steps[line.step]
+    return (
+        Event(line.process, step.point, "switch", first.process)
+        if step.strand == line.process
+        else None
+    )
+
+
+def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
+    """Yield the conflicts that may have broken the promise, the likeliest first.
+
+    The schedule delayed one of the two calls or changed the order of their deliveries, and the
+    undisturbed run made the calls in the other order. Yields nothing if an event did something else.
+    """
     if not run.fired or not all(event.kind in _DELAYS for event in run.fired):
-        return None
+        return
     calls = list(_calls(run))
     orders = _Orders(run, undisturbed)
     for delayed, since in reversed(list(_delays(run))):
@@ -71,11 +116,9 @@ def _find_conflict(run: Run, undisturbed: Run) -> Conflict | None:
         later = [call for call in own if call.at > since]
         until = later[0].at if later else since
         others = [call for call in calls if since < call.at < until]
-        conflict = _conflict_between(earlier, others, later, orders)
-        conflict = conflict or _conflict_before(others, later, orders)
-        if conflict is not None:
-            return conflict
-    return _conflict_of_deliveries(calls, orders)
+        yield from _conflicts_between(earlier, others, later, orders)
+        yield from _conflicts_before(others, later, orders)
+    yield from _conflicts_of_deliveries(calls, orders)
 
 
 def _calls(run: Run) -> Iterator[_Call]:
@@ -107,11 +150,11 @@ def _is_of(line: Line, strand: str) -> bool:
     return line.process == strand or line.process.startswith((f"{strand}:", f"{strand}+"))
 
 
-def _conflict_between(
+def _conflicts_between(
     earlier: Sequence[_Call], others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
-) -> Conflict | None:
-    """Return a call of another strand that came between two calls of the delayed strand and
-    conflicts with both, as a write between a read and the write that depends on it.
+) -> Iterator[Conflict]:
+    """Yield calls of another strand that came between two calls of the delayed strand and
+    conflict with both, as a write between a read and the write that depends on it.
     """
     for late in later:
         for middle in reversed(others):
@@ -124,32 +167,29 @@ def _conflict_between(
                 if orders.is_reversed(middle.line, late.line) or orders.is_reversed(
                     early.line, middle.line
                 ):
-                    return Conflict(middle.line, late.line, early.line, conflict[0])
-    return None
+                    yield Conflict(middle.line, late.line, early.line, conflict[0])
 
 
-def _conflict_before(
+def _conflicts_before(
     others: Sequence[_Call], later: Sequence[_Call], orders: _Orders
-) -> Conflict | None:
-    """Return a call of another strand that conflicts with a later call of the delayed strand."""
+) -> Iterator[Conflict]:
+    """Yield calls of another strand that conflict with a later call of the delayed strand."""
     for late in later:
         for early in reversed(others):
             conflict = early.data.conflict(late.data)
             if conflict is not None and orders.is_reversed(early.line, late.line):
-                return Conflict(early.line, late.line, None, conflict[0])
-    return None
+                yield Conflict(early.line, late.line, None, conflict[0])
 
 
-def _conflict_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Conflict | None:
-    """Return the last conflict between two deliveries that the schedule put in another order."""
+def _conflicts_of_deliveries(calls: Sequence[_Call], orders: _Orders) -> Iterator[Conflict]:
+    """Yield the conflicts between two deliveries that the schedule put in another order, the last
+    first.
+    """
     delivered = [call for call in calls if _is_delivery(call.line)]
     for index in range(len(delivered) - 1, 0, -1):
         late = delivered[index]
         others = [call for call in delivered[:index] if call.line.process != late.line.process]
-        conflict = _conflict_before(others, [late], orders)
-        if conflict is not None:
-            return conflict
-    return None
+        yield from _conflicts_before(others, [late], orders)
 
 
 def _is_delivery(line: Line) -> bool:

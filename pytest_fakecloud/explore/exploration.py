@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..core.wording import counted
-from .cause import cause_text, find_cause
+from .cause import cause_text
 from .run import Run
 from .search.failures import Replays
 from .search.summary import summary
@@ -91,7 +91,7 @@ class BrokenSchedule(AssertionError):
         self.runs = run, undisturbed
         self.schedule = str(run.schedule)
         self.events = len(run.schedule)
-        self.cause = cause_text(find_cause(run, undisturbed), run)
+        self.cause = cause_text(run.cause, run)
         self.story = story(run)
         self.tried = tally.tried
         self.seconds = tally.seconds

@@ -22,7 +22,7 @@ from .runtime.threads import Threads
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
-from .search.failures import replay, run_undisturbed
+from .search.failures import explained, replay
 from .search.player import Player
 from .search.stored import hypothesis
 from .search.tally import Tally
@@ -143,7 +143,7 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.is_given = True
     run = player.play(schedule, keep=True, stacks=True)
     if run.broken is not None:
-        raise BrokenSchedule(run, tally, run_undisturbed(player, run)) from run.broken
+        raise BrokenSchedule(run, tally, explained(player, run)) from run.broken
     missed = [str(event) for event in schedule if event not in run.fired]
     if missed:
         raise ContractError(
@@ -175,7 +175,7 @@ def _search(player: Player, promises: Promises, budget: Budget, seed: int | str)
             "Reset that state in setup="
         )
     raise BrokenSchedule(
-        replays.run, player.tally, run_undisturbed(player, replays.run), replays=replays
+        replays.run, player.tally, explained(player, replays.run), replays=replays
     ) from replays.run.broken
 
 

@@ -10,7 +10,7 @@ from ..reporting.as_json import as_json, row_json
 from ..reporting.masking import Mask
 from ..reporting.model import AppliedFault, Row
 from ..reporting.rows import rows
-from .cause import Conflict, cause_text, find_cause
+from .cause import Conflict, cause_text
 from .story import reason
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class _Story:
         run = self._run
         if run.broken is None:
             return
-        cause = find_cause(run, undisturbed)
+        cause = run.cause
         number = self._number_of(_decisive_line(run, cause))
         for row in page["rows"]:
             row["findings"] = [index + 1 for index in row["findings"]]

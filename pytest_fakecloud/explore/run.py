@@ -12,6 +12,7 @@ from .schedule import CLOCK, Event, Kind, Schedule
 if TYPE_CHECKING:
     from ..core.calls import Call
     from ..queue.delivery.destination_routes import Url
+    from .cause import Conflict
     from .runtime.deliveries import Due
     from .runtime.strands import Place, Strand
 
@@ -124,6 +125,8 @@ class Run:
     schedule: Schedule
     broken: AssertionError | None = None
     """The assertion that failed."""
+    cause: Conflict | Line | None = None
+    """The conflict, or the event, that broke the promise, if it was examined and is certain."""
     points: list[Point] = field(default_factory=list)
     quiet: list[Call] = field(default_factory=list)
     """Calls at which no event is tried, such as the commands that a transaction queues."""

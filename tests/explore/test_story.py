@@ -6,13 +6,14 @@ import contextlib
 import json
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 import redis as redis_py
 from upstash_redis import Redis
 from upstash_redis.errors import UpstashError
 
-from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, KVServer, always
+from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, History, KVServer, always
 
 
 def broken() -> None:
@@ -47,8 +48,12 @@ def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, kv:
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(clients, broken, schedule="ann.1 switch cat")
     assert found.value.cause == ""
+
+    def bob_reads_it(history: History) -> None:
+        assert history.results["bob"] == "1"
+
     with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, broken, schedule="ann.1 switch bob")
+        cloud.explore(clients, bob_reads_it, schedule="ann.1 switch bob")
     assert found.value.cause.startswith("bob's GET a ")
     assert "came before ann's SET a 1" in found.value.cause
 
@@ -91,9 +96,12 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
 
     clients = {"ann": ann, "bob": lambda: redis.set("a", "2"), "cat": redis.ping}
 
-    def found(schedule: str) -> str:
+    def bob_is_last() -> None:
+        assert kv.value("a") == "2"
+
+    def found(schedule: str, check: Callable[[], None] = broken) -> str:
         with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(clients, broken, schedule=schedule)
+            cloud.explore(clients, check, schedule=schedule)
         return found.value.cause
 
     assert re.fullmatch(
@@ -104,7 +112,7 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
     )
     assert found("ann.1 crash") == "ann crashes"
     assert re.fullmatch(r"ann crashes after GET a \(test_story.py:\d+\)", found("ann.2 crash"))
-    assert found("ann.2 delay 30").startswith("bob's SET a 2 (")
+    assert found("ann.2 delay 30", bob_is_last).startswith("bob's SET a 2 (")
     assert found("cat.1 delay 30") == "cat pauses for 30 s before its call, PING"
     assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
     assert found("ann.1 drop, ann.2 drop") == ""
@@ -114,12 +122,15 @@ def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer) -> 
     redis = Redis(kv.url, kv.token)
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.set("a", "2")}
 
-    def cause(schedule: str) -> str:
+    def bob_is_last() -> None:
+        assert kv.value("a") == "2"
+
+    def cause(schedule: str, check: Callable[[], None] = broken) -> str:
         with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(clients, broken, schedule=schedule)
+            cloud.explore(clients, check, schedule=schedule)
         return found.value.cause
 
-    assert cause("ann.1 switch bob").startswith("bob's SET a 2 (")
+    assert cause("ann.1 switch bob", bob_is_last).startswith("bob's SET a 2 (")
     assert cause("ann.1 switch bob, ann.1 drop") == ""
 
 
@@ -156,10 +167,10 @@ def test_a_cause_names_the_strands_that_the_schedule_switched(cloud: Cloud, kv: 
                 redis.incrby("total", units)
             time.sleep(3)
 
+    clients = {"device": device, "one": bill, "two": bill}
+    promise = always(lambda: int(kv.value("units") or 0) >= 0)
     with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(
-            {"device": device, "one": bill, "two": bill}, broken, schedule="one.5 switch two"
-        )
+        cloud.explore(clients, promise, schedule="one.5 switch two")
     cause = found.value.cause
     assert cause.startswith("two's DECRBY units 1 (")
     assert "came between one's GET units (" in cause
@@ -182,8 +193,12 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
             queue.client().message.publish(url="https://a.example/in", body=body)
 
     clients = {"one": lambda: publish("1", "2"), "two": lambda: publish("3")}
+
+    def three_is_last() -> None:
+        assert kv.value("a") == "3"
+
     with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, broken, schedule="one.2 switch two")
+        cloud.explore(clients, three_is_last, schedule="one.2 switch two")
     assert found.value.cause.startswith("delivery2's SET a 3 (")
     assert "came before delivery3's SET a 2 (" in found.value.cause
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
+from ..cause import find_cause
 from ..run import Run
 from ..schedule import Schedule
 from .player import Player
@@ -14,6 +16,8 @@ from .stored import forget, saved
 
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
+MOST_SWITCHES = 40
+"""Maximum number of single switches that are tried instead of several events."""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 
@@ -64,7 +68,29 @@ def smallest(player: Player, run: Run) -> Run:
     if again.broken is None:
         run.schedule = first
         return run
-    return again
+    return _one_switch(player, again) or again
+
+
+def _one_switch(player: Player, run: Run) -> Run | None:
+    """Return a failing run with only one of the switches that the undisturbed run offers to the
+    strands of a schedule; None if there is none.
+    """
+    if len(run.fired) <= 1 or "switch" not in player.choice.kinds:
+        return None
+    strands = {event.process for event in run.fired} | {event.detail for event in run.fired}
+    offered = (
+        event for point in player.play(Schedule(), notes=True).points for event in point.events()
+    )
+    switches = (
+        event
+        for event in offered
+        if event.kind == "switch" and {event.process, event.detail} <= strands
+    )
+    for event in itertools.islice(switches, MOST_SWITCHES):
+        moved = player.play(Schedule([event]))
+        if moved.broken is not None and len(moved.fired) == 1:
+            return moved
+    return None
 
 
 def replay(player: Player, run: Run) -> Replays:
@@ -81,10 +107,12 @@ def replay(player: Player, run: Run) -> Replays:
     return Replays(found, failed, total)
 
 
-def run_undisturbed(player: Player, run: Run) -> Run | None:
-    """Run without events, for comparison with a failing run. Return None if that run is stuck, or
-    has no events itself.
+def explained(player: Player, run: Run) -> Run | None:
+    """Find the cause of a failing run, and store it there. Return the run without events, for
+    comparison; None if the failing run is stuck, or has no events itself.
     """
     if run.is_stuck or not run.fired:
         return None
-    return player.play(Schedule(), stacks=True)
+    undisturbed = player.play(Schedule(), stacks=True)
+    run.cause = find_cause(run, undisturbed, player.play)
+    return undisturbed
