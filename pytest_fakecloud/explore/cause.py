@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from .footprint import ALL, Footprint, Touch
@@ -79,11 +79,23 @@ def _decides(conflict: Conflict, run: Run, play: Callable[[Schedule], Run]) -> b
         # The schedule also lets time pass, which may be what broke the promise.
         events = [order]
         if play(Schedule(events)).broken is None:
-            return False
+            return _overwrites(conflict, run)
     if _holds(play(Schedule([*events, stop])), stop):
         return True
     sooner = _switch(conflict.before, conflict.decisive, run) if conflict.before else None
     return sooner is not None and _holds(play(Schedule([sooner])), sooner)
+
+
+def _overwrites(conflict: Conflict, run: Run) -> bool:
+    """Return whether a strand read data, another strand wrote it, and the first strand then wrote
+    it, too.
+    """
+    if conflict.before is None:
+        return False
+    data = conflict.touch
+    writing = replace(data, writes=True)
+    before, after = (run.steps[line.step].footprint for line in (conflict.before, conflict.after))
+    return data.writes and writing not in before.touches and writing in after.touches
 
 
 def _holds(run: Run, event: Event) -> bool:
