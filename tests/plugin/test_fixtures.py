@@ -450,6 +450,8 @@ def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> N
         "pytest_fakecloud.plugin",
         "pytest_fakecloud.services",
         "pytest_fakecloud.session",
+        "pytest_fakecloud.session.application",
+        "pytest_fakecloud.session.clouds",
         "pytest_fakecloud.session.options",
         "pytest_fakecloud.session.parametrize",
         "pytest_fakecloud.session.run",
