@@ -163,7 +163,8 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     """
     run = SimpleNamespace(
         clouds=lambda: [cloud], test=SimpleNamespace(cloud=cloud, is_reported=False),
-        recordings=None, journal_when="failed", served=lambda cloud: [], idle_s=lambda: 0.0, timelines=folder,
+        recordings=None, journal_when="failed", served=lambda cloud: [], idle_s=lambda: 0.0,
+        timelines=folder,
     )  # fmt: skip
     item = SimpleNamespace(nodeid="test_a.py::test_it", module=sys, user_properties=[])
     try:
