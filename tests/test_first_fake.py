@@ -37,10 +37,11 @@ FIRSTS = {
 }
 NOBODYS = {
     "asyncio", "calendar", "concurrent", "confluent_kafka", "cronsim", "cryptography",
-    "difflib", "email", "http.client", "http.server", "httpx", "jsonpath", "jwt", "locale",
-    "lupa", "multiprocessing", "pydantic", "pytest", "pytest_httpserver", "qstash", "redis",
-    "requests", "responses", "Stemmer", "ssl", "subprocess", "sysconfig", "tempfile",
-    "trustme", "unittest", "urllib.request", "urllib3", "werkzeug", "xml", "zoneinfo",
+    "decimal", "difflib", "email", "fractions", "http.client", "http.server", "httpx",
+    "jsonpath", "jwt", "locale", "lupa", "multiprocessing", "pydantic", "pytest",
+    "pytest_httpserver", "qstash", "redis", "requests", "responses", "Stemmer", "ssl",
+    "subprocess", "sysconfig", "tempfile", "trustme", "unittest", "urllib.request", "urllib3",
+    "werkzeug", "xml", "zoneinfo",
 }  # fmt: skip
 """Modules that no first answer needs, except those that pytest imports in every run."""
 MOST = {"kv": 145, "queue": 149, "vector": 90, "broker": 94}

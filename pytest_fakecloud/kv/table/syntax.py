@@ -6,11 +6,14 @@ own pass it as ``error``.
 
 from __future__ import annotations
 
-import fractions
 import math
 import re
+from typing import TYPE_CHECKING
 
 from ..errors import NOT_FLOAT, NOT_INTEGER, OUT_OF_INT_RANGE, CommandError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
@@ -122,8 +125,10 @@ def parse_exponent(text: bytes) -> int:
     return -value if text.startswith(b"-") else value
 
 
-def hexadecimal_value(text: bytes) -> fractions.Fraction:
+def hexadecimal_value(text: bytes) -> Fraction:
     """Return the exact value of a hexadecimal float. The string must match ``HEXADECIMAL``."""
+    from fractions import Fraction
+
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
@@ -131,8 +136,8 @@ def hexadecimal_value(text: bytes) -> fractions.Fraction:
         digits = -digits
     exponent = parse_exponent(power) - 4 * len(decimals)
     if exponent < 0:
-        return fractions.Fraction(digits, 2**-exponent)
-    return fractions.Fraction(digits * 2**exponent)
+        return Fraction(digits, 2**-exponent)
+    return Fraction(digits * 2**exponent)
 
 
 def format_double(value: float) -> bytes:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Reply
-from ...table.long_double import LongDouble, format_long_double, long_double_sum, parse_long_double
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, I64_MIN, parse_int, try_int
 from ...values.memory import UnpackedInteger
+
+if TYPE_CHECKING:
+    from ...table.long_double import LongDouble
 
 
 def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> int:
@@ -22,6 +26,9 @@ def incremented(text: bytes, amount: int, error: bytes = errors.NOT_INTEGER) -> 
 
 def incremented_float(text: bytes, amount: LongDouble, error: bytes = errors.NOT_FLOAT) -> bytes:
     """Return the sum of 80-bit floats; raise ``error`` for an invalid one, another if infinite."""
+    # Few tests add floats, and exact fractions take milliseconds to import.
+    from ...table.long_double import format_long_double, long_double_sum, parse_long_double
+
     total = long_double_sum(parse_long_double(text, error), amount)
     if isinstance(total, float):
         raise CommandError(errors.NAN_OR_INFINITY)
@@ -65,6 +72,8 @@ def decrby(session: Session, args: Args) -> Reply:
 @command("INCRBYFLOAT")
 def incrbyfloat(session: Session, args: Args) -> Reply:
     """Increment the value of a key by a floating-point number and return the new value."""
+    from ...table.long_double import parse_long_double
+
     value = session.db.string(args[0])
     present = b"0" if value is None else bytes(value)
     text = incremented_float(present, parse_long_double(args[1]))
