@@ -41,8 +41,9 @@ class History:
 
     ``cloud`` contains the fakes. ``schedule`` is the schedule as a string. ``operations`` are the calls
     of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps
-    clients and workers to what they returned, ``errors`` to the exception with which they gave up.
-    ``crashed`` are the names of clients and workers that a crash ended.
+    clients and workers that returned to what they returned, ``errors`` those that gave up to their
+    exception. ``crashed`` are the names of clients and workers that a crash ended. The first
+    restart of a worker ``relay`` is ``relay/2``.
     """
 
     cloud: AnyCloud

@@ -184,6 +184,43 @@ def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> Non
         asyncio.run(test_async())
 
 
+@pytest.mark.parametrize(
+    ("event", "results", "errors", "crashed"),
+    [
+        ("ann.2 crash", {"bob": None}, [], ["ann"]),
+        ("ann.2 answer", {"bob": None}, ["ann"], []),
+        ("ann.2 duplicate", {"ann": 2, "bob": None}, [], []),
+        ("relay.1 crash", {"ann": 2, "bob": None, "relay/2": True}, [], ["relay"]),
+    ],
+)
+def test_results_are_those_of_clients_and_workers_that_returned(
+    cloud: Cloud,
+    kv: KVServer,
+    event: str,
+    results: dict[str, object],
+    errors: list[str],
+    crashed: list[str],
+) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def ann() -> int:
+        return int(redis.set("a", "1")) + int(redis.set("b", "2"))
+
+    def bob() -> None:
+        redis.get("a")
+
+    def relay() -> bool:
+        return bool(redis.ping())
+
+    found: list[History] = []
+    workers = {"relay": relay} if event.startswith("relay") else {}
+    clients = {"ann": ann, "bob": bob}
+    cloud.explore(clients, found.append, workers=workers, schedule=event)
+    (history,) = found
+    assert history.results == results
+    assert (list(history.errors), history.crashed) == (errors, crashed)
+
+
 def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     kv.execute("SET", "kept", "1")
     now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token

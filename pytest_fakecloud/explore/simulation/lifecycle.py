@@ -64,7 +64,8 @@ class Lifecycle:
         history, error = self._record.history, strand.error
         if strand.crashed and strand.root is strand:
             history.crashed.append(strand.title)
-        if strand.role in ("client", "worker"):
+        has_returned = error is None and not strand.crashed
+        if strand.role in ("client", "worker") and has_returned:
             history.results[strand.title] = strand.result
         if strand.role != "delivery" and error is not None:
             history.errors[strand.title] = error
@@ -72,7 +73,7 @@ class Lifecycle:
             self._record.touch_history(True)
             operation = self._operations[strand.title]
             operation.error = error
-            if error is None and not strand.crashed:
+            if has_returned:
                 end(history, operation, strand.result)
 
     def _report_delivery(self, name: str, due: Due) -> None:
