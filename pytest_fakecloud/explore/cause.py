@@ -287,7 +287,7 @@ def _event_text(line: Line, run: Run) -> str:
     if call is not None and event.kind == "crash":
         return f"{line.process} {line.words} after {_call_text(call, run)}"
     if call is not None and event.kind in PAUSES:
-        return f"{line.process} {line.words}, {_call_text(call, run)}"
+        return f"{line.process} {line.words}: {_call_text(call, run)}"
     return f"{line.process} {line.words}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -11,6 +12,7 @@ from collections.abc import Callable
 import pytest
 import redis as redis_py
 from upstash_redis import Redis
+from upstash_redis.asyncio import Redis as AsyncRedis
 from upstash_redis.errors import UpstashError
 
 from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, History, KVServer, always
@@ -113,7 +115,7 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
     assert found("ann.1 crash") == "ann crashes"
     assert re.fullmatch(r"ann crashes after GET a \(test_story.py:\d+\)", found("ann.2 crash"))
     assert found("ann.2 delay 30", bob_is_last).startswith("bob's SET a 2 (")
-    assert found("cat.1 delay 30") == "cat pauses for 30 s before its call, PING"
+    assert found("cat.1 delay 30") == "cat pauses for 30 s before its call: PING"
     assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
     assert found("ann.1 drop, ann.2 drop") == ""
 
@@ -132,6 +134,69 @@ def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer) -> 
 
     assert cause("ann.1 switch bob", bob_is_last).startswith("bob's SET a 2 (")
     assert cause("ann.1 switch bob, ann.1 drop") == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "pause"),
+    [
+        ("ann.2 delay 30", "30 s before its call"),
+        ("ann.2 jump", "30 s before its call, and the others wait"),
+        ("ann.2 nearly", "29.999 s before its call, and the others wait"),
+        ("ann.2 past", "31 s before its call, and the others wait"),
+        ("ann.2 tick 1s", "1 s before its call, and the others wait"),
+    ],
+)
+def test_a_pause_says_whether_the_others_wait(
+    cloud: Cloud, kv: KVServer, event: str, pause: str
+) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def ann() -> None:
+        redis.set("a", "1", ex=30)
+        redis.incr("b")
+
+    clients = {"ann": ann, "bob": redis.ping}
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(clients, broken, schedule=event)
+    assert f"ann: pauses for {pause}\n" in found.value.story
+    assert re.fullmatch(rf"ann pauses for {pause}: INCR b \(.*\)", found.value.cause)
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore({"ann": ann}, broken, schedule=event)
+    assert "before its call\n" in found.value.story
+
+
+def test_a_pause_says_that_deliveries_wait(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    queue = cloud.queue()
+    queue.destinations.call("https://a.example/in", lambda request: None)
+
+    def publish() -> None:
+        queue.client().message.publish(url="https://a.example/in", body="1")
+        redis.ping()
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(publish, broken, schedule="publish.2 tick 1s")
+    assert "publish: pauses for 1 s before its call, and the others wait\n" in found.value.story
+
+
+def test_a_pause_of_a_task_says_whether_other_tasks_wait(cloud: Cloud, kv: KVServer) -> None:
+    redis = AsyncRedis(kv.url, kv.token)
+
+    async def twice() -> None:
+        await redis.get("a")
+        await redis.get("b")
+
+    async def both() -> None:
+        await asyncio.gather(twice(), twice())
+
+    def story(run: Callable[[], object], schedule: str) -> str:
+        with pytest.raises(BrokenSchedule) as found:
+            cloud.explore(run, broken, schedule=schedule)
+        return found.value.story
+
+    assert "before its call\n" in story(twice, "twice.2 tick 1s")
+    assert "before its call, and the others wait\n" in story(both, "both:twice.2 tick 1s")
 
 
 def test_the_undisturbed_run_has_no_cause(cloud: Cloud, kv: KVServer) -> None:

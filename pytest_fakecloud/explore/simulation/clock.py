@@ -208,7 +208,13 @@ class ClockMoves:
             self.held_us = until_us
             strand.yields_to_others = True
         self._state.park(strand, "switch")
+        due_us = self._world.deliveries.next_us()
+        others_wait = len(held) > 1 or (
+            event.kind != "delay" and due_us is not None and due_us < until_us
+        )
         words = f"pauses for {seconds(span_us)} before its call"
+        if others_wait:
+            words += ", and the others wait"
         self._record.say(strand.name, words, event=True)
         return True
 
