@@ -62,6 +62,10 @@ class Disturbances:
 
         self._start(f"{handle.name}: the new token is known", ROTATED_US, undo)
 
+    def is_rotated(self, handle: Handle) -> bool:
+        """Return whether the code still uses a fake's token from before a rotation."""
+        return handle.name in self._rotated
+
     @contextlib.contextmanager
     def old_tokens(self) -> Iterator[None]:
         """Make the fakes accept the tokens from before their rotation within the block."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.concurrency.aio import checkpoint, in_thread
+from ..core.errors import ServiceError
 from ..http.messages import Request, Response, Serve
 from ..queue.delivery.destinations import route_to
 from ..transport.inprocess import origins
@@ -33,6 +34,8 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     """Connect a fake to the simulations of a world until the stack is closed."""
     app: Any = handle._app
     swap(exits, app, "faults", _ExploredFaults(world, handle, app.faults))
+    vars(app)["authenticate"] = _authenticated(world, handle, app.authenticate)
+    exits.callback(vars(app).pop, "authenticate", None)
     if hasattr(app, "interruptions"):
         swap(exits, app, "interruptions", _ExploredInterruptions(world, app.interruptions))
     engine: Any = handle._engine
@@ -56,6 +59,33 @@ def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -
     """Set an attribute until the stack is closed."""
     exits.callback(setattr, owner, name, getattr(owner, name))
     setattr(owner, name, value)
+
+
+def _authenticated(
+    world: World, handle: Handle, real: Callable[[Request], object]
+) -> Callable[[Request], object]:
+    """Wrap an app's ``authenticate()`` so that rejected calls are in the story."""
+
+    def authenticate(request: Request) -> object:
+        try:
+            return real(request)
+        except ServiceError as error:
+            simulation = world.simulation
+            if error.status == 401 and simulation is not None:
+                if world.disturbances.is_rotated(handle) and _is_accepted(world, real, request):
+                    request.call.fault = "rotate_token"
+                simulation.calls.rejected(request)
+            raise
+
+    return authenticate
+
+
+def _is_accepted(world: World, real: Callable[[Request], object], request: Request) -> bool:
+    """Return whether a request has valid credentials from before a rotation."""
+    with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
+        real(request)
+        return True
+    return False
 
 
 def _recorded(world: World, fake: str, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -204,18 +204,30 @@ class Calls:
             _note_consumer(root, handle, request)
         events = self._state.schedule.at(strand.name, strand.points)
         fault = self._apply(events, strand, handle, request) if events else ""
-        line = Line(now, strand.name, call=request.call, step=len(run.steps) - 1)
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
-        if self._record.stacks:
-            line.lines = self._source(strand, request)
-        run.lines.append(line)
+        line = self._tell(strand, request)
         if self._record.records:
             self._record.touch(touches_of_request(handle, request))
         if self._cut and self._cut.get((root.title, handle.name), 0) > now:
             line.event, line.words = True, f"does not reach {handle.name}"
             return Effect("drop")
         return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
+
+    def rejected(self, request: Request) -> None:
+        """Add a call without valid credentials to the story; it has no point for events."""
+        strand, _ = self._strand_of(request)
+        if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
+            self._tell(strand, request)
+
+    def _tell(self, strand: Strand, request: Request) -> Line:
+        """Add a call to the story."""
+        run = self._record.run
+        line = Line(self._world.now_us(), strand.name, call=request.call, step=len(run.steps) - 1)
+        if self._record.stacks:
+            line.lines = self._source(strand, request)
+        run.lines.append(line)
+        return line
 
     def _apply(
         self, events: Sequence[Event], strand: Strand, handle: Handle, request: Request
