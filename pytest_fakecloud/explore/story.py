@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,13 +12,16 @@ from typing import TYPE_CHECKING
 from ..core.wording import counted
 from ..reporting.connections import gathered
 from ..reporting.wording import Scene, summarise
+from .footprint import ALL, Touch
 from .run import Line, Run
 
 if TYPE_CHECKING:
     from ..core.calls import Call
 
 _SHOWN = 3
-"""Maximum number of consecutive calls that an entry shows."""
+"""Number of calls that an entry shows if fewer are decisive."""
+_NOT_WORTH_HIDING = 2
+"""Number of calls that are shown too, rather than counted, if an entry has no others to hide."""
 _LONG = 110
 """Maximum number of characters of a call; longer texts are cut."""
 _SEVERAL = ("multi-exec", "pipeline")
@@ -49,10 +54,11 @@ def story(run: Run) -> str:
 def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
     scene = scene_of(run)
+    decisive = _decisive_calls(run)
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
-        line, text = entry[0], _entry_text(entry, scene, _shown(entry, run))
+        line, text = entry[0], _entry_text(entry, scene, _shown(entry, decisive, run))
         row = latest.get(line.process)
         if row is not None and row.text == text and not any(one.event for one in entry):
             row.repeats.append(line)
@@ -172,42 +178,140 @@ def _goes_on(last: Line, line: Line) -> bool:
     return last.call is None or not (line.event or last.event)
 
 
-def _shown(entry: Sequence[Line], run: Run) -> set[int]:
-    """Return the ``id()`` of each call that is shown of an entry: rejected calls first, then writes,
-    then reads.
+def _shown(entry: Sequence[Line], decisive: Container[int], run: Run) -> set[int]:
+    """Return the ``id()`` of each call that is shown of an entry.
+
+    All decisive calls are shown, and others if there is space: first one from each line of the
+    application, then writes.
     """
-    calls = [line for line in entry if line.call is not None and not line.event]
-    calls.sort(key=lambda line: (not _is_rejected(line), not _writes(line, run)))
-    return {id(line) for line in calls[:_SHOWN]}
-
-
-def _is_rejected(line: Line) -> bool:
-    return line.call is not None and (line.call.status is None or line.call.status >= 400)
+    calls = [line for line in entry if line.call is not None]
+    shown = {id(line) for line in calls if line.event or id(line) in decisive}
+    times: Counter[object] = Counter()
+    others: list[tuple[int, bool, int]] = []
+    for line in calls:
+        if id(line) not in shown:
+            assert line.call is not None
+            place = line.source, line.call.route, str(line.call.facts.get("command"))
+            others.append((times[place], not _writes(line, run), id(line)))
+            times[place] += 1
+    others.sort(key=lambda other: other[:2])
+    shown |= {number for _, _, number in others[: max(0, _SHOWN - len(shown))]}
+    if len(calls) - len(shown) <= _NOT_WORTH_HIDING:
+        return {id(line) for line in calls}
+    return shown
 
 
 def _writes(line: Line, run: Run) -> bool:
-    if not 0 <= line.step < len(run.steps):
-        return False
-    touches = run.steps[line.step].footprint.touches
-    return any(touch.writes and touch.fake for touch in touches)
+    return any(touch.writes for touch in _data_of(line, run))
+
+
+def _decisive_calls(run: Run) -> set[int]:
+    """Return the ``id()`` of each line with a call that may have broken the promise.
+
+    These are the calls that were rejected, that conflict with a call of another strand, that come
+    just before or after an event of their strand, or that read vectors whose changes an event keeps
+    pending, and the last call before the promise broke.
+    """
+    broken = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
+    lines = run.lines[:broken]
+    calls = [line for line in lines if line.call is not None]
+    found = {id(line) for line in calls[-1:]}
+    found |= {id(line) for line in calls if _is_rejected(line)}
+    found |= {id(line) for line in _conflicting(calls, run)}
+    found |= {id(line) for line in _beside_events(lines)}
+    found |= {id(line) for line in _pending_reads(lines, run)}
+    return found
+
+
+def _is_rejected(line: Line) -> bool:
+    """Return whether a call got an error or no answer."""
+    return line.call is not None and (line.call.status is None or line.call.status >= 400)
+
+
+def _data_of(line: Line, run: Run) -> list[Touch]:
+    """Return the accesses of a call to the data of fakes."""
+    if _is_rejected(line) or not 0 <= line.step < len(run.steps):
+        return []
+    return [touch for touch in run.steps[line.step].footprint.touches if touch.fake]
+
+
+def _conflicting(calls: Sequence[Line], run: Run) -> Iterator[Line]:
+    """Yield the calls that conflict with a call of another strand."""
+    accesses: defaultdict[tuple[str, str, str], set[tuple[str, bool]]] = defaultdict(set)
+    everything: defaultdict[tuple[str, str], set[tuple[str, bool]]] = defaultdict(set)
+    touched: list[tuple[Line, str, list[Touch]]] = []
+    for line in calls:
+        if line.call is None or line.call.service == "queue":
+            continue
+        strand, data = _strand(line), _data_of(line, run)
+        touched.append((line, strand, data))
+        for touch in data:
+            accesses[touch.fake, touch.kind, touch.name].add((strand, touch.writes))
+            everything[touch.fake, touch.kind].add((strand, touch.writes))
+    for line, strand, data in touched:
+        for touch in data:
+            if touch.name == ALL:
+                others = everything[touch.fake, touch.kind]
+            else:
+                named = (accesses[touch.fake, touch.kind, name] for name in (touch.name, ALL))
+                others = set().union(*named)
+            if any(other != strand and (writes or touch.writes) for other, writes in others):
+                yield line
+                break
+
+
+def _strand(line: Line) -> str:
+    """Return the strand that made a call; a strand and its restarts are the same."""
+    return re.sub(r"/\d+|:loop$", "", line.process)
+
+
+def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the call before and the call after each event that is not itself a call."""
+    latest: dict[str, Line] = {}
+    waiting: set[str] = set()
+    for line in lines:
+        if line.call is not None:
+            latest[line.process] = line
+            if line.process in waiting:
+                waiting.remove(line.process)
+                yield line
+        elif line.event:
+            waiting.add(line.process)
+            if line.process in latest:
+                yield latest[line.process]
+
+
+def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
+    """Yield the reads of vector indexes after changes were first kept pending."""
+    if not any(event.kind == "hold_pending" for event in run.fired):
+        return
+    for line in lines:
+        if line.call is not None and line.call.service == "vector":
+            data = _data_of(line, run)
+            if data and not any(touch.writes for touch in data):
+                yield line
 
 
 def _entry_text(entry: Sequence[Line], scene: Scene, shown: Container[int]) -> str:
-    words, more = [], 0
-    for line in entry:
-        if line.call is None:
-            words.append(line.words)
-        elif line.event:
-            words.append(f"{call_text(line.call, scene)} {line.words}{_source(line)}")
-        elif id(line) in shown:
-            words.append(_call(line.call, scene) + _source(line))
+    words: list[str] = []
+    for is_hidden, lines in itertools.groupby(
+        entry, lambda line: line.call is not None and id(line) not in shown
+    ):
+        if is_hidden:
+            words.append(counted(len(list(lines)), "more call"))
         else:
-            more += 1
-    if more:
-        words.append(counted(more, "more call"))
+            words += [_line_text(line, scene) for line in lines]
     if entry[0].breaks:
         return f"{entry[0].process} {entry[0].words}"
     return f"{entry[0].process.removesuffix(':loop')}: {'; '.join(words)}"
+
+
+def _line_text(line: Line, scene: Scene) -> str:
+    if line.call is None:
+        return line.words
+    if line.event:
+        return f"{call_text(line.call, scene)} {line.words}{_source(line)}"
+    return _call(line.call, scene) + _source(line)
 
 
 def _source(line: Line) -> str:

@@ -14,8 +14,10 @@ import redis as redis_py
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 from upstash_redis.errors import UpstashError
+from upstash_vector import Index
 
 from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, History, KVServer, always
+from pytest_fakecloud.reporting.report import problems
 
 
 def broken() -> None:
@@ -66,20 +68,127 @@ def test_a_given_schedule_that_holds_says_so(cloud: Cloud, kv: KVServer) -> None
     assert str(found).startswith("the promise held in the given schedule\n")
 
 
+def shown_calls(story: str) -> list[str]:
+    """Return the calls and the words of a story's only line, without the lines of the code."""
+    (line,) = [line for line in story.splitlines() if not line.startswith("check:")]
+    return re.sub(r" \(test_story.py:\d+\)", "", line.partition(": ")[2]).split("; ")
+
+
 def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token)
 
     def run() -> None:
-        for key in ("a", "b", "c"):
+        for key in ("a", "b", "c", "d"):
             redis.get(key)
-        redis.set("d", "1")
+        redis.set("e", "1")
+        redis.ping()
 
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(run, broken)
-    assert "GET a → null" in found.value.story
-    assert "SET d 1 → OK" in found.value.story
-    assert "GET c" not in found.value.story
-    assert "; 1 more call\n" in found.value.story
+    assert shown_calls(found.value.story) == [
+        "GET a → null",
+        "3 more calls",
+        "SET e 1 → OK",
+        "PING → PONG",
+    ]
+
+
+def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for key in ("a", "b", "c", "d"):
+            redis.set(key, "1")
+        redis.get("e")
+        for _ in range(4):
+            redis.ping()
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken)
+    assert shown_calls(found.value.story) == [
+        "SET a 1 → OK",
+        "3 more calls",
+        "GET e → null",
+        "3 more calls",
+        "PING → PONG",
+    ]
+
+
+def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for key in "abcdefgh":
+            redis.get(key)
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(
+            {"ann": run, "bob": lambda: redis.delete("f", "g")}, broken, schedule="ann.7 delay 30"
+        )
+    story = found.value.story
+    assert "GET a → null (test_story.py" in story
+    assert "; 3 more calls; GET f → null (" in story.partition("bob: ")[0]
+    assert "GET g → null" in story.partition("bob: ")[2]
+
+
+def test_a_long_turn_shows_the_call_before_a_crash(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+
+    def run() -> None:
+        for key in "abcdefgh":
+            redis.set(key, "1")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken, schedule="run.8 crash")
+    assert re.search(r"; \d more calls; SET g 1 → OK \(.*\)\n.* run: crashes", found.value.story)
+
+
+def test_a_long_turn_shows_queries_that_miss_pending_changes(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    client = Index(index.url, index.token)
+
+    def run() -> None:
+        for name in "abcd":
+            client.query(vector=[1.0, 0.0], top_k=1)
+            client.upsert([(name, [1.0, 0.0])])
+            client.upsert([(name, [0.0, 1.0])])
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken, schedule="run.1 hold_pending")
+    assert found.value.story.count("query top 1 → no hits") == 4
+
+
+def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def run() -> None:
+        redis.set("a", "1")
+        for key in "bcdefg":
+            with contextlib.suppress(UpstashError):
+                redis.set(key, "1")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken, schedule="run.1 rotate_token")
+    _, _, *calls = shown_calls(found.value.story)
+    assert calls == ["SET a 1 → OK", *(f"SET {key} 1 → 401" for key in "bcdefg")]
+    # The report does not accuse the code of having wrong credentials.
+    assert problems(cloud) == []
+
+
+def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, "wrong", rest_retries=0)
+
+    def run() -> None:
+        kv.client().get("/ping")
+        with contextlib.suppress(UpstashError):
+            redis.get("a")
+
+    with pytest.raises(BrokenSchedule) as found:
+        cloud.explore(run, broken, schedule="run.1 rotate_token")
+    assert "GET a → 401" in found.value.story
+    assert [one.kind for one in problems(cloud)] == ["rejected"]
 
 
 def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:
@@ -345,15 +454,14 @@ def test_a_long_turn_shows_rejected_calls(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token)
 
     def run() -> None:
-        for key in ("a", "b", "c", "d"):
+        for key in ("a", "b", "c", "d", "e"):
             redis.set(key, "x")
         with contextlib.suppress(UpstashError):
             redis.incr("a")
 
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(run, broken)
-    assert "INCR a → 400" in found.value.story
-    assert "; 2 more calls\n" in found.value.story
+    assert "; 3 more calls; INCR a → 400" in found.value.story
 
 
 def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
