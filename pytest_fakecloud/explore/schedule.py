@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -189,7 +190,15 @@ class Schedule(Sequence[Event]):
             raise ContractError(
                 f"schedule={shown(text)} is not a string: pass one that a failure has printed"
             )
-        return cls(_read(part.strip()) for part in text.split(",") if part.strip())
+        events = [_read(part.strip()) for part in text.split(",") if part.strip()]
+        schedule = cls(events)
+        left_out = Counter(events) - Counter(schedule)
+        if left_out:
+            raise ContractError(
+                f"'{next(iter(left_out))}' cannot be applied: the schedule contains the event twice, "
+                "or another event that determines the outcome of the same call. Leave one out"
+            )
+        return schedule
 
     def at(self, process: str, point: int) -> Sequence[Event]:
         """Return the events at a point, in the order in which they are applied."""
@@ -250,8 +259,8 @@ def _read(text: str) -> Event:
     found = _EVENT.fullmatch(text)
     if found is None:
         raise ContractError(
-            f"{shown(text)} is not an event of a schedule: write 'strand.point kind', such as "
-            "'pay.2 lose_answer'"
+            f"{shown(text)} is not an event of a schedule: write a client, the number of one of its "
+            "calls, and the kind of event, such as 'pay.2 lose_answer'"
         )
     kind, detail = found["kind"], found["detail"] or ""
     if kind not in KINDS:

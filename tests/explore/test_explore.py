@@ -586,7 +586,10 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
         (lambda: cloud.explore([redis.ping], [holds, 3]), "is not a function"),
         (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
         (lambda: cloud.explore(redis.ping, services="kv"), "is not a fake"),
-        (lambda: cloud.explore(redis.ping, schedule="run drop"), "strand.point kind"),
+        (
+            lambda: cloud.explore(redis.ping, schedule="run drop"),
+            "a client, the number of one of its calls",
+        ),
         (lambda: cloud.explore(redis.ping, schedule="run.1 droop"), "drop"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 switch"), "runs first"),
         (lambda: cloud.explore(redis.ping, schedule="run.1 delay"), "number of seconds"),
@@ -605,7 +608,10 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
             )
         ),
         (lambda: cloud.explore({"a b": redis.ping}), "a single word"),
-        (lambda: replay_schedule("nonsense"), "strand.point kind"),
+        (lambda: replay_schedule("nonsense"), "a client, the number of one of its calls"),
+        (lambda: replay_schedule("run.1 crash, run.1 crash"), "'run.1 crash' cannot be applied"),
+        (lambda: replay_schedule("run.1 jump, run.1 jump"), "'run.1 jump' cannot be applied"),
+        (lambda: replay_schedule("run.1 drop, run.1 crash"), "cannot be applied"),
     ):
         with pytest.raises(ContractError, match=text):
             wrong()  # type: ignore[no-untyped-call]
