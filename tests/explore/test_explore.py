@@ -33,6 +33,9 @@ from pytest_fakecloud import (
     replay_schedule,
 )
 from pytest_fakecloud.explore.schedule import KINDS, TRIED
+from pytest_fakecloud.explore.simulation import calls as calls_module
+from pytest_fakecloud.explore.simulation import clock as clock_module
+from pytest_fakecloud.explore.simulation import scheduler
 
 
 @pytest.fixture
@@ -632,13 +635,38 @@ def test_a_queue_that_delivers_by_itself_is_refused() -> None:
             cloud.explore(lambda: None)
 
 
-def test_code_without_an_end_is_refused(cloud: Cloud, redis: Redis) -> None:
-    def run() -> None:
+def test_code_without_an_end_is_refused(
+    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calls() -> None:
         while True:
             redis.ping()
 
-    with pytest.raises(ContractError, match="goes on"):
-        cloud.explore(run)
+    def sleeps() -> None:
+        while True:
+            time.sleep(1)
+
+    async def awaits() -> None:
+        while True:
+            await asyncio.sleep(1)
+
+    monkeypatch.setattr(scheduler, "MOST_STEPS", 100)
+    monkeypatch.setattr(scheduler, "_LATEST_STEPS", 20)
+    monkeypatch.setattr(calls_module, "MOST_POINTS", 50)
+    for endless, words in (
+        (calls, "has made 50 calls and goes on"),
+        (sleeps, "goes on after 100 steps"),
+        (awaits, "goes on after 100 steps"),
+    ):
+        # Coroutines that wait have no line.
+        place = r"(:main)?" if endless is awaits else r" \(test_explore.py:\d+\)"
+        with pytest.raises(ContractError, match=f"^{endless.__name__}{place} {words}"):
+            cloud.explore([endless, redis.ping], holds)  # type: ignore[list-item]
+
+    monkeypatch.setattr(scheduler, "MOST_STEPS", 20_000)
+    monkeypatch.setattr(clock_module, "MOST_STEPS", 100)
+    with pytest.raises(ContractError, match=r"sleeps \(test_explore.py:\d+\) waits again"):
+        cloud.explore([sleeps, redis.ping], holds)
 
 
 def test_a_chance_outside_of_the_fakes_is_told(cloud: Cloud, kv: KVServer, redis: Redis) -> None:

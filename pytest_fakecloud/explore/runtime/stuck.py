@@ -12,13 +12,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from .frames import application_frame
+from .frames import application_frame, source_of
 from .strands import Strand
 
 
 def is_in_application(strand: Strand) -> bool:
     """Return whether a strand waits in a line of the application."""
     return application_frame(sys._current_frames().get(strand.host.thread)) is not None
+
+
+def describe_places(strands: Sequence[Strand]) -> str:
+    """Return the names of strands, each with its current line of the application if it has one."""
+    frames = sys._current_frames()
+    sources = [source_of(frames.get(strand.host.thread)) for strand in strands]
+    return ", ".join(
+        f"{strand.title} ({source[0]})" if source else strand.title
+        for strand, source in zip(strands, sources, strict=True)
+    )
 
 
 def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:

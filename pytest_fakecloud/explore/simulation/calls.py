@@ -15,6 +15,7 @@ from ..footprint import touches_of_request
 from ..run import Line
 from ..runtime.frames import Source, carried_source, source_of
 from ..runtime.strands import Crash, Strand
+from ..runtime.stuck import describe_places
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import ClockMoves
 from .state import RunState
@@ -147,8 +148,8 @@ class Calls:
         if number > MOST_POINTS:
             self._turns.fail(
                 ContractError(
-                    f"{strand.title} has made {MOST_POINTS} calls and goes on: explore() is for "
-                    "code that ends, so give its loop an end"
+                    f"{describe_places([strand])} has made {MOST_POINTS:,} calls and goes on: "
+                    "explore() is for code that ends, so give its loop an end"
                 )
             )
         is_point = handle.name in self._state.choice.handles

@@ -9,6 +9,7 @@ from ..call_events import seconds
 from ..footprint import MOVES_CLOCK, Footprint, Touch
 from ..run import Moment, Option, Step
 from ..runtime.strands import Strand
+from ..runtime.stuck import describe_places
 from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import RunState
 
@@ -128,10 +129,10 @@ class ClockMoves:
             self._firings += 1
         self._forced_moves += 1
         if self._forced_moves > MOST_STEPS:
-            waiting = ", ".join(s.title for s in self._state.strands if s.state == "waiting")
+            waiting = [s for s in self._state.strands if s.state == "waiting"]
             raise ContractError(
-                f"time has moved {MOST_STEPS} times and the run goes on: {waiting} waits again and "
-                "again. Give its loop an end"
+                f"time has moved {MOST_STEPS:,} times and the run goes on: "
+                f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self._world.time.move_to(target)
         self.barrier = len(self._record.run.steps) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ...core.errors import ContractError
@@ -9,7 +10,7 @@ from ..footprint import MEMORY, Footprint
 from ..run import Moment, Option, Point, Step, Strategy
 from ..runtime.deliveries import Due
 from ..runtime.strands import Place, Strand, pause
-from ..runtime.stuck import describe_stuck, is_in_application
+from ..runtime.stuck import describe_places, describe_stuck, is_in_application
 from ..schedule import CLOCK, Event, Kind
 from .clock import MOST_STEPS, ClockMoves
 from .deliveries import DeliveryStrands
@@ -21,6 +22,8 @@ _GRACE = 500
 """Wall-clock milliseconds before a waiting strand counts as stuck."""
 _PATIENCE = 1_500
 """Wall-clock milliseconds to wait for a blocked strand when no other strand can run."""
+_LATEST_STEPS = 1_000
+"""Number of steps by which the strand is found that does not end."""
 _NOT_CONTROLLED = (
     "not all interleavings: the code waited for a lock that explore() does not control"
 )
@@ -61,7 +64,7 @@ class Scheduler:
         """
         self._promises.check()
         if len(self._record.run.steps) > MOST_STEPS:
-            raise ContractError(f"a run has made {MOST_STEPS} steps and goes on: give it an end")
+            raise ContractError(self._endless())
         while True:
             for strand in self._state.strands:
                 if strand.root.crashed and self._is_dying(strand):
@@ -80,6 +83,16 @@ class Scheduler:
                     return None
             elif not self._clock.pass_time() and self._has_ended():
                 return None
+
+    def _endless(self) -> str:
+        """Describe a run with too many steps, and the strand that made most of the last ones."""
+        latest = Counter(step.strand for step in self._record.run.steps[-_LATEST_STEPS:])
+        name = latest.most_common(1)[0][0]
+        strands = [strand for strand in self._state.strands if strand.name == name]
+        return (
+            f"{describe_places(strands) or name} goes on after {MOST_STEPS:,} steps of the run: "
+            "explore() is for code that ends, so give its loop an end"
+        )
 
     def _is_dying(self, strand: Strand) -> bool:
         if strand.is_stepped_over:
