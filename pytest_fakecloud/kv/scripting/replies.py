@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import CommandError
-from ..reply import BigNumber, Bool, Map, SetReply, Status, Verbatim, double_text
+from ..reply import Map, SetReply, Status, Verbatim, double_text
 from ..table.syntax import format_double
 
 STATUS, FAILED, REFUSED, BUG = 1, 2, 3, 4
@@ -79,12 +79,8 @@ class Converter:
             return self._aggregate(reply, resp)
         if kind is Status:
             return self._table({b"ok": reply.text})
-        if isinstance(reply, CommandError):
-            return self._table({b"err": reply.text})
         if isinstance(reply, float):
             return double_text(reply) if resp == 2 else self._table({b"double": float(reply)})
-        if kind is Bool:
-            return int(reply.value) if resp == 2 else reply.value
         if isinstance(reply, bytes | bytearray):
             return bytes(reply)  # Scripts do not receive the RESP3 attribute of a value.
         return self._text(reply, resp)
@@ -104,6 +100,5 @@ class Converter:
                 return reply.text
             text = self._table({b"string": reply.text, b"format": reply.format})
             return self._table({b"verbatim_string": text})
-        if isinstance(reply, BigNumber):
-            return reply.text if resp == 2 else self._table({b"big_number": reply.text})
-        return False if resp == 2 else None  # The remaining type is a nil array.
+        # Only DEBUG returns the other types, and scripts cannot call it; so this is a nil array.
+        return False if resp == 2 else None

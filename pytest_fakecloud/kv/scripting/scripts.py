@@ -189,10 +189,8 @@ class Scripting:
     def call_function(
         self, session: Client, name: bytes, keys: list[bytes], args: list[bytes], read_only: bool
     ) -> Reply:
-        """Run a function of a library; raise ``CommandError`` for an unknown name."""
-        function = self.libraries.functions.get(name.lower())
-        if function is None:
-            raise CommandError(errors.FUNCTION_NOT_FOUND)
+        """Run a function of a library; the function must exist."""
+        function = self.libraries.functions[name.lower()]
         run = self._new_run(session, name, keys, frozenset(function.flags), read_only)
         run.line = self.engine.line
         return self._guarded(run, lambda: self.host.call_function(function.callback, keys, args))

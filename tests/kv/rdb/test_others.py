@@ -14,7 +14,7 @@ from pytest_fakecloud.kv.rdb.file import read_file
 from pytest_fakecloud.kv.rdb.listpack import write_listpack
 
 from ..conftest import Run
-from .packing import OTHERS, count, file_of, sealed, text
+from .packing import OTHERS, count, file_of, sealed, text, ziplist
 from .test_real import Redis, plain
 
 ID = (1).to_bytes(8, "big") + (1).to_bytes(8, "big")
@@ -121,3 +121,41 @@ def test_a_score_that_is_not_a_number_is_rejected() -> None:
 def test_a_library_of_a_release_candidate_gets_its_first_line() -> None:
     old = b"\xf6" + text(b"lib") + text(b"LUA") + b"\x01" + text(b"about") + text(b"return 1")
     assert read_file(file_of(old)).libraries == [b"#!lua name=lib\nreturn 1"]
+
+
+def test_a_library_of_a_release_candidate_needs_no_description() -> None:
+    old = b"\xf6" + text(b"lib") + text(b"LUA") + b"\x00" + text(b"return 1")
+    assert read_file(file_of(old)).libraries == [b"#!lua name=lib\nreturn 1"]
+
+
+def test_a_file_of_an_old_version_has_no_checksum() -> None:
+    [record] = read_file(b"REDIS0004" + b"\x00" + text(b"k") + text(b"v") + b"\xff").records
+    assert (record.key, record.value) == (b"k", b"v")
+
+
+def test_sizes_of_cluster_slots_are_skipped() -> None:
+    key = b"\x00" + text(b"k") + text(b"v")
+    [record] = read_file(file_of(b"\xf4\x05\x01\x00" + key, b"REDIS0012")).records
+    assert record.value == b"v"
+
+
+GROUP = text(b"g") + b"\x01\x01"
+ANN = text(b"ann") + bytes(8) + count(0)
+PENDING = ID + (5).to_bytes(8, "little") + b"\x01"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        (15, bytes(4) + count(2) + 2 * (GROUP + bytes(2)), "two groups of the same name"),
+        (15, bytes(4) + count(1) + GROUP + count(2) + 2 * PENDING, "duplicate pending"),
+        (15, bytes(4) + count(1) + GROUP + count(0) + count(2) + 2 * ANN, "two consumers"),
+        (12, text(ziplist(b"a", b"1_0")), "not a number"),
+        (12, text(ziplist(b"a", b"one")), "not a number"),
+        (25, bytes(8) + text(write_listpack([b"a", 1, b"x"])), "without a value or an expiry"),
+        (9, text(b"\x01\x01a\xff\xff"), "end marker before its end"),
+    ],
+)
+def test_contradictions_are_rejected(kind: int, body: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read(kind, body)

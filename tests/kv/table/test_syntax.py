@@ -85,7 +85,7 @@ class TestDoubles:
         assert parse_float(text.encode()) == value
 
     @pytest.mark.parametrize(
-        "text", ["", "nan", " 1", "1 ", "1e400", "1e-400", "1_0", "abc", "1,5"]
+        "text", ["", "nan", " 1", "1 ", "1e400", "1e-400", "-0x1p-2000", "1_0", "abc", "1,5"]
     )
     def test_refusals(self, text: str) -> None:
         with pytest.raises(CommandError):
@@ -102,6 +102,7 @@ class TestDoubles:
             (3.1, "3.1"), (1e10, "10000000000"), (-0.0, "-0"), (1e20, "1e+20"), (1.5e-7, "1.5e-7"),
             (0.0001, "0.0001"), (math.inf, "inf"), (-math.inf, "-inf"), (math.nan, "nan"),
             (123456789.125, "123456789.125"), (5e18, "5e+18"),
+            (2.0**63, "9223372036854776000"),
         ],
     )  # fmt: skip
     def test_layout(self, value: float, text: str) -> None:

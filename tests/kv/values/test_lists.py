@@ -162,3 +162,10 @@ def test_many_are_removed_at_once(count: int) -> None:
     assert len(quick) == len(model)
     assert list(quick.matches(b"9")) == [model.index(b"9")]
     assert list(quick.slice(5, 9)) == model[5:9]
+
+
+def test_an_index_follows_items_that_are_prepended() -> None:
+    items = QuickList(b"%d" % n for n in range(8))
+    assert items.at(6) == b"6"
+    items.push_left((b"new",))
+    assert [items.at(index) for index in (0, 6, 8)] == [b"new", b"5", b"7"]

@@ -70,3 +70,29 @@ def test_a_copy_is_independent() -> None:
     order.add(100.0, b"new")
     assert len(order) == 41
     assert len(twin) == 39
+
+
+def test_ranks_follow_an_addition_inside_a_block() -> None:
+    order = ScoreOrder((float(n), b"m%d" % n) for n in range(8))
+    assert order.position(6.0, b"m6") == 6
+    order.add(0.5, b"new")
+    assert [order.position(score) for score in (0.5, 1.0, 6.0)] == [1, 2, 7]
+
+
+def test_a_full_neighbour_takes_in_a_small_block_and_splits_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(score_order, "LOAD", 8)
+    order = ScoreOrder((float(n), b"m") for n in range(16))
+    for n in range(8):
+        order.add(n + 0.5, b"m")
+    for n in range(8, 15):
+        order.remove(float(n), b"m")
+    assert [score for score, _ in order] == [n / 2 for n in range(16)] + [15.0]
+    assert order.position(15.0) == 16
+
+
+def test_whole_blocks_are_removed_at_once() -> None:
+    order = ScoreOrder((float(n), b"m") for n in range(16))
+    assert len(order.remove_slice(4, 16)) == 12
+    assert [score for score, _ in order] == [0.0, 1.0, 2.0, 3.0]

@@ -257,6 +257,9 @@ def test_replies_of_every_kind_come_to_a_script(run: Run, resp: int) -> None:
     )
     found = eval("local t = redis.call('HMGET', KEYS[1], 'a', 'none'); return tostring(t[2])", "h")
     assert found == (b"false" if resp == 2 else b"nil")
+    run("GEOADD g 1 2 a")
+    found = eval("return tostring(redis.call('GEOPOS', KEYS[1], 'none')[1])", "g")
+    assert found == (b"false" if resp == 2 else b"nil")
     run("APPEND text ab")
     run("APPEND text cd")
     assert eval("return redis.call('GET', KEYS[1])", "text") == b"abcd"
