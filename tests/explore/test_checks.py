@@ -255,3 +255,17 @@ def test_monotonic_reads_never_go_back() -> None:
     )
     with pytest.raises(AssertionError, match="a read 2, and later the smaller 1"):
         check(history(("a", "read", (), 2, 0, 1), ("a", "read", (), 1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: once(3), r"once\(\) expects the name of a key, got 3"),  # type: ignore[arg-type]
+        (lambda: nothing_lost(3, list), "sent=3 is neither"),  # type: ignore[arg-type]
+        (lambda: nothing_lost("orders", 3), "handled=3 is not a function"),  # type: ignore[arg-type]
+        (lambda: monotonic_reads(3), "expects the name of an operation"),  # type: ignore[arg-type]
+    ],
+)
+def test_promises_about_something_else_are_rejected(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(ContractError, match=text):
+        make()

@@ -587,6 +587,11 @@ def test_what_cannot_be_explored_is_refused(cloud: Cloud, kv: KVServer, redis: R
             "'pong' is not a client",
         ),
         (lambda: cloud.explore([redis.ping], [holds, 3]), "is not a function"),
+        (lambda: cloud.explore(redis.ping, [holds, lambda: False]), "check returned False"),
+        (lambda: cloud.explore(redis.ping, "holds"), "nor a list of functions"),
+        (lambda: cloud.explore(redis.ping, holds, setup=3), "setup=3 is not a function"),
+        (lambda: cloud.explore("ping"), "run='ping' is not a function"),
+        (lambda: cloud.explore([redis.ping, "ping"]), "run='ping' is not a function"),
         (lambda: cloud.explore(redis.ping, kinds="losing_answer"), "lose_answer"),
         (lambda: cloud.explore(redis.ping, services="kv"), "is not a fake"),
         (

@@ -12,6 +12,12 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.explore.footprint import (
+    touches_of_command,
+    touches_of_delivery,
+    touches_of_request,
+)
+from pytest_fakecloud.http.messages import Request
 
 from .test_dpor import Clients, compared
 
@@ -268,3 +274,39 @@ def test_orders_of_calls_and_timers_reach_what_brute_force_reaches(
 @pytest.fixture
 def redis(kv: KVServer) -> Redis:
     return Redis(kv.url, kv.token)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("SORT_RO l BY w_*", {("key of db0", "l", False), ("key of db0", "*", False)}),
+        ("EVAL_RO script 0", set()),
+        ("DBSIZE", {("key of db0", "*", False)}),
+        ("CONFIG GET maxmemory", {("setting", "*", False)}),
+        ("CONFIG SET maxmemory 1", {("setting", "*", True)}),
+    ],
+)
+def test_a_command_without_known_keys_touches_all_that_it_may_use(
+    kv: KVServer, line: str, expected: set[tuple[str, str, bool]]
+) -> None:
+    engine: Any = kv._engine
+    argv = line.encode().split()
+    found = touches_of_command("kv", engine.session(), engine.table.resolve(argv), argv)
+    assert {(touch.kind, touch.name, touch.writes) for touch in found} == expected
+
+
+def test_a_resumable_query_changes_its_cursor(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    request = Request("POST", "/resumable-query", (), b"")
+    request.route = "resumable-query"
+    found = touches_of_request(index, request)
+    assert ("cursor", "*", True) in {(touch.kind, touch.name, touch.writes) for touch in found}
+
+
+def test_deliveries_of_a_flow_control_key_wait_for_each_other(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    client = QStash(queue.token, base_url=queue.url)
+    client.message.publish(url=HOOK, flow_control={"key": "slow", "parallelism": 1})
+    [message] = queue._engine.messages.values()
+    found = touches_of_delivery("queue", "m1", message)
+    assert ("flow-control key", "slow", True) in {(t.kind, t.name, t.writes) for t in found}

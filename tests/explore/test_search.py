@@ -19,7 +19,7 @@ from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
 from pytest_fakecloud.explore.search.pct import Priorities, PriorityRuns
 from pytest_fakecloud.explore.search.shrink import shrink
-from pytest_fakecloud.explore.search.stored import key_of
+from pytest_fakecloud.explore.search.stored import forget, key_of, saved
 from pytest_fakecloud.explore.search.tally import Coverage
 
 
@@ -245,6 +245,17 @@ def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
     assert smallest("run.3 late other", "late", "switch") == "run.4 switch other"
     assert smallest("run.3 late other", "late", "crash") == "run.3 late other"
     assert smallest("delivery1.0 unreachable 2", *KINDS) == "delivery1.0 crash_after_answer"
+
+
+def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:
+    schedule = Schedule.parse("run.3 slow 30")
+    assert shrink(schedule, lambda one: one, lambda: False, KINDS) is schedule
+
+
+def test_nothing_is_stored_without_a_database() -> None:
+    assert saved(b"key") == []
+    forget(b"key", "run.1 drop")
+    assert saved(b"key") == []
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
