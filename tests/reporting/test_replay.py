@@ -12,6 +12,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.replay import record_times, replay, states
+from pytest_fakecloud.reporting.replay import replay as replays
 from pytest_fakecloud.reporting.replay.views import VIEWS
 from pytest_fakecloud.reporting.report import report_of
 
@@ -226,10 +227,35 @@ def _actions(cloud: Cloud) -> None:
     queue.cancel(message)
 
 
+def _port_faults(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    kv = cloud.kv_server()
+    never = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+    kv.faults.drop(command="INCRBY", times=1)
+    with redis.Redis.from_url(kv.database_url, retry=never) as client:
+        client.set("a", "1")
+        with pytest.raises(redis.RedisError):
+            client.incr("a")
+        kv.faults.lose_answer(command="INCRBY", times=1)
+        with pytest.raises(redis.RedisError):
+            client.incr("a")
+        client.set("b", "1")
+
+
+def _streams(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.client().set("a", "1")
+    with httpx.stream("GET", f"{kv.url}/subscribe/news", headers=kv.headers) as stream:
+        next(stream.iter_lines())
+        kv.client().publish("news", "x")
+    kv.client().set("b", "1")
+
+
 SCENES: dict[str, Callable[[Cloud], None]] = {
     "kv": _kv, "kv_faults": _kv_faults, "kv_port": _kv_port, "kv_times": _kv_times,
     "kv_connections": _kv_connections, "kv_blocked": _kv_blocked, "vector": _vector,
-    "broker": _broker, "queue": _queue, "actions": _actions,
+    "broker": _broker, "queue": _queue, "actions": _actions, "port_faults": _port_faults,
+    "streams": _streams,
 }  # fmt: skip
 
 
@@ -296,6 +322,36 @@ def test_an_answer_that_differs_ends_the_replay(cloud: Cloud) -> None:
     result = found(cloud)
     assert result["note"].endswith("call 1 received a different answer in the replay.")
     assert "initial" not in result
+
+
+def test_a_reply_of_the_port_that_differs_ends_the_replay(cloud: Cloud) -> None:
+    redis = pytest.importorskip("redis")
+    kv = cloud.kv_server()
+    with redis.Redis.from_url(kv.database_url) as client:
+        client.set("a", "1")
+    call = cloud.journal.calls()[-1]
+    call.answer = b"$1\r\n2\r\n"
+    assert found(cloud)["note"].endswith(
+        f"command {call.number} received a different answer in the replay."
+    )
+
+
+def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers("https://a.example.com/", 200)
+    deliver(queue, "https://a.example.com/")
+    [attempt] = cloud.journal.events("attempt")
+    attempt.data["message_id"] = "msg_unknown"
+    assert f"attempt {attempt.number} did not start in the replay" in found(cloud)["note"]
+
+
+@pytest.mark.parametrize("limit", ["MOST_ITEMS", "MOST_LOOKS"])
+def test_a_fake_with_too_many_items_is_not_replayed(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(replays, limit, 3)
+    cloud.kv_server().client().mset({f"key:{number}": "1" for number in range(4)})
+    assert found(cloud)["note"] == ("The data of kv_server is not shown: it has too many items.")
 
 
 def test_a_cut_journal_is_not_replayed(cloud: Cloud) -> None:

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.applications import Served
 from pytest_fakecloud.reporting.bodies import scalar, shortened
+from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.scene import scene_of
 from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.wording import kv as wording
+from pytest_fakecloud.reporting.wording import sentence
 
 from .shown import lines, shown
 
@@ -135,6 +138,84 @@ def test_a_script_is_shown_once(cloud: Cloud) -> None:
     assert text.count("EVAL ") == 2
 
 
+def test_a_long_script_is_cut_with_the_number_of_its_lines(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    script = "\n".join(f"local v{number} = {number}" for number in range(23))
+    httpx.post(kv.url, json=["EVAL", script, 0], headers=kv.headers)
+    text = section(cloud)
+    assert "local v19 = 19\n" in text
+    assert "... 3 more lines" in text
+    assert "v20" not in text
+
+
+def test_removed_faults_are_a_row(cloud: Cloud) -> None:
+    kv = cloud.kv_server()
+    kv.faults.answer(503)
+    kv.faults.clear()
+    kv.client().ping()
+    assert "kv_server faults cleared" in section(cloud)
+
+
+# -- findings --------------------------------------------------------------------------------------
+
+SKIPPED = {
+    "group": "g",
+    "partition": "t-0",
+    "committed": 2,
+    "received": 7,
+    "start": 7,
+    "skipped": 5,
+}
+SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.1:1/", "size": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "told"),
+    [
+        ("records_skipped", {**SKIPPED, "deleted": 0}, "received t-0@7: 5 records skipped"),
+        (
+            "records_skipped",
+            {**SKIPPED, "deleted": 5},
+            "the 5 records in between no longer exist (the log now starts at 7)",
+        ),
+        (
+            "unknown_header",
+            {"header": "Kafka-Commit", "value": "0", "committed": ["t-0"], "known": "X"},
+            "was ignored, so t-0 was committed automatically; did you mean X?",
+        ),
+        (
+            "unknown_header",
+            {"header": "Kafka-Commit", "value": "0", "committed": ["t-0", "t-1"], "known": "X"},
+            "so t-0, t-1 were committed automatically",
+        ),
+        (
+            "key_mismatch",
+            {"key": "a", "other": "b", "run": "wfr_1"},
+            "both during workflow run wfr_1: code outside of steps is executed again",
+        ),
+        (
+            "limit_shared",
+            {"target": "/a", "key": "k", "count": 3, "own": 1, "others": {"/b": 1, "/c": 1}},
+            "reached 3 (/a 1, /b 1, /c 1)",
+        ),
+        (
+            "repeated_after_failure",
+            {"message": "", "target": "/pay", "command": "INCR", "key": "n", "marks": []},
+            "INCR n repeats one made during an identical earlier /pay, which failed afterwards",
+        ),
+        (
+            "signature_valid",
+            {**SIGNED, "hash": "h"},
+            f"for sub {HOOK} (the application is called at http://127.0.0.1:1/) and a body of 8",
+        ),
+    ],
+)
+def test_a_finding_has_its_details_in_words(
+    cloud: Cloud, kind: str, values: dict[str, Any], told: str
+) -> None:
+    assert told in sentence(Finding(kind, values=values), scene_of(cloud, []))
+
+
 # -- vector index ----------------------------------------------------------------------------------
 
 VECTORS: list[tuple[str, Any]] = [
@@ -153,6 +234,8 @@ VECTORS: list[tuple[str, Any]] = [
     ("upsert", {"id": "b", "vector": [0, 1], "data": "two words",
                 "metadata": {"a": None, "b": [1]}}),
     ("update", {"id": "a", "metadata": {"n": "y"}}),
+    ("delete", {"metadata": {"n": "y"}}),
+    ("no-such-route", {"id": "a"}),
     ("delete", {"prefix": "a"}),
     ("delete", {"filter": "n = 1"}),
     ("fetch", {"ids": []}),

@@ -136,7 +136,7 @@ def command(
             shown, names = _fitting(arguments), _parameters(source, kind)
             if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
                 words += [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
-            elif arguments:
+            else:
                 words += [kind, *shown]
         return " ".join(words), (sha, line[1]) if given and named is None else None
     return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)]), None

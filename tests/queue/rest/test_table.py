@@ -1036,6 +1036,8 @@ def remove_endpoints_endpoint(scene: Scene) -> None:
     add_group(scene)
     scene.ok("DELETE", "/v2/topics/news/endpoints", json={"endpoints": [{"name": "main"}]})
     assert scene.get("/v2/topics/news")["endpoints"] == [{"url": DEST + "2"}]
+    refused = scene.request("DELETE", "/v2/topics/news/endpoints", json={"endpoints": [{}]})
+    assert (refused.status, refused.error) == (400, "invalid endpoint: pass url or name")
     scene.ok("DELETE", "/v2/topics/news/endpoints", json={"endpoints": [{"url": DEST + "2"}]})
     assert scene.request("GET", "/v2/topics/news").status == 404
     gone = scene.request("DELETE", "/v2/topics/news/endpoints", json={"endpoints": []})
@@ -1232,6 +1234,9 @@ def pin_flow_endpoint(scene: Scene) -> None:
     shown = scene.get("/v2/flowControl/k")
     assert (shown["rateMax"], shown["ratePeriod"], shown["parallelismMax"]) == (1, 10, 4)
     assert shown["isPinnedRate"] is shown["isPinnedParallelism"] is True
+    scene.ok("POST", "/v2/flowControl/other/pin?parallelism=4")
+    shown = scene.get("/v2/flowControl/other")
+    assert (shown["isPinnedRate"], shown["isPinnedParallelism"]) == (False, True)
     scene.queue.run_until_idle()
     assert scene.times == [0, 10, 20]
     # Pinning starts a new period, so a message waiting for the end of the old one is delivered.
