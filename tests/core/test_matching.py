@@ -302,6 +302,7 @@ NEVER: list[tuple[FieldType, Any, str]] = [
         for wanted in (PurePosixPath("/a"), uuid.UUID(int=1), Plain())
     ),
     (TEXT, re.compile(b"a"), "pass a string"),
+    (HEADERS, {"X-Name:": "a"}, "'X-Name:' cannot be the name of a header"),
     *((NUMBER, wanted, "pass a number") for wanted in ("5", b"5", True, [5], re.compile("5"))),
     *((FLAG, wanted, "pass True, False") for wanted in (1, 0, "True", re.compile("T"))),
     *((BYTES, wanted, "pass bytes, a string") for wanted in (5, True, ["a"], Plain())),

@@ -133,6 +133,14 @@ def test_the_hub_stops_and_starts_again(hub: Hub) -> None:
     hub.stop()
 
 
+def test_a_hub_that_does_not_run_watches_no_socket(hub: Hub) -> None:
+    hub.mount(hello)
+    hub.stop()
+    with socket.socket() as sock:
+        assert not hub.register(sock, mock.Mock())
+        hub.unregister(sock)
+
+
 def test_there_is_one_hub_for_the_process() -> None:
     assert default_hub() is default_hub()
     with Demo() as one, Demo() as two:

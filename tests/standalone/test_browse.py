@@ -136,6 +136,7 @@ def test_an_unknown_list_or_item_is_not_found(lists: Lists) -> None:
         "broker/lists/topics/gone": "there is no topic 'gone'",
         "broker/lists/records": "there is no topic ''",
         "broker/lists/records/0-1": "has no record",
+        "broker/lists/records/0-1?topic=orders": "topic 'orders' has no record '0-1'",
         "broker/lists/groups/gone": "there is no consumer group",
         "queue/lists/messages/gone": "there is no message",
         "queue/lists/runs/gone": "there is no workflow run",

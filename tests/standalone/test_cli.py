@@ -384,6 +384,7 @@ def test_a_journal_that_cannot_be_written_in_the_end_is_said(
         ("host = 5", "host=5 is not a string"),
         ("seed = [1]", "seed=[1] is not a seed"),
         ('tls = "maybe"', "tls='maybe' is not a boolean"),
+        ('log_format = "xml"', "log_format='xml' is unknown: pass text or json"),
         ("colour = 1", "'colour' is not"),
         ("colour =", "cannot be used: Invalid value"),
     ],

@@ -97,6 +97,12 @@ def test_a_text_that_would_cost_too_much_is_refused() -> None:
         pattern.search("a" * MOST_STEPS)
 
 
+def test_it_equals_the_same_pattern() -> None:
+    pattern = LinearPattern("a", re.IGNORECASE)
+    assert pattern == LinearPattern("a", re.IGNORECASE)
+    assert pattern not in (LinearPattern("a", 0), LinearPattern("b", re.IGNORECASE), "a")
+
+
 def test_a_hostile_pattern_stops_no_server() -> None:
     """``re`` would take years to match the path of this call."""
     with Cloud(seed=1, now="2026-01-01T00:00:00Z") as cloud:

@@ -91,6 +91,10 @@ def test_deliveries_are_forwarded_where_that_was_named(serve: Serve) -> None:
         (("kv", "--forward", "https://a=http://127.0.0.1:1"), "--forward is for the queue"),
         (("--forward", "https://a"), "is not URL=TARGET"),
         (("--forward", "https://a=b"), "is not a target"),
+        (
+            ("--forward", "https://a=http://b", "--forward", "https://a=http://c"),
+            "https://a is given twice",
+        ),
         (("--forward", "a=http://127.0.0.1:1"), "'a' is not a destination"),
         (("--load", "none.json"), "cannot read 'none.json'"),
         (("--log-format", "xml"), "invalid choice"),

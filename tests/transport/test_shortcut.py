@@ -18,8 +18,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.transport.httpx_hook import is_plain
-from pytest_fakecloud.transport.shortcut import Shortcut
+from pytest_fakecloud.transport.shortcut import NoAnswer, Shortcut
 from pytest_fakecloud.transport.urllib3_hook import sent_headers
 
 Case = Callable[[KVServer], object]
@@ -397,3 +398,44 @@ def test_a_cancelled_task_sends_nothing() -> None:
         with pytest.raises(TimeoutError):
             asyncio.run(by_asyncio())
         assert kv.value("k") is None
+
+
+class _App:
+    """An application that answers every request with the same response."""
+
+    faults = ()
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def answer(self, request: Request) -> Any:
+        return self._answer
+
+
+class _Mount:
+    def __init__(self, answer: Any) -> None:
+        self.app = _App(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "body", "names"),
+    [
+        (Answer(b"", 204, (), None), b"", ["Date"]),
+        (Answer(b"x", 200, (), None), b"x", ["Date", "Content-Length"]),
+    ],
+)
+def test_an_answer_has_only_the_headers_that_its_body_needs(
+    answer: Answer, body: bytes, names: list[str]
+) -> None:
+    mount: Any = _Mount(answer)
+    status, headers, found = Shortcut(mount).send("GET", "/", [], b"")
+    assert (status, found, [name for name, _ in headers]) == (answer.status, body, names)
+
+
+def test_a_shortcut_does_not_keep_its_fake_alive() -> None:
+    mount: Any = _Mount(None)
+    shortcut = Shortcut(mount)
+    del mount
+    assert shortcut.body_length("GET", "/", []) is None
+    with pytest.raises(NoAnswer, match="the fake is gone"):
+        shortcut.send("GET", "/", [], b"")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -200,6 +201,25 @@ def test_a_response_that_lets_pass_to_loopback_is_delivered(
         mock.add(responses.PassthroughResponse("POST", server.url))
         mock.assert_all_requests_are_fired = False
         assert sender.send(delivery(server.url)).where == "loopback"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "matches"),
+    [
+        ("http://app.", True),
+        (re.compile(r"http://\w+\.example"), True),
+        ("http://other.", False),
+        (re.compile("https"), False),
+    ],
+)
+def test_a_passthru_prefix_does_not_let_the_queue_use_the_network(
+    sender: Sender, prefix: Any, matches: bool
+) -> None:
+    with responses.RequestsMock() as mock:
+        mock.add_passthru(prefix)
+        outcome = sender.send(delivery("http://app.example.com/hook"))
+    assert outcome.status is None
+    assert ("a passthru prefix matches, but" in str(outcome.exception)) is matches
 
 
 @pytest.mark.parametrize("lets_pass", [False, True])

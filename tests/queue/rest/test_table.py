@@ -1364,6 +1364,10 @@ def publish_v1_endpoint(scene: Scene) -> None:
         assert len(scene.get(f"/v1/messages/{answer['messageId']}/tasks")) == 2
         assert scene.queue.message(answer["messageId"]).url == DEST
     scene.queue.deliver_due()
+    once = {"Upstash-Deduplication-Id": "order-1"}
+    first = scene.ok("POST", "/v1/publish/news", headers=once).json()
+    again = scene.ok("POST", "/v1/publish/news", headers=once)
+    assert (again.status, again.json()) == (202, {**first, "deduplicated": True})
     assert [one.url for one in scene.came[-2:]] == [DEST, DEST + "2"]
     assert len({one.headers.get("Upstash-Message-Id") for one in scene.came[-2:]}) == 1
 
