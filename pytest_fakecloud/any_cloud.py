@@ -259,9 +259,9 @@ class AnyCloud(CloudPromises, ABC):
         promise.
 
         Raises ``BrokenSchedule`` with the smallest schedule found that breaks the promise, and
-        ``ContractError`` for a stand-alone server. See ``explore.explore`` for the options
-        ``workers``, ``setup``, ``budget``, ``seed``, ``schedule``, ``kinds``, ``services``,
-        ``patience``, ``horizon`` and ``process_time``.
+        ``ContractError`` for a stand-alone server. The guide "Explore failures and
+        interleavings" describes the options ``workers``, ``setup``, ``budget``, ``seed``,
+        ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
         __tracebackhide__ = True
         from .explore.explore import explore
