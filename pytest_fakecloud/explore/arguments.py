@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from ..core.errors import ContractError, shown
@@ -21,8 +21,19 @@ from .schedule import CLOCK, KINDS, SWITCHES, Kind, Schedule
 F = TypeVar("F", bound=Callable[..., Any])
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 """One function, several that run concurrently, or several by name."""
-_replayed: ContextVar[str | None] = ContextVar("replayed", default=None)
-"""The schedule that ``replay_schedule`` makes this test run."""
+
+
+@dataclass(slots=True)
+class _Replay:
+    """A schedule that ``replay_schedule`` makes a test run."""
+
+    text: str
+    is_explored: bool = False
+    """Whether the test has called ``explore()``."""
+
+
+_replay: ContextVar[_Replay | None] = ContextVar("replay", default=None)
+"""The replay of this test, if it is decorated."""
 
 
 def programs_of(run: Runs, workers: Runs) -> list[Program]:
@@ -87,7 +98,10 @@ def kinds_of(given: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
 
 def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedule | None:
     """Return the only schedule to run: the given one, or that of ``replay_schedule``."""
-    text = given if given is not None else _replayed.get()
+    replay = _replay.get()
+    if replay is not None:
+        replay.is_explored = True
+    text = given if given is not None or replay is None else replay.text
     if text is None:
         return None
     schedule = Schedule.parse(text)
@@ -106,7 +120,10 @@ def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
 
 
 def replay_schedule(text: str) -> Callable[[F], F]:
-    """Decorate a test so that ``explore`` runs only this schedule in it."""
+    """Decorate a test so that ``explore`` runs only this schedule in it.
+
+    The test raises ``ContractError`` if it ends without a call of ``explore``.
+    """
     Schedule.parse(text)
 
     def decorate(test: F) -> F:
@@ -133,8 +150,14 @@ def replay_schedule(text: str) -> Callable[[F], F]:
 
 @contextmanager
 def _replaying(text: str) -> Iterator[None]:
-    token = _replayed.set(text)
+    replay = _Replay(text)
+    token = _replay.set(replay)
     try:
         yield
     finally:
-        _replayed.reset(token)
+        _replay.reset(token)
+    if not replay.is_explored:
+        raise ContractError(
+            f"replay_schedule({shown(text)}) had no effect: the test did not call explore(). "
+            "Remove the decorator, or call explore() in the test"
+        )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError
+from ..core.errors import ContractError, shown
 from ..core.timeparse import to_datetime
 from ..process_time import ProcessTime
 from ..services import find
@@ -52,6 +52,11 @@ class World:
     _random: tuple[Any, ...]
 
     def __init__(self, cloud: Cloud, *, process_time: bool | None = None) -> None:
+        if process_time is not None and not isinstance(process_time, bool):
+            raise ContractError(
+                f"process_time={shown(process_time)} is not possible in explore(): pass True or "
+                "False. Sleeps always move the clock"
+            )
         self.cloud = cloud
         self.clock = cloud._time
         self.simulation: Simulation | None = None

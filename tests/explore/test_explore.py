@@ -187,6 +187,40 @@ def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> Non
         asyncio.run(test_async())
 
 
+def test_a_replayed_test_must_explore(cloud: Cloud, redis: Redis) -> None:
+    @replay_schedule("ping.1 drop")
+    def test() -> None:
+        redis.ping()
+
+    @replay_schedule("ping.1 drop")
+    async def test_async() -> None:
+        redis.ping()
+
+    @replay_schedule("ping.1 drop")
+    def test_skipped() -> None:
+        pytest.skip("not here")
+
+    @replay_schedule("ping.1 drop")
+    async def test_explored() -> None:
+        await cloud.aio.explore(redis.ping, holds)
+
+    with pytest.raises(ContractError, match="did not call explore"):
+        test()
+    with pytest.raises(ContractError, match="did not call explore"):
+        asyncio.run(test_async())
+    with pytest.raises(pytest.skip.Exception):
+        test_skipped()
+    asyncio.run(test_explored())
+
+
+@pytest.mark.parametrize("mode", ["autojump", "yes", 1])
+def test_a_process_time_that_explore_does_not_have_is_refused(
+    cloud: Cloud, redis: Redis, mode: Any
+) -> None:
+    with pytest.raises(ContractError, match=r"process_time=.*: pass True or False"):
+        cloud.explore(redis.ping, holds, process_time=mode)
+
+
 @pytest.mark.parametrize(
     ("event", "results", "errors", "crashed"),
     [
