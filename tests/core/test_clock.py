@@ -21,7 +21,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import instant_us, monotonic
 from pytest_fakecloud.core.timers import Fired, Signal
 
-from ..harness import wait_until
+from ..harness import in_threads, wait_until
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -353,6 +353,21 @@ def test_an_advance_that_waits_in_vain_says_for_what(
     kept[0]()
     clock.advance(1)
     assert clock.now_us() == NOON_US + SECOND
+
+
+def test_nothing_is_delivered_while_an_advance_does_not_end(
+    clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_PATIENCE", 0.01)
+    clock.call_at(NOON_US, print, lane="background")
+    delivered: list[int] = []
+
+    def during_the_advance(at_us: int) -> None:
+        in_threads(lambda: delivered.append(clock.dispatch()))
+
+    clock.call_at(NOON_US + SECOND, during_the_advance)
+    clock.advance(1)
+    assert delivered == [0]
 
 
 def test_who_yields_to_others_does_no_harm_to_their_advance(clock: Timekeeper) -> None:

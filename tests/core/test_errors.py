@@ -17,6 +17,7 @@ from pytest_fakecloud.core.errors import (
     report_failure,
     shown,
 )
+from pytest_fakecloud.core.fatal_errors import runs_through_test
 
 
 class Mute:
@@ -174,3 +175,24 @@ def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
     with pytest.raises(KeyboardInterrupt), report_failure("no list", told.append):
         raise KeyboardInterrupt
     assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "found"),
+    [
+        ("app.orders", False),
+        ("app.test_orders", True),
+        ("app.orders_test", True),
+        ("app.conftest", True),
+    ],
+)
+def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
+    module: str, found: bool
+) -> None:
+    names: dict[str, Any] = {"__name__": module}
+    exec("def fail():\n    raise ValueError", names)
+    with pytest.raises(ValueError) as caught:
+        names["fail"]()
+    trace = caught.value.__traceback__
+    assert trace is not None
+    assert runs_through_test(caught.value.with_traceback(trace.tb_next)) is found

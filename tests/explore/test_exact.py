@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -487,6 +488,20 @@ def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer) -> N
         cloud.explore(clients, counted(kv, "4"), kinds=ORDERS)
     assert "deadlock: ann waits forever at test_exact.py" in str(found.value)
     assert "with other:, which bob holds" in str(found.value)
+
+
+def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token)
+    box = SimpleNamespace(lock=threading.Lock())
+
+    def client() -> None:
+        with box.lock:
+            redis.ping()
+            with box.lock:
+                pass
+
+    with pytest.raises(BrokenSchedule, match=r"with box\.lock:, which it holds itself"):
+        cloud.explore(client, lambda: None)
 
 
 @pytest.mark.parametrize("many", [1, 2])

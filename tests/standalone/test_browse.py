@@ -382,6 +382,8 @@ def test_a_pending_message_is_delivered_now(lists: Lists) -> None:
     queue.deliver_due()
     assert queue.message(later).state == "delivered"
     assert lists.cloud.clock.now().isoformat() == "2026-01-01T00:00:00+00:00"
+    status, answer = ask(lists.app, "POST", "/handles/queue/messages/gone/deliver", {})
+    assert (status, "there is no message 'gone'" in answer["error"]["message"]) == (404, True)
     status, answer = ask(lists.app, "POST", f"/handles/queue/messages/{later}/deliver", {})
     assert (status, "the message is delivered" in answer["error"]["message"]) == (422, True)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import pytest
+
+from pytest_fakecloud.kv.algorithms import hyperloglog
 from pytest_fakecloud.kv.reply import Status
 from tests.kv.conftest import Run
 
@@ -33,3 +36,8 @@ def test_registers_are_shown_and_make_the_value_dense(run: Run) -> None:
     assert len(registers) == 16384
     assert sum(map(bool, registers)) == 2
     assert run("PFDEBUG ENCODING h") == Status(b"dense")
+
+
+def test_a_failed_self_test_says_what_failed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hyperloglog, "self_test", lambda seed: "the estimate is wrong")
+    assert run.error("PFSELFTEST") == "TESTFAILED the estimate is wrong"

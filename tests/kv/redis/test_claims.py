@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("redis")
 
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import claims
 from pytest_fakecloud.kv.redis.connection import Unreachable
 
@@ -32,3 +33,15 @@ def test_a_lost_claim_stays_lost_and_an_error_is_no_extension(
         with pytest.raises(ContractError, match="has claimed database 1"):
             claim.check()
     assert replies == []
+
+
+@pytest.mark.parametrize("reply", [[b"databases", b"4"], [], CommandError(b"ERR unknown command")])
+def test_a_server_that_hides_its_configuration_has_sixteen_databases(reply: Any) -> None:
+    class Server:
+        def call(self, argv: list[bytes]) -> Any:
+            if isinstance(reply, Exception):
+                raise reply
+            return reply
+
+    server: Any = Server()
+    assert claims._databases(server) == (4 if reply == [b"databases", b"4"] else 16)

@@ -313,8 +313,9 @@ def test_the_receiver_is_down_and_up(capture: CallbackCapture) -> None:
     capture.faults.down()
     with pytest.raises(requests.ConnectionError):
         send(capture.callback_url)
+    capture.callbacks.faults.answer(503, times=1)
     capture.callbacks.faults.up()
-    assert send(capture.callback_url).status_code == 200
+    assert [send(capture.callback_url).status_code for _ in range(2)] == [503, 200]
 
 
 def test_an_expectation_may_answer_a_callback(capture: CallbackCapture) -> None:

@@ -414,6 +414,17 @@ def test_the_plain_form_in_a_running_loop_names_the_awaitable_one(table: Table) 
     assert "use an awaitable method (await queue.aio.advance(...))" in text
 
 
+def test_other_messages_of_an_asgi_application_are_ignored(table: Table) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.debug", "info": {}})
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    table.asgi(APP, app)
+    outcome = table.deliver(delivery())
+    assert (outcome.status, outcome.body) == (201, b"done")
+
+
 @pytest.mark.parametrize(
     "kind", ["silent", "body first", "twice", "raises", "breaks off", "stops short", "no status"]
 )

@@ -16,6 +16,7 @@ import pytest
 import trio
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue.delivery import loopback
 from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.delivery.sender import Sender, is_loopback
 from pytest_fakecloud.queue.model import Outcome
@@ -253,6 +254,16 @@ def test_an_answer_that_is_none(
     outcome = sender.send(delivery(serve(RawServer.answer(answer, stay=False)).url))
     assert outcome.status is None
     assert outcome.exception is not None
+
+
+def test_an_answer_that_is_too_large_is_a_failed_attempt(
+    sender: Sender, serve: Callable[..., RawServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopback, "LARGEST_ANSWER", 3)
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlong"
+    outcome = sender.send(delivery(serve(RawServer.answer(answer)).url))
+    assert outcome.status is None
+    assert "larger than 3 bytes" in str(outcome.exception)
 
 
 @pytest.mark.parametrize(
