@@ -83,3 +83,8 @@ class TestInspection:
         assert run("OBJECT FREQ k") == 5
         assert run.error("OBJECT IDLETIME k").startswith("ERR An LFU maxmemory policy is selected")
         assert run("OBJECT FREQ missing") is None
+
+
+def test_a_restored_key_has_an_idle_time_or_a_frequency(run: Run) -> None:
+    assert run.error("RESTORE k 0 x IDLETIME 1 FREQ 1") == "ERR syntax error"
+    assert run.error("RESTORE k 0 x FREQ 1 IDLETIME 1") == "ERR syntax error"

@@ -28,3 +28,11 @@ class TestTrimming:
         assert run("XLEN s") == length - removed
         if removed < length:
             assert run("XRANGE s - + COUNT 1")[0][0] == f"{removed + 1}-1".encode()
+
+
+@pytest.mark.dialect("redis", version="7.2.0")
+def test_the_last_id_is_not_set_below_a_deleted_one(run: Run) -> None:
+    run("XADD s 5-0 a 1")
+    run("XDEL s 5-0")
+    error = "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
+    assert run.error("XSETID s 4-0") == error
