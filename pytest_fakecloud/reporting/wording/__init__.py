@@ -136,7 +136,8 @@ def status_line(call: Call) -> str:
 def sentence(finding: Finding, scene: Scene) -> str:
     """Return the sentence of a finding, with the name of its fake."""
     says = _SENTENCES[finding.kind]
-    text = filled(says, finding.values, scene) if isinstance(says, str) else says(finding, scene)
+    values = {**finding.values, "fake": finding.fake}
+    text = filled(says, values, scene) if isinstance(says, str) else says(values, scene)
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
     return visible(f"{finding.fake}: {text}" if named else text)

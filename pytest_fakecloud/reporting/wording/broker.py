@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, has_full_answer
-from .common import Sentences, Summary, clock_time
+from .common import Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call, Event
-    from ..model import Finding
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
@@ -178,42 +177,41 @@ def _generation(data: Mapping[str, Any], scene: Scene) -> str:
     return f"generation {data.get('generation')}: {told or 'no members'}"
 
 
-def _beyond_end(of: Finding, scene: Scene) -> str:
-    last = of.values["last"]
+def _beyond_end(values: Values, scene: Scene) -> str:
+    last = values["last"]
     next_one = (
         "" if last is None else f"; the last offset it received is {last}, so commit {last + 1}"
     )
     return (
-        f"group {of.values['group']} committed {of.values['offset']} in {of.values['partition']}, "
-        f"whose end offset is {of.values['end']}{next_one}"
+        f"group {values['group']} committed {values['offset']} in {values['partition']}, "
+        f"whose end offset is {values['end']}{next_one}"
     )
 
 
-def _produced_again(of: Finding, scene: Scene) -> str:
-    written = listed([compact(shortened(one)) for one in of.values["values"]], 4)
-    status = of.values["status"]
+def _produced_again(values: Values, scene: Scene) -> str:
+    written = listed([compact(shortened(one)) for one in values["values"]], 4)
+    status = values["status"]
     before = f"before the answer {status}" if status else "although it received no answer"
     return (
-        f"the first produce request had appended {counted(len(of.values['values']), 'record')} "
+        f"the first produce request had appended {counted(len(values['values']), 'record')} "
         f"{before} ({written}), and the retry appended the same again"
     )
 
 
-def _received_again(of: Finding, scene: Scene) -> str:
-    by = of.values["by"]
+def _received_again(values: Values, scene: Scene) -> str:
+    by = values["by"]
     often = "twice" if len(by) == 2 else f"{len(by)} times"
     by_whom = f": by {', then by '.join(by)}" if 1 < len(set(by)) == len(by) < 4 else ""
-    told = f"group {of.values['group']} received {listed(of.values['records'], 4)} {often}{by_whom}"
-    if of.values["last"]:
+    told = f"group {values['group']} received {listed(values['records'], 4)} {often}{by_whom}"
+    if values["last"]:
         told += (
-            f"; it had committed {listed(of.values['last'], 4)}, and a committed offset is the next one "
+            f"; it had committed {listed(values['last'], 4)}, and a committed offset is the next one "
             "to receive: commit the offset of the last processed record + 1"
         )
     return told
 
 
-def _skipped(of: Finding, scene: Scene) -> str:
-    values = of.values
+def _skipped(values: Values, scene: Scene) -> str:
     name, count, deleted = values["partition"], values["skipped"], values["deleted"]
     told = (
         f"group {values['group']} had committed {name}={values['committed']} and next received "
@@ -237,32 +235,32 @@ def _skipped(of: Finding, scene: Scene) -> str:
     )
 
 
-def _never_committed(of: Finding, scene: Scene) -> str:
-    count, deliveries = of.values["records"], of.values["deliveries"]
+def _never_committed(values: Values, scene: Scene) -> str:
+    count, deliveries = values["records"], values["deliveries"]
     again = f" in {deliveries} deliveries" if deliveries > count else ""
     return (
-        f"group {of.values['group']} received {counted(count, 'record')}{again} and committed "
+        f"group {values['group']} received {counted(count, 'record')}{again} and committed "
         "nothing (its automatic commits are off)"
     )
 
 
-def _behind(of: Finding, scene: Scene) -> str:
-    at = of.values["committed"]
+def _behind(values: Values, scene: Scene) -> str:
+    at = values["committed"]
     told = "nothing committed" if at is None else f"committed {at}"
     parts = [
         f"{counted(lag, 'record')} behind in {where} ({told})"
-        for where, lag in of.values["lag"].items()
+        for where, lag in values["lag"].items()
     ]
-    return f"group {of.values['group']} is {listed(parts)}"
+    return f"group {values['group']} is {listed(parts)}"
 
 
-def _unknown_header(of: Finding, scene: Scene) -> str:
-    header, value = of.values["header"], shortened(of.values["value"])
+def _unknown_header(values: Values, scene: Scene) -> str:
+    header, value = values["header"], shortened(values["value"])
     told = f"the header '{header}: {value}' was ignored"
-    if of.values["committed"]:
-        was = "was" if len(of.values["committed"]) == 1 else "were"
-        told += f", so {listed(of.values['committed'], 4)} {was} committed automatically"
-    return f"{told}; did you mean {of.values['known']}?"
+    if values["committed"]:
+        was = "was" if len(values["committed"]) == 1 else "were"
+        told += f", so {listed(values['committed'], 4)} {was} committed automatically"
+    return f"{told}; did you mean {values['known']}?"
 
 
 SENTENCES: Sentences = {

@@ -14,12 +14,13 @@ from ..connections import on_connection, reply
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ..model import Finding
     from ..scene import Scene
 
 EXCERPT = 400
 """Maximum length of a body in a row, in characters."""
-Sentences = Mapping[str, "str | Callable[[Finding, Scene], str]"]
+Values = Mapping[str, Any]
+"""The values of a finding, and the name of its ``fake``."""
+Sentences = Mapping[str, "str | Callable[[Values, Scene], str]"]
 """The sentence of each kind of finding: a template filled with its values, or a function."""
 
 
@@ -75,7 +76,7 @@ class _Template(string.Formatter):
                 return counted(value, format_spec)
 
 
-def filled(template: str, values: Mapping[str, Any], scene: Scene) -> str:
+def filled(template: str, values: Values, scene: Scene) -> str:
     return _Template(scene).vformat(template, (), values)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core.wording import counted, listed, plural
-from .common import Sentences
+from .common import Sentences, Values
 
 if TYPE_CHECKING:
     from ...core.calls import Event
-    from ..model import Finding
     from ..scene import Scene
 
 
@@ -26,35 +25,35 @@ def action(event: Event, scene: Scene) -> str:
     return f"{event.handle}.{event.kind}({given}){made}"
 
 
-def _continued(of: Finding, scene: Scene) -> str:
-    later = counted(of.values["later"], "call")
-    error = " ".join(filter(None, [of.values["status"], of.values["error"]]))
-    return f"{of.values['call']} was answered {error}, and {later} followed"
+def _continued(values: Values, scene: Scene) -> str:
+    later = counted(values["later"], "call")
+    error = " ".join(filter(None, [values["status"], values["error"]]))
+    return f"{values['call']} was answered {error}, and {later} followed"
 
 
-def _swallowed(of: Finding, scene: Scene) -> str:
-    answered = of.values["status"] or "with an error"
-    return f"this {of.values['call']} was answered {answered}, and the test saw no exception"
+def _swallowed(values: Values, scene: Scene) -> str:
+    answered = values["status"] or "with an error"
+    return f"this {values['call']} was answered {answered}, and the test saw no exception"
 
 
-def _unused_fault(of: Finding, scene: Scene) -> str:
-    faults = of.values["faults"]
+def _unused_fault(values: Values, scene: Scene) -> str:
+    faults = values["faults"]
     named = f"the {plural('fault', len(faults))} {listed(faults)}" if faults else "a fault"
-    return f"{named} never fired; the calls were {listed(of.values['calls'])}"
+    return f"{named} never fired; the calls were {listed(values['calls'])}"
 
 
-def _rejected(of: Finding, scene: Scene) -> str:
+def _rejected(values: Values, scene: Scene) -> str:
     why = {
         "none": "no credentials were sent",
         "query": "the _token in the URL is wrong",
         "read_only": "the credentials are the read-only token",
-        "unknown": f"the credentials are not those of {of.fake}",
+        "unknown": f"the credentials are not those of {values['fake']}",
     }
     reasons = "; ".join(
         why.get(one["kind"]) or f"the credentials are those of {one['other']}"
-        for one in of.values["reasons"]
+        for one in values["reasons"]
     )
-    return f"answered 401 to {of.values['rejected']} of {counted(of.values['calls'], 'call')}: {reasons}"
+    return f"answered 401 to {values['rejected']} of {counted(values['calls'], 'call')}: {reasons}"
 
 
 SENTENCES: Sentences = {

@@ -15,11 +15,10 @@ from ..credentials import HIDDEN
 from ..masking import hides_words
 from ..resp_reply import is_error
 from ..scene import Scene, has_full_answer, hash_of
-from .common import Sentences, Summary, clock_time, envelope
+from .common import Sentences, Summary, Values, clock_time, envelope
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ..model import Finding
 
 PIPELINED = 12
 """Maximum number of commands of a pipeline that are shown; failed commands are always shown."""
@@ -195,74 +194,72 @@ def answer(value: Any, decodes: bool) -> str:
     return shortened(scalar(as_plain(value) if decodes else value), ROOM)
 
 
-def _replaced(of: Finding, scene: Scene) -> str:
-    late = "; its WATCH came after that write" if of.values["watch_late"] else ""
-    mine, other, read = (
-        answer(of.values[name], False) for name in ("written", "overwritten", "read")
-    )
+def _replaced(values: Values, scene: Scene) -> str:
+    late = "; its WATCH came after that write" if values["watch_late"] else ""
+    mine, other, read = (answer(values[name], False) for name in ("written", "overwritten", "read"))
     return (
-        f"SET {shortened(of.values['key'])} wrote {mine} over {other}, which another connection had "
+        f"SET {shortened(values['key'])} wrote {mine} over {other}, which another connection had "
         f"written after this connection's GET returned {read}{late}"
     )
 
 
-def _changed_nothing(of: Finding, scene: Scene) -> str:
-    key, option = shortened(of.values["key"]), of.values["option"]
+def _changed_nothing(values: Values, scene: Scene) -> str:
+    key, option = shortened(values["key"]), values["option"]
     why = {
         "NX": f"{key} already existed (NX)",
         "XX": f"{key} did not exist (XX)",
-        "HSETNX": f"{key} already had the field {listed(of.values['members'], 3)}",
-        "ZADD": f"{key} already had {listed(of.values['members'], 3)} (NX only adds)",
+        "HSETNX": f"{key} already had the field {listed(values['members'], 3)}",
+        "ZADD": f"{key} already had {listed(values['members'], 3)} (NX only adds)",
     }[option]
-    if of.values["message"]:
-        number, message = of.values["attempt"], scene.short(of.values["message"])
+    if values["message"]:
+        number, message = values["attempt"], scene.short(values["message"])
         why += f", set by attempt {number} of {message}, which failed"
-    return f"this {of.values['command']} changed nothing: {why}"
+    return f"this {values['command']} changed nothing: {why}"
 
 
-def _repeated(of: Finding, scene: Scene) -> str:
-    if of.values["message"]:
-        earlier = f"attempt {of.values['attempt']} of {scene.short(of.values['message'])}"
+def _repeated(values: Values, scene: Scene) -> str:
+    if values["message"]:
+        earlier = f"attempt {values['attempt']} of {scene.short(values['message'])}"
         why = f"{earlier}, which failed afterwards"
     else:
-        why = f"an identical earlier {of.values['target']}, which failed afterwards"
-    told = f"{of.values['command']} {shortened(of.values['key'])} repeats one made during {why}"
-    if of.values["marks"]:
-        first, now = map(shortened, of.values["marks"])
+        why = f"an identical earlier {values['target']}, which failed afterwards"
+    told = f"{values['command']} {shortened(values['key'])} repeats one made during {why}"
+    if values["marks"]:
+        first, now = map(shortened, values["marks"])
         told += f"; the key set with NX was {first} in that attempt and {now} in this one: "
         same = "use the same key in each attempt"
         told += (
             "leave the number of the attempt or retry out of the key"
-            if of.values["numbered"]
+            if values["numbered"]
             else same
         )
     return told
 
 
-def _failed_inside(of: Finding, scene: Scene) -> str:
-    well = of.values["executed"]
+def _failed_inside(values: Values, scene: Scene) -> str:
+    well = values["executed"]
     rest = "the other one was" if well == 1 else f"the other {well} were"
     return (
-        f"{of.values['failed']} of the {of.values['commands']} commands in this "
-        f"{of.values['what']} failed; {rest} executed"
+        f"{values['failed']} of the {values['commands']} commands in this "
+        f"{values['what']} failed; {rest} executed"
     )
 
 
-def _key_mismatch(of: Finding, scene: Scene) -> str:
-    key, other = shortened(of.values["key"]), shortened(of.values["other"])
+def _key_mismatch(values: Values, scene: Scene) -> str:
+    key, other = shortened(values["key"]), shortened(values["other"])
     told = f"{key} was read but never written; {other} was written but never read"
-    if of.values["run"]:
+    if values["run"]:
         told += (
-            f", both during workflow run {of.values['run']}: code outside of steps is executed "
+            f", both during workflow run {values['run']}: code outside of steps is executed "
             "again at each delivery, so create the key in a step"
         )
     return told
 
 
-def _read_after_expiry(of: Finding, scene: Scene) -> str:
-    seconds = of.values["seconds"]
+def _read_after_expiry(values: Values, scene: Scene) -> str:
+    seconds = values["seconds"]
     late = f"{_duration(seconds)} after it had expired" if seconds else "as it expired"
-    return f"{shortened(of.values['key'])} was read {late} (its TTL was set by {of.values['ttl']})"
+    return f"{shortened(values['key'])} was read {late} (its TTL was set by {values['ttl']})"
 
 
 def _duration(seconds: float) -> str:
@@ -275,8 +272,8 @@ def _duration(seconds: float) -> str:
     return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
 
 
-def _check_then_set(of: Finding, scene: Scene) -> str:
-    read, write, item = (of.values[name] for name in ("read", "write", "item"))
+def _check_then_set(values: Values, scene: Scene) -> str:
+    read, write, item = (values[name] for name in ("read", "write", "item"))
     instead = "HSETNX" if write == "HSET" else f"{write} with NX"
     return (
         f"two {read} commands found that {item} did not exist, then two {write} commands wrote it, the "
@@ -284,12 +281,12 @@ def _check_then_set(of: Finding, scene: Scene) -> str:
     )
 
 
-def _pages_overlap(of: Finding, scene: Scene) -> str:
-    first, start, stop = of.values["first"], of.values["start"], of.values["stop"]
-    range = f"{of.values['command']} {shortened(of.values['key'])}"
+def _pages_overlap(values: Values, scene: Scene) -> str:
+    first, start, stop = values["first"], values["start"], values["stop"]
+    range = f"{values['command']} {shortened(values['key'])}"
     return (
         f"{range} {first} {start} and {range} {start} {stop} both returned "
-        f"{shortened(of.values['member'])}: the stop index is inclusive, so a page of "
+        f"{shortened(values['member'])}: the stop index is inclusive, so a page of "
         f"{start - first} from {first} stops at {start - 1}"
     )
 

@@ -10,11 +10,11 @@ from ...core.timeparse import to_datetime
 from ...core.wording import listed, plural
 from ..bodies import compact, decoded, parsed, readable, shortened
 from ..scene import Scene, has_full_answer
-from .common import EXCERPT, Sentences, Summary, clock_time
+from .common import EXCERPT, Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ..model import Finding, Row
+    from ..model import Row
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
@@ -287,31 +287,31 @@ def _signature(of: Mapping[str, Any]) -> Iterator[str]:
         yield "the URL must be the signed one in every character: scheme, host, path and query"
 
 
-def _deduplicated(of: Finding, scene: Scene) -> str:
-    short, how = scene.short(of.values["message"]), of.values["by"]
-    if of.values["several"]:
+def _deduplicated(values: Values, scene: Scene) -> str:
+    short, how = scene.short(values["message"]), values["by"]
+    if values["several"]:
         return f"one message of this request was deduplicated as {short}"
     made = "this publish created no message: "
     if how == "content":
         return f"{made}its content is that of {short}"
-    differs = ", whose body differs" if of.values["body_differs"] else ""
+    differs = ", whose body differs" if values["body_differs"] else ""
     return f"{made}it was deduplicated as {short}{differs}"
 
 
-def _handled_twice(of: Finding, scene: Scene) -> str:
-    calls = of.values["calls"]
+def _handled_twice(values: Values, scene: Scene) -> str:
+    calls = values["calls"]
     return (
-        f"{scene.short(of.values['message'])} was delivered twice (fault: duplicate), and each "
+        f"{scene.short(values['message'])} was delivered twice (fault: duplicate), and each "
         f"delivery made the same {'call' if calls == 1 else f'{calls} calls'}"
     )
 
 
-def _wrong_signature(of: Finding, scene: Scene) -> str:
-    short, why = scene.short(of.values["message"]), of.values["reason"]
+def _wrong_signature(values: Values, scene: Scene) -> str:
+    short, why = scene.short(values["message"]), values["reason"]
     told = {
-        "url": f"verify() got another URL: {of.values.get('got')}, signed was {of.values.get('signed')}",
+        "url": f"verify() got another URL: {values.get('got')}, signed was {values.get('signed')}",
         "json": "verify() got the same JSON with other whitespace: pass the raw body",
-        "body": f"verify() got another body, of {of.values.get('size')} bytes: pass the raw body",
+        "body": f"verify() got another body, of {values.get('size')} bytes: pass the raw body",
         "key": "the application's check was not made with the queue's current signing key",
         "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
         "unsigned": "the delivery was sent without a signature",
@@ -320,20 +320,20 @@ def _wrong_signature(of: Finding, scene: Scene) -> str:
         "next_key": "it was signed with the key that was the next key before the keys were rotated; "
         "the application's check has only the old current key (a Receiver needs both keys: "
         "current_signing_key and next_signing_key)",
-        "claim": f"the application's check rejected the claim {of.values.get('got')}",
-        "invalid": str(of.values.get("got")),
+        "claim": f"the application's check rejected the claim {values.get('got')}",
+        "invalid": str(values.get("got")),
     }[why]
-    return f"{short} was rejected with {of.values['status']}: {told}"
+    return f"{short} was rejected with {values['status']}: {told}"
 
 
-def _valid_signature(of: Finding, scene: Scene) -> str:
+def _valid_signature(values: Values, scene: Scene) -> str:
     served = ""
-    if of.values["called"] != of.values["url"]:
-        served = f" (the application is called at {of.values['called']})"
+    if values["called"] != values["url"]:
+        served = f" (the application is called at {values['called']})"
     return (
-        f"{scene.short(of.values['message'])} was rejected with {of.values['status']} although its "
-        f"signature is valid: signed with the current key for sub {of.values['url']}{served} and a "
-        f"body of {of.values['size']} bytes with the hash {of.values['hash']}; one of these differs "
+        f"{scene.short(values['message'])} was rejected with {values['status']} although its "
+        f"signature is valid: signed with the current key for sub {values['url']}{served} and a "
+        f"body of {values['size']} bytes with the hash {values['hash']}; one of these differs "
         "in the application's check, unless it rejects the request for another reason"
     )
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.wording import counted, listed
 from ..bodies import compact, parsed, scalar, shortened
 from ..scene import Scene, has_full_answer
-from .common import Sentences, Summary, envelope, namespace, pairs
+from .common import Sentences, Summary, Values, envelope, namespace, pairs
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ..model import Finding
 
 _QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 _UPSERTS = ("upsert", "upsert-data")
@@ -121,20 +120,22 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     return f"{counted(len(hits), 'hit')}: {listed(shown)}"
 
 
-def _no_longer_matches(of: Finding, scene: Scene) -> str:
-    mode, writes = of.values["mode"], of.values["writes"]
-    route = of.values["route"].partition("-")[0]
+def _no_longer_matches(values: Values, scene: Scene) -> str:
+    mode, writes = values["mode"], values["writes"]
+    route = values["route"].partition("-")[0]
     did = "changed" if mode == "PATCH" else "replaced"
     write = f"this {route}, which" if writes == 1 else f"its {writes} later writes; this {route}"
-    told = f"{shortened(of.values['id'])} would match the filter of the query without {write} {did} its "
-    told += f"metadata{f' ({mode})' if mode else ''}: {of.values['why']}"
+    told = (
+        f"{shortened(values['id'])} would match the filter of the query without {write} {did} its "
+    )
+    told += f"metadata{f' ({mode})' if mode else ''}: {values['why']}"
     return f"{told}; PATCH keeps the other fields" if mode == "OVERWRITE" else told
 
 
-def _empty_namespace(of: Finding, scene: Scene) -> str:
-    spaces = of.values["others"].items()
+def _empty_namespace(values: Values, scene: Scene) -> str:
+    spaces = values["others"].items()
     others = ", ".join(f"{namespace(name)} has {count}" for name, count in spaces)
-    return f"{namespace(of.values['namespace'])} has no vectors; {others}"
+    return f"{namespace(values['namespace'])} has no vectors; {others}"
 
 
 def _score(score: float) -> str:
@@ -143,10 +144,10 @@ def _score(score: float) -> str:
     return next((text for text in texts if text != "1" or score == 1), "1")
 
 
-def _hit_not_used(of: Finding, scene: Scene) -> str:
-    id, unread, written = (shortened(of.values[name]) for name in ("id", "unread", "written"))
+def _hit_not_used(values: Values, scene: Scene) -> str:
+    id, unread, written = (shortened(values[name]) for name in ("id", "unread", "written"))
     return (
-        f"the query returned {id} with score {_score(of.values['score'])} (a similarity: the higher, "
+        f"the query returned {id} with score {_score(values['score'])} (a similarity: the higher, "
         f"the nearer), but {unread} was not read, and then {written} was written; was the score "
         "compared as if it were a distance?"
     )
