@@ -25,7 +25,7 @@ from .private_files import write_private
 from .resp_reply import is_error
 from .text import problem
 from .wording import Scene, describe, sentence, status_line
-from .wording.kv import command
+from .wording.kv import command_text
 
 LONGEST = 20_000
 """Maximum number of characters of a body in the JSON form."""
@@ -90,7 +90,7 @@ def row_json(row: Row, findings: Sequence[int], scene: Scene) -> dict[str, Any]:
         "note": words.note,
     }
     if words.script is not None:
-        text["script"] = words.script[1]
+        text["script"] = words.script.source
     request, response = _exchange(row, scene)
     return {
         **{name: getattr(row, name) for name in _COPIED},
@@ -198,7 +198,7 @@ def _commands(call: Call, scene: Scene) -> tuple[dict[str, Any], dict[str, Any] 
     lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
-    request = _message("\n".join(command(line)[0] for line in lines), (), b"", scene.mask)
+    request = _message("\n".join(command_text(line) for line in lines), (), b"", scene.mask)
     try:
         value = reply(call)
     except (ValueError, LookupError, RecursionError):

@@ -85,7 +85,7 @@ def test_commands(cloud: Cloud) -> None:
     ],
 )
 def test_an_absolute_expiry_is_shown_as_a_date(command: str, date: str) -> None:
-    shown, _ = wording.command(command.split())
+    shown = wording.command_text(command.split())
     assert shown == f"{command} {date}".rstrip()
 
 

@@ -61,7 +61,7 @@ def describe(row: Row, scene: Scene, last: Row | None = None) -> Summary:
     def mask(text: str) -> str:
         return visible(scene.mask.text(text))
 
-    script = words.script and (words.script[0], mask(words.script[1]))
+    script = words.script and words.script._replace(source=mask(words.script.source))
     below, remarks = map(mask, words.below), map(mask, words.remarks)
     return Summary(
         mask(words.what), mask(words.answer), tuple(below), script, tuple(remarks), mask(words.note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timeparse import to_datetime
 from ...core.wording import counted, listed
@@ -24,19 +24,25 @@ Sentences = Mapping[str, "str | Callable[[Values, Scene], str]"]
 """The sentence of each kind of finding: a template filled with its values, or a function."""
 
 
+class Script(NamedTuple):
+    """A Lua script; ``sha`` is the beginning of the hash of its source."""
+
+    sha: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The description of a row.
 
     ``what`` describes the request or event, ``answer`` the response. ``below`` are lines of
-    explanation, ``remarks`` are short explanations that may share a line. ``script`` is the name
-    and source of a Lua script.
+    explanation, ``remarks`` are short explanations that may share a line.
     """
 
     what: str
     answer: str = ""
     below: Sequence[str] = ()
-    script: tuple[str, str] | None = None
+    script: Script | None = None
     remarks: Sequence[str] = ()
     note: str = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted, listed
@@ -15,7 +15,7 @@ from ..credentials import HIDDEN
 from ..masking import hides_words
 from ..resp_reply import is_error
 from ..scene import Scene, has_full_answer, hash_of
-from .common import Sentences, Summary, Values, clock_time, envelope
+from .common import Script, Sentences, Summary, Values, clock_time, envelope
 
 if TYPE_CHECKING:
     from ...core.calls import Call
@@ -42,103 +42,131 @@ _PARAMETER = re.compile(r"\blocal\s+(\w+)\s*=\s*(?:tonumber\()?(KEYS|ARGV)\[(\d+
 
 
 def summary(call: Call, scene: Scene) -> Summary | None:
+    """Describe the commands of a call; return None if the call has none."""
     lines = call.facts.get("words")
     if not isinstance(lines, list) or not lines:
         return None
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
+    name = lines[0][0].upper()
     if call.route in _SEVERAL:
-        return _several(call, lines)
+        return _pipeline(call, lines)
     if on_connection(call) and call.number in scene.grouped_calls:
-        return _gathered(call, lines[0][0].upper(), scene.grouped_calls[call.number])
-    what, script = command(lines[0], scene.scripts)
+        steps = [step.facts["words"][0] for step in scene.grouped_calls[call.number]]
+        is_transaction = name in ("EXEC", "DISCARD")
+        return _transaction(call, name, steps) if is_transaction else _connection_setup(steps)
+    text = command_text(lines[0], scene.scripts)
+    return Summary(text, _answer(call, name), script=_sent_script(lines[0]))
+
+
+def _answer(call: Call, name: str) -> str:
     if not has_full_answer(call):
-        return Summary(what, "", (), script)
+        return ""
     if on_connection(call) and (not call.answer or "answer" in call.cut):
-        size = call.cut.get("answer", 0)
-        if lines[0][0].upper() in _SUBSCRIBING and not size:
-            return Summary(what, "subscribed", (), script)
-        return Summary(what, f"{size} bytes" if size else "no reply", (), script)
-    return Summary(what, answer(envelope(call), _decodes(call)), (), script)
+        if size := call.cut.get("answer"):
+            return f"{size} bytes"
+        return "subscribed" if name in _SUBSCRIBING else "no reply"
+    return _result(envelope(call), _is_base64(call))
 
 
-def _gathered(call: Call, name: str, parts: Sequence[Call]) -> Summary:
-    """Describe the setup of a connection with all its commands, or a transaction with its steps."""
-    if name not in ("EXEC", "DISCARD"):
-        words = [part.facts["words"][0] for part in parts]
-        named = [line[3] for line in words if line[1:3] and line[1].upper() == "SETINFO"]
-        return Summary(f"connect with {shortened(' '.join(named))}" if named else "connect", "OK")
-    lines = [part.facts["words"][0] for part in parts]
-    result = envelope(call) if has_full_answer(call) else None
-    several = result if isinstance(result, list) and len(result) == len(lines) else ()
-    told = [one if is_error(one) else {"result": one} for one in several]
-    summary = _listed(f"{name} of {len(lines)}", lines, told)
-    if has_full_answer(call) and not isinstance(result, list):
-        undone = "null: a watched key was changed, so nothing was executed"
-        return replace(summary, answer=undone if result is None else scalar(result))
-    return summary
+def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
+    clients = [line[3] for line in lines if line[1:3] and line[1].upper() == "SETINFO"]
+    return Summary(f"connect with {shortened(' '.join(clients))}" if clients else "connect", "OK")
 
 
-def _several(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
-    answers = parsed(call.answer) if has_full_answer(call) else None
-    if not isinstance(answers, list) or len(answers) != len(lines):
-        answers = []
-    return _listed(f"{call.route} of {len(lines)}", lines, answers, _decodes(call))
+def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summary:
+    result = envelope(call) if has_full_answer(call) else []
+    results = result if isinstance(result, list) else []
+    replies = [one if is_error(one) else {"result": one} for one in results]
+    summary = _commands(f"{name} of {len(lines)}", lines, replies)
+    if isinstance(result, list):
+        return summary
+    undone = "null: a watched key was changed, so nothing was executed"
+    return replace(summary, answer=undone if result is None else scalar(result))
 
 
-def _listed(
-    what: str, lines: Sequence[Sequence[str]], answers: Sequence[Any], decodes: bool = False
+def _pipeline(call: Call, lines: Sequence[Sequence[str]]) -> Summary:
+    replies = parsed(call.answer) if has_full_answer(call) else None
+    what = f"{call.route} of {len(lines)}"
+    return _commands(what, lines, replies if isinstance(replies, list) else (), _is_base64(call))
+
+
+def _commands(
+    what: str, lines: Sequence[Sequence[str]], replies: Sequence[Any], is_base64: bool = False
 ) -> Summary:
-    shown, script, errors, left = [], None, 0, 0
-    for number, line in enumerate(lines):
-        asked, one = command(line)
-        script = script or one
-        came = answers[number] if answers else None
-        failed = isinstance(came, dict) and "error" in came
-        errors += failed
-        if number >= PIPELINED and not failed:
-            left += 1
-            continue
-        told = ""
-        if isinstance(came, dict):
-            told = scalar(came["error"]) if failed else answer(came.get("result"), decodes)
-        shown.append(f"{asked} <-- {told}" if came is not None else asked)
-    if left:
-        shown.append(f"and {left} more commands")
-    told = counted(len(answers), "answer")
-    if errors:
-        told += f", {counted(errors, 'error')}"
-    return Summary(what, told if answers else "", shown, script)
+    """Describe several commands with their replies, which are ignored if their number differs."""
+    if len(replies) != len(lines):
+        replies = ()
+    shown = [
+        command_text(line) + _with_arrow(reply, is_base64)
+        for number, (line, reply) in enumerate(zip_longest(lines, replies))
+        if number < PIPELINED or _has_failed(reply)
+    ]
+    if len(lines) > len(shown):
+        shown.append(f"and {len(lines) - len(shown)} more commands")
+    answer = counted(len(replies), "answer") if replies else ""
+    if errors := sum(map(_has_failed, replies)):
+        answer += f", {counted(errors, 'error')}"
+    return Summary(what, answer, shown, next(filter(None, map(_sent_script, lines)), None))
 
 
-def _decodes(call: Call) -> bool:
+def _with_arrow(reply: Any, is_base64: bool) -> str:
+    """Return the text that follows one of several commands; empty if its reply is unknown."""
+    if not isinstance(reply, dict):
+        return "" if reply is None else " <-- "
+    failed = _has_failed(reply)
+    return f" <-- {scalar(reply['error']) if failed else _result(reply.get('result'), is_base64)}"
+
+
+def _has_failed(reply: Any) -> bool:
+    return isinstance(reply, dict) and "error" in reply
+
+
+def _is_base64(call: Call) -> bool:
     return call.facts.get("encoding") == "base64"
 
 
-def command(
-    line: Sequence[str], scripts: Mapping[str, str] = {}
-) -> tuple[str, tuple[str, str] | None]:
+def command_text(line: Sequence[str], scripts: Mapping[str, str] = {}) -> str:
     """Return a command as one line, with a short hash in place of a script.
 
-    ``scripts`` are the sources of scripts by their hash. A script's arguments are shown under the
-    names of the local variables to which the script assigns them.
+    ``scripts`` are the sources of scripts by their hash.
     """
     # Show command names in capitals, which are easy to see; REST clients may send any case.
     name = line[0].upper()
-    if name in _SCRIPTS and len(line) > 2 and line[2].isdigit():
-        given = not name.startswith("EVALSHA")
-        sha = (hash_of(line[1]) if given else line[1].lower())[:8]
-        source = line[1] if given else scripts.get(sha, "")
-        keys, named = int(line[2]), _LIMITERS.get(sha)
-        words = [name, named or sha]
-        for kind, arguments in (("KEYS", line[3 : 3 + keys]), ("ARGV", line[3 + keys :])):
-            shown, names = _fitting(arguments), _parameters(source, kind)
-            if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
-                words += [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
-            else:
-                words += [kind, *shown]
-        return " ".join(words), (sha, line[1]) if given and named is None else None
-    return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)]), None
+    script = _script(line, scripts)
+    if script is None:
+        return " ".join([name, *_fitting(line[1:]), *_deadline(name, line)])
+    end_of_keys = 3 + int(line[2])
+    keys = _script_arguments(script, "KEYS", line[3:end_of_keys])
+    arguments = _script_arguments(script, "ARGV", line[end_of_keys:])
+    return " ".join([name, _LIMITERS.get(script.sha, script.sha), *keys, *arguments])
+
+
+def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
+    """Return the script that a command runs; its source is empty if it is unknown."""
+    name = line[0].upper()
+    if name not in _SCRIPTS or len(line) < 3 or not line[2].isdigit():
+        return None
+    if name.startswith("EVALSHA"):
+        sha = line[1].lower()[:8]
+        return Script(sha, scripts.get(sha, ""))
+    return Script(hash_of(line[1])[:8], line[1])
+
+
+def _sent_script(line: Sequence[str]) -> Script | None:
+    """Return the script that a command contains, unless the script has a name."""
+    script = _script(line, {})
+    return script if script and script.source and script.sha not in _LIMITERS else None
+
+
+def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> list[str]:
+    """Return keys or arguments under the names of the variables to which the script assigns them,
+    if it assigns each one.
+    """
+    shown, names = _fitting(arguments), _parameters(script.source, kind)
+    if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
+        return [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
+    return [kind, *shown] if arguments else []
 
 
 def _parameters(source: str, kind: str) -> dict[int, str]:
@@ -172,7 +200,7 @@ def _fitting(arguments: Sequence[str]) -> list[str]:
     """Return the first arguments and, if the arguments need several lines, their total number."""
     found: list[str] = []
     room = ROOM
-    for number, each in enumerate(map(word, arguments)):
+    for number, each in enumerate(map(_argument, arguments)):
         room -= len(each) + 1
         if room < 0:
             return [*found, f"... ({len(arguments)} arguments, {number} shown)"]
@@ -180,7 +208,7 @@ def _fitting(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def word(text: str) -> str:
+def _argument(text: str) -> str:
     """Return an argument; in quotes if it is empty or contains white space and is not JSON."""
     if text[:1] in ("{", "[") and isinstance(parsed(text), dict | list):
         return shortened(" ".join(text.split()), 80)
@@ -189,14 +217,13 @@ def word(text: str) -> str:
     return shortened(text)
 
 
-def answer(value: Any, decodes: bool) -> str:
-    """Return the result of a command, with Base64 decoded if the client requested it."""
-    return shortened(scalar(as_plain(value) if decodes else value), ROOM)
+def _result(value: Any, is_base64: bool = False) -> str:
+    return shortened(scalar(as_plain(value) if is_base64 else value), ROOM)
 
 
 def _replaced(values: Values, scene: Scene) -> str:
     late = "; its WATCH came after that write" if values["watch_late"] else ""
-    mine, other, read = (answer(values[name], False) for name in ("written", "overwritten", "read"))
+    mine, other, read = (_result(values[name]) for name in ("written", "overwritten", "read"))
     return (
         f"SET {shortened(values['key'])} wrote {mine} over {other}, which another connection had "
         f"written after this connection's GET returned {read}{late}"
@@ -218,22 +245,22 @@ def _changed_nothing(values: Values, scene: Scene) -> str:
 
 
 def _repeated(values: Values, scene: Scene) -> str:
+    earlier = f"an identical earlier {values['target']}"
     if values["message"]:
         earlier = f"attempt {values['attempt']} of {scene.short(values['message'])}"
-        why = f"{earlier}, which failed afterwards"
-    else:
-        why = f"an identical earlier {values['target']}, which failed afterwards"
-    told = f"{values['command']} {shortened(values['key'])} repeats one made during {why}"
-    if values["marks"]:
-        first, now = map(shortened, values["marks"])
-        told += f"; the key set with NX was {first} in that attempt and {now} in this one: "
-        same = "use the same key in each attempt"
-        told += (
-            "leave the number of the attempt or retry out of the key"
-            if values["numbered"]
-            else same
-        )
-    return told
+    text = (
+        f"{values['command']} {shortened(values['key'])} repeats one made during {earlier}, which "
+        "failed afterwards"
+    )
+    if not values["marks"]:
+        return text
+    first, now = map(shortened, values["marks"])
+    advice = "use the same key in each attempt"
+    if values["numbered"]:
+        advice = "leave the number of the attempt or retry out of the key"
+    return (
+        f"{text}; the key set with NX was {first} in that attempt and {now} in this one: {advice}"
+    )
 
 
 def _failed_inside(values: Values, scene: Scene) -> str:
@@ -283,9 +310,9 @@ def _check_then_set(values: Values, scene: Scene) -> str:
 
 def _pages_overlap(values: Values, scene: Scene) -> str:
     first, start, stop = values["first"], values["start"], values["stop"]
-    range = f"{values['command']} {shortened(values['key'])}"
+    read = f"{values['command']} {shortened(values['key'])}"
     return (
-        f"{range} {first} {start} and {range} {start} {stop} both returned "
+        f"{read} {first} {start} and {read} {start} {stop} both returned "
         f"{shortened(values['member'])}: the stop index is inclusive, so a page of "
         f"{start - first} from {first} stops at {start - 1}"
     )
