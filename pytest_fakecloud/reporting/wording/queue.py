@@ -14,6 +14,7 @@ from .common import EXCERPT, Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call
+    from ...queue.signature_details import SignatureDetails
     from ..model import Row
 
 _SETTINGS = {
@@ -30,14 +31,8 @@ _SETTINGS = {
 def summary(call: Call, scene: Scene) -> Summary | None:
     """Describe a publish request or a batch; return None for any other request."""
     if call.route == "batch":
-        shown = []
-        for item in parsed(call.body):
-            headers, body = item.get("headers") or {}, item.get("body")
-            told = _step(body) or shortened(readable(body or ""), 60)
-            settings = _settings(headers.items())
-            parts = [_method(headers), str(item["destination"]), told, *settings]
-            shown.append(" ".join(filter(None, parts)))
-        return Summary(f"batch of {len(shown)}", _accepted(call, scene), shown)
+        messages = [_batch_message(item) for item in parsed(call.body)]
+        return Summary(f"batch of {len(messages)}", _accepted(call, scene), messages)
     destination = call.facts.get("url")
     if not isinstance(destination, str):
         return None
@@ -51,6 +46,13 @@ def summary(call: Call, scene: Scene) -> Summary | None:
     method = _method(call.headers)
     parts = [verb, method, shortened(destination, 160), body, f"({settings})" if settings else ""]
     return Summary(" ".join(filter(None, parts)), _accepted(call, scene))
+
+
+def _batch_message(item: Mapping[str, Any]) -> str:
+    headers, body = item.get("headers") or {}, item.get("body") or ""
+    content = _step(body) or shortened(readable(body), 60)
+    parts = [_method(headers), str(item["destination"]), content, *_settings(headers.items())]
+    return " ".join(filter(None, parts))
 
 
 def _step(body: object) -> str:
@@ -80,11 +82,13 @@ def _settings(headers: Iterable[tuple[str, Any]], forwarded: bool = False) -> It
     for name, value in headers:
         setting = name.lower().removeprefix("upstash-")
         if name.lower().startswith("upstash-") and setting in _SETTINGS:
-            # A flag is shown without its value.
-            shown = clock_time(int(value) * 1_000_000) if _is_time(setting, value) else value
-            told = _SETTINGS[setting] + f" {shown}" * (str(value).lower() != "true")
-            in_utc = setting == "cron" and "TZ=" not in str(value)
-            yield f"{told} in UTC" if in_utc else told
+            text = _SETTINGS[setting]
+            if _is_time(setting, value):
+                text += f" {clock_time(int(value) * 1_000_000)}"
+            elif str(value).lower() != "true":
+                text += f" {value}"
+            # The time zone of a schedule is part of its cron expression, and UTC by default.
+            yield f"{text} in UTC" if setting == "cron" and "TZ=" not in str(value) else text
         elif forwarded and setting.startswith("forward-"):
             yield f"{name}: {shortened(str(value), 80)}"
 
@@ -100,19 +104,18 @@ def _accepted(call: Call, scene: Scene) -> str:
         return scene.short(scene.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    told = []
-    for one in _flat(parsed(call.answer)):
-        if "scheduleId" in one:
-            told.append(f"schedule {scene.short(one['scheduleId'])}")
-            continue
-        message = one["messageId"]
-        if one.get("deduplicated"):
-            first = scene.published.get(message)
-            since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
-            told.append(f"{call.status} deduplicated: {scene.short(message)}{since}")
-        else:
-            told.append(scene.short(message))
-    return listed(told)
+    return listed([_created(one, call, scene) for one in _flat(parsed(call.answer))])
+
+
+def _created(result: Mapping[str, Any], call: Call, scene: Scene) -> str:
+    if "scheduleId" in result:
+        return f"schedule {scene.short(result['scheduleId'])}"
+    message = result["messageId"]
+    if not result.get("deduplicated"):
+        return scene.short(message)
+    first = scene.published.get(message)
+    since = "" if first is None else f" published at {to_datetime(first):%H:%M:%S}"
+    return f"{call.status} deduplicated: {scene.short(message)}{since}"
 
 
 def _flat(answer: Any) -> Iterator[dict[str, Any]]:
@@ -123,20 +126,30 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
 
 def callback(call: Call, scene: Scene) -> Summary | None:
     """Describe a callback, with the response and the body of its message."""
-    body = parsed(call.body)
-    if not isinstance(body, dict) or "sourceMessageId" not in body:
+    report = _callback_report(call.body)
+    if report is None:
         return None
-    about: dict[str, Any] = decoded(body)
     what = (
-        f"{call.method} {call.path}: "
-        f"status {about.get('status')}, retried {about.get('retried')} of {about.get('maxRetries')}"
+        f"{call.method} {call.path}: status {report.get('status')}, "
+        f"retried {report.get('retried')} of {report.get('maxRetries')}"
     )
-    below = [
-        f"{word} {shortened(value if isinstance(value, str) else compact(value), 120)}"
-        for word, name in (("answered", "body"), ("published", "sourceBody"))
-        if (value := about.get(name)) not in (None, "")
-    ]
+    labels = {"body": "answered", "sourceBody": "published"}
+    shown = {name: report[name] for name in labels if report.get(name) not in (None, "")}
+    below = [f"{labels[name]} {shortened(_text(value), 120)}" for name, value in shown.items()]
     return Summary(what, "", below)
+
+
+def _callback_report(body: bytes | str) -> dict[str, Any] | None:
+    """Return the decoded body of a callback; None if it is not the body of one."""
+    report = parsed(body)
+    if not isinstance(report, dict) or "sourceMessageId" not in report:
+        return None
+    found: dict[str, Any] = decoded(report)
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else compact(value)
 
 
 # -- deliveries ------------------------------------------------------------------------------------
@@ -145,15 +158,13 @@ def callback(call: Call, scene: Scene) -> Summary | None:
 def attempt(row: Row, last: Row, scene: Scene) -> Summary:
     assert row.delivery is not None
     data = row.delivery.data
-    answer = ""
-    if "url" in data:
-        status = data.get("status")
-        answer = str(status if status is not None else data.get("error") or "no answer")
-        answer = f"{answer} {_answered(data)}".strip()
     what = f"{named(row, last, scene)} {data.get('method', '')} {data.get('url', '')}"
-    note = str(data.get("note") or "")
-    if note and data.get("status") is None:
+    status, note, answer = data.get("status"), str(data.get("note") or ""), ""
+    if note and status is None:
         answer, note = note, ""
+    elif "url" in data:
+        outcome = status if status is not None else data.get("error") or "no answer"
+        answer = f"{outcome} {_answered(data)}".strip()
     return Summary(" ".join(what.split()), answer, remarks=tuple(exchange(data, scene)), note=note)
 
 
@@ -161,20 +172,22 @@ def named(row: Row, last: Row, scene: Scene) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data
-    kind = str(data.get("message_kind", "message"))
-    about = scene.short(data["message_id"]) if "message_id" in data else ""
-    of = f"of {about}" if about else ""
-    if schedule := scene.header(data.get("began"), "upstash-schedule-id"):
-        of += f" (schedule {scene.short(schedule)})"
-    source = f"about {scene.short(data['about'])}" if data.get("about") else ""
-    number = str(row.attempt or "")
-    if row.attempt != last.attempt:
-        number = f"{row.attempt} to {last.attempt}"
-    if kind != "message" and number == "1":
+    kind = str(data.get("message_kind", "message")).replace("_", " ")
+    message = scene.short(data.get("message_id", ""))
+    name = "attempt" if kind == "message" else kind
+    if row.attempt == last.attempt == 1 and name != "attempt":
         # Here, an attempt number would be mistaken for a number of callbacks.
-        number, of = "", about
-    name = "attempt" if kind == "message" else kind.replace("_", " ")
-    return " ".join(filter(None, [name, number, of, source]))
+        name = f"{name} {message}"
+    else:
+        number = str(row.attempt or "")
+        if row.attempt != last.attempt:
+            number = f"{row.attempt} to {last.attempt}"
+        name = f"{name} {number}" + (f" of {message}" if message else "")
+        if schedule := scene.header(data.get("began"), "upstash-schedule-id"):
+            name += f" (schedule {scene.short(schedule)})"
+    if data.get("about"):
+        name += f" about {scene.short(data['about'])}"
+    return " ".join(name.split())
 
 
 def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
@@ -190,7 +203,7 @@ def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
         # Show the body unchanged, because every character of it is signed.
         sent = whole if "\n" in whole else shortened(whole, EXCERPT)
     else:
-        sent = _callback(data) or _body(data, "sent")
+        sent = _sent_callback(data) or _body(data, "sent")
         if whole == scene.bodies.get(str(data.get("message_id"))):
             sent = ""
         elif not sent and headers:
@@ -199,7 +212,7 @@ def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
         yield " ".join(filter(None, ["sent", sent, with_headers]))
     yield from data.get("logged") or ()
     if signature:
-        yield from _signature(signature)
+        yield from _signature_lines(signature)
 
 
 def _answered(data: Mapping[str, Any]) -> str:
@@ -219,20 +232,18 @@ def phrase_of(status: int) -> str:
     return HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
 
 
-def _callback(data: Mapping[str, Any]) -> str:
+def _sent_callback(data: Mapping[str, Any]) -> str:
     """Describe the body of a callback; ``Base64 of`` marks fields that are encoded."""
-    raw = parsed(str(data.get("sent") or ""))
-    if not isinstance(raw, dict) or "sourceMessageId" not in raw:
+    report = _callback_report(str(data.get("sent") or ""))
+    if report is None:
         return ""
-    about: dict[str, Any] = decoded(raw)
-    fields = [f"status {about.get('status')}"]
+    fields = [f"status {report.get('status')}"]
     went_well = "answer" not in data
-    if went_well and about.get("maxRetries"):
-        fields.append(f"retried {about.get('retried')} of {about['maxRetries']}")
+    if went_well and report.get("maxRetries"):
+        fields.append(f"retried {report.get('retried')} of {report['maxRetries']}")
     for name in ("body",) if went_well else ("body", "sourceBody"):
-        if about.get(name):
-            value = about[name] if isinstance(about[name], str) else compact(about[name])
-            fields.append(f"{name} Base64 of {shortened(value, EXCERPT // 3)}")
+        if value := report.get(name):
+            fields.append(f"{name} Base64 of {shortened(_text(value), EXCERPT // 3)}")
     return ", ".join(fields)
 
 
@@ -241,61 +252,71 @@ def _body(data: Mapping[str, Any], name: str) -> str:
     return shortened(readable(str(data.get(name) or ""), kind), EXCERPT)
 
 
-def _signature(of: Mapping[str, Any]) -> Iterator[str]:
+def _signature_lines(signature: SignatureDetails) -> Iterator[str]:
     """Yield what was signed, and what the application compared the signature with."""
-    if of["missing"]:
+    if signature["missing"]:
         yield "the delivery was sent without a signature"
         return
-    if of["verified_key"] is False:
+    if signature["verified_key"] is False:
         yield "the application's check was not made with the queue's current key"
         return
-    yield f"signed for {of['url']}"
-    yield f"signed body: {of['size']} bytes, hash {of['hash'][:12]}…"
-    if of["called"] != of["url"]:
-        yield f"the application was called at {of['called']}, which is not the signed URL"
-    if of["invalid"]:
-        yield f"differs: {of['invalid']}"
+    yield f"signed for {signature['url']}"
+    yield f"signed body: {signature['size']} bytes, hash {signature['hash'][:12]}…"
+    if signature["called"] != signature["url"]:
+        yield f"the application was called at {signature['called']}, which is not the signed URL"
+    if signature["invalid"]:
+        yield f"differs: {signature['invalid']}"
         return
-    if of["verified_url"] is not None:
-        yield f"Receiver.verify() was given another URL: {of['verified_url']}"
-    if of["verified_body"] is not None:
-        same = of["verified_body_same_json"]
-        body = shortened(of["verified_body"], EXCERPT)
-        yield (
-            f"Receiver.verify() was given the same JSON with other whitespace: {body}"
-            if same
-            else f"Receiver.verify() was given another body, of {of['verified_size']} bytes: {body}"
-        )
-    if of["claim"]:
-        yield f"the application's check rejected the claim {of['claim']}"
-    if of["compared"]:
-        return
+    yield from _differences(signature)
+    if not signature["compared"]:
+        yield from _unseen_check(signature)
+
+
+def _differences(signature: SignatureDetails) -> Iterator[str]:
+    """Yield the arguments of the application's check that differ from what was signed."""
+    if signature["verified_url"] is not None:
+        yield f"Receiver.verify() was given another URL: {signature['verified_url']}"
+    if signature["verified_body"] is not None:
+        another = f"another body, of {signature['verified_size']} bytes"
+        if signature["verified_body_same_json"]:
+            another = "the same JSON with other whitespace"
+        body = shortened(signature["verified_body"], EXCERPT)
+        yield f"Receiver.verify() was given {another}: {body}"
+    if signature["claim"]:
+        yield f"the application's check rejected the claim {signature['claim']}"
+
+
+def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
+    """Yield possible reasons why a check that was not seen rejected a valid signature."""
     yield "the signature is valid with this queue's keys; the application's check was not seen"
-    if abs(of["ahead_s"]) > 1:
-        yield f"time.time() of this process is {of['ahead_s']:+.0f} s from the time of the signature"
+    if abs(signature["ahead_s"]) > 1:
+        yield (
+            f"time.time() of this process is {signature['ahead_s']:+.0f} s from the time of the "
+            "signature"
+        )
     key = {
-        "unset": "{} is not set in this process (fakecloud_env sets it)",
-        "next": "{} of this process is the queue's next key",
-        "other": "{} of this process is not a key of this queue",
-        "current": "",
-    }[of["environment"]]
+        "unset": " is not set in this process (fakecloud_env sets it)",
+        "next": " of this process is the queue's next key",
+        "other": " of this process is not a key of this queue",
+    }.get(signature["environment"])
     if key:
-        yield key.format("QSTASH_CURRENT_SIGNING_KEY")
-    if of["rewritten_differs"]:
+        yield f"QSTASH_CURRENT_SIGNING_KEY{key}"
+    if signature["rewritten_differs"]:
         yield "json.dumps() of the parsed body has another hash: verify the raw body"
-    elif of["environment"] in ("current", "unset"):
+    elif signature["environment"] in ("current", "unset"):
         yield "the URL must be the signed one in every character: scheme, host, path and query"
 
 
 def _deduplicated(values: Values, scene: Scene) -> str:
-    short, how = scene.short(values["message"]), values["by"]
+    message = scene.short(values["message"])
     if values["several"]:
-        return f"one message of this request was deduplicated as {short}"
-    made = "this publish created no message: "
-    if how == "content":
-        return f"{made}its content is that of {short}"
-    differs = ", whose body differs" if values["body_differs"] else ""
-    return f"{made}it was deduplicated as {short}{differs}"
+        return f"one message of this request was deduplicated as {message}"
+    why = f"it was deduplicated as {message}"
+    if values["by"] == "content":
+        why = f"its content is that of {message}"
+    elif values["body_differs"]:
+        why += ", whose body differs"
+    return f"this publish created no message: {why}"
 
 
 def _handled_twice(values: Values, scene: Scene) -> str:
@@ -307,23 +328,25 @@ def _handled_twice(values: Values, scene: Scene) -> str:
 
 
 def _wrong_signature(values: Values, scene: Scene) -> str:
-    short, why = scene.short(values["message"]), values["reason"]
-    told = {
-        "url": f"verify() got another URL: {values.get('got')}, signed was {values.get('signed')}",
-        "json": "verify() got the same JSON with other whitespace: pass the raw body",
-        "body": f"verify() got another body, of {values.get('size')} bytes: pass the raw body",
-        "key": "the application's check was not made with the queue's current signing key",
-        "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
-        "unsigned": "the delivery was sent without a signature",
-        "former_key": "the application's check was made with a key from before the rotation of the "
-        "queue's keys, not with the current one",
-        "next_key": "it was signed with the key that was the next key before the keys were rotated; "
-        "the application's check has only the old current key (a Receiver needs both keys: "
-        "current_signing_key and next_signing_key)",
-        "claim": f"the application's check rejected the claim {values.get('got')}",
-        "invalid": str(values.get("got")),
-    }[why]
-    return f"{short} was rejected with {values['status']}: {told}"
+    reason = _WRONG_SIGNATURE[values["reason"]].format(**values)
+    return f"{scene.short(values['message'])} was rejected with {values['status']}: {reason}"
+
+
+_WRONG_SIGNATURE = {
+    "url": "verify() got another URL: {got}, signed was {signed}",
+    "json": "verify() got the same JSON with other whitespace: pass the raw body",
+    "body": "verify() got another body, of {size} bytes: pass the raw body",
+    "key": "the application's check was not made with the queue's current signing key",
+    "environment": "QSTASH_CURRENT_SIGNING_KEY of this process is not this queue's current key",
+    "unsigned": "the delivery was sent without a signature",
+    "former_key": "the application's check was made with a key from before the rotation of the "
+    "queue's keys, not with the current one",
+    "next_key": "it was signed with the key that was the next key before the keys were rotated; the "
+    "application's check has only the old current key (a Receiver needs both keys: "
+    "current_signing_key and next_signing_key)",
+    "claim": "the application's check rejected the claim {got}",
+    "invalid": "{got}",
+}
 
 
 def _valid_signature(values: Values, scene: Scene) -> str:
