@@ -27,8 +27,8 @@ _BY_SERVICE: Mapping[str, Callable[[Call, Scene], Summary | None]] = {
     "vector": vector.summary,
     "broker": broker.summary,
     "queue": queue.summary,
-    "callback_capture": queue.callback,
-    "destination": queue.callback,
+    "callback_capture": queue.callback_summary,
+    "destination": queue.callback_summary,
 }
 _SENTENCES: Sentences = {
     **kv.SENTENCES,
@@ -81,7 +81,7 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
         return Summary(what, "" if entry.status is None else str(entry.status), note=entry.raised)
     if isinstance(entry, Event):
         if row.kind == "attempt":
-            return queue.attempt(row, last, scene)
+            return queue.attempt_summary(row, last, scene)
         if row.kind == "action":
             return Summary(general.action(entry, scene))
         is_brokers = row.service == "broker"
@@ -97,10 +97,10 @@ def _call(row: Row, last: Row, call: Call, scene: Scene) -> Summary:
         summary = Summary(f"{call.method} {call.target} {body}".strip())
     what, remarks = summary.what, list(summary.remarks)
     if row.delivery is not None:
-        what = f"{queue.named(row, last, scene)} {what}"
+        what = f"{queue.attempt_name(row, last, scene)} {what}"
         # If a fake received the delivery, the fake's own row shows the body.
         if "answer" in row.delivery.data:
-            remarks += queue.exchange(row.delivery.data, scene)
+            remarks += queue.exchange_lines(row.delivery.data, scene)
     note = "" if call.problem == "bug" else call.note
     answer = _answer(call, summary)
     return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)

@@ -124,7 +124,7 @@ def _flat(answer: Any) -> Iterator[dict[str, Any]]:
         yield from one if isinstance(one, list) else [one]
 
 
-def callback(call: Call, scene: Scene) -> Summary | None:
+def callback_summary(call: Call, scene: Scene) -> Summary | None:
     """Describe a callback, with the response and the body of its message."""
     report = _callback_report(call.body)
     if report is None:
@@ -155,20 +155,22 @@ def _text(value: Any) -> str:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def attempt(row: Row, last: Row, scene: Scene) -> Summary:
+def attempt_summary(row: Row, last: Row, scene: Scene) -> Summary:
     assert row.delivery is not None
     data = row.delivery.data
-    what = f"{named(row, last, scene)} {data.get('method', '')} {data.get('url', '')}"
+    what = f"{attempt_name(row, last, scene)} {data.get('method', '')} {data.get('url', '')}"
     status, note, answer = data.get("status"), str(data.get("note") or ""), ""
     if note and status is None:
         answer, note = note, ""
     elif "url" in data:
         outcome = status if status is not None else data.get("error") or "no answer"
         answer = f"{outcome} {_answered(data)}".strip()
-    return Summary(" ".join(what.split()), answer, remarks=tuple(exchange(data, scene)), note=note)
+    return Summary(
+        " ".join(what.split()), answer, remarks=tuple(exchange_lines(data, scene)), note=note
+    )
 
 
-def named(row: Row, last: Row, scene: Scene) -> str:
+def attempt_name(row: Row, last: Row, scene: Scene) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data
@@ -190,7 +192,7 @@ def named(row: Row, last: Row, scene: Scene) -> str:
     return " ".join(name.split())
 
 
-def exchange(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
+def exchange_lines(data: Mapping[str, Any], scene: Scene) -> Iterator[str]:
     """Yield the body and headers of a failed attempt, and the exceptions logged during it.
 
     The body is left out if the row of the publish request shows it.
