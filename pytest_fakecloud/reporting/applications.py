@@ -85,8 +85,9 @@ class Listener:
         """Record requests for this cloud from now on; if it is None, record nothing."""
         if cloud is not self.cloud:
             self.cloud = cloud
-            self.served.clear()
-            self._under_way = []
+            with self._lock:
+                self.served.clear()
+                self._under_way.clear()
         flask = self._flask_began, self._flask_raised, self._flask_ended
         django = self._django_began, self._django_raised, self._django_ended
         for name, observe in (
@@ -233,7 +234,8 @@ class Listener:
         """Return the unfinished request with this WSGI environment or ASGI scope."""
         if environ is None:
             return None
-        return next((one for one in reversed(self.served) if one.environ is environ), None)
+        with self._lock:
+            return next((one for one in reversed(self.served) if one.environ is environ), None)
 
     def _end(
         self, environ: object, response: object = None, exception: BaseException | None = None

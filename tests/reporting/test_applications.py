@@ -171,6 +171,33 @@ def test_requests_of_several_threads_one_after_the_other(cloud: Cloud, listener:
     assert told(cloud, listener) == [row, "  INCR orders 1", row, "  INCR orders 2"]
 
 
+def test_a_request_may_end_while_others_begin(listener: Listener) -> None:
+    interval = sys.getswitchinterval()
+    errors: list[RuntimeError] = []
+
+    def request() -> None:
+        for _ in range(1000):
+            environ = {"REQUEST_METHOD": "GET"}
+            listener._begin("WSGI", environ)
+            try:
+                # Search all requests, because none has this environment.
+                listener._end(object())
+                listener._end(environ)
+            except RuntimeError as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=request) for _ in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    finally:
+        sys.setswitchinterval(interval)
+    assert errors == []
+
+
 def test_what_a_server_leaves_out_is_told_as_the_standard_has_it(listener: Listener) -> None:
     more = {"wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
     given = {"REQUEST_METHOD": "GET", "SERVER_NAME": "a", "SERVER_PORT": "80", **more}
