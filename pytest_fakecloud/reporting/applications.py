@@ -41,12 +41,12 @@ class Served:
 
     ``began`` and ``ended`` are journal numbers (``ended`` is 0 if the end is unknown). ``status``
     is None if the framework does not report it, ``raised`` describes the exception that the view
-    raised. ``thread`` is the ID of the thread that serves the request (0: an event loop). ``alone``
-    is True if no other request was served at the same time, except for requests that this one made
-    itself; ``overlaps`` lists the others. ``body`` is the beginning of the body that a test client
-    sent, ``body_type`` its content type, ``headers`` are the other headers, sorted. ``answer`` is
-    the beginning of the response's body (None if it is unknown), ``answer_size`` the length of the
-    whole body, ``answer_type`` its content type.
+    raised. ``thread`` is the ID of the thread that serves the request (0: an event loop).
+    ``overlaps`` lists the requests that were served at the same time, except for requests that this
+    one made itself. ``body`` is the beginning of the body that a test client sent, ``body_type`` its
+    content type, ``headers`` are the other headers, sorted. ``answer`` is the beginning of the
+    response's body (None if it is unknown), ``answer_size`` the length of the whole body,
+    ``answer_type`` its content type.
     """
 
     began: int
@@ -58,7 +58,6 @@ class Served:
     ended: int = 0
     status: int | None = None
     raised: str = ""
-    alone: bool = True
     overlaps: list[Served] = field(default_factory=list)
     body: str = ""
     body_type: str = ""
@@ -224,7 +223,6 @@ class Listener:
             for other in self._under_way:
                 # Overlapping requests in one thread are nested: the earlier one made the later one.
                 if not thread or other.thread != thread:
-                    one.alone = other.alone = False
                     one.overlaps.append(other)
                     other.overlaps.append(one)
             self._under_way.append(one)

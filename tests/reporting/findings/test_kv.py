@@ -170,7 +170,7 @@ def test_a_limit_that_two_endpoints_share(
         ({"status": 429}, 0),
         ({"status": 500, "body": "another"}, 0),
         ({"status": 500, "headers": (("HTTP_COOKIE", "bob"),)}, 0),
-        ({"status": 500, "alone": False}, 0),
+        ({"status": 500, "overlaps": [Served(0, 0, "GET /", "Flask", None, 1)]}, 0),
         ({"status": 500, "ended": 0}, 0),
         ({"status": 500, "target": "POST /other"}, 0),
     ],

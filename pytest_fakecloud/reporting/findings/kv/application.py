@@ -92,7 +92,7 @@ def _are_numbered(keys: list[str], before: _Try, during: _Try) -> bool:
 
 def _requests(look: Look) -> Iterator[_Try]:
     for one in look.served:
-        if one.alone and one.ended:
+        if one.ended and not one.overlaps:
             failed = bool(one.raised) or one.status is None or one.status >= 500
             same = one.target, one.body, one.headers
             yield _Try(same, one.began, one.ended, failed, target=one.target)
@@ -115,7 +115,7 @@ def limit_shared(look: Look, handle: Any) -> Iterator[Finding]:
         if (key := _counter(command)) and type(command.result) is int
     ]
     for request in look.served:
-        if not request.alone or not request.ended:
+        if request.overlaps or not request.ended:
             continue
         target = request.target.partition("?")[0]
         for command, key in increments:
