@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.calls import Action, Call, Entry, Event, faults_ended
 from ...core.errors import report_failure
@@ -134,6 +135,20 @@ def _times(cloud: AnyCloud) -> dict[int, list[int]]:
     return found
 
 
+class _Work(NamedTuple):
+    """A part of an entry to replay.
+
+    ``order`` is its position in the journal, ``number`` the number of its row, ``name`` its fake.
+    ``perform`` is None for events that only the clock causes.
+    """
+
+    order: int
+    at_us: int
+    number: int
+    name: str
+    perform: Callable[[], object] | None
+
+
 class _Replay:
     """Replays a cloud's journal on new fakes with the same settings."""
 
@@ -159,6 +174,7 @@ class _Replay:
         self.fresh: dict[str, Handle] = {}
         self.sessions: dict[Any, Any] = {}
         self.waiting: list[tuple[Call, Any]] = []
+        self.begun: dict[int, Any] = {}
         self.moments = {
             row.number: fault.moment
             for row in report.rows
@@ -181,11 +197,11 @@ class _Replay:
             initial = {name: self._look(name) for name in list(self.fresh)}
             self.shown = dict(initial)
             steps: list[dict[str, Any]] = []
-            for order, at_us, number, name, work in self._work():
+            for order, at_us, number, name, perform in self._work():
                 steps += self._advance(at_us, order)
-                if name not in self.fresh or work is None:
+                if name not in self.fresh or perform is None:
                     continue
-                self._try(name, work)
+                self._try(name, perform)
                 self._try(name, self._end_waits)
                 for step in self._step(number, [name], self.events.get(number, ())):
                     is_own = step["number"] == number != order
@@ -248,36 +264,30 @@ class _Replay:
 
     # -- the entries -----------------------------------------------------------------------------
 
-    def _work(self) -> Iterator[tuple[int, int, int, str, Callable[[], object] | None]]:
-        """Yield the replay's work in the order in which it reached the engines.
+    def _work(self) -> list[_Work]:
+        """Return the replay's work in the order in which it reached the engines."""
+        found = [work for entry in self.entries for work in self._work_of(entry)]
+        return sorted(found, key=lambda work: work.order)
 
-        Each item consists of its position in the journal, its time, the number of its row, the name
-        of its fake, and a function that performs it; None for events that only the clock causes.
-        """
-        found: list[tuple[int, int, int, str, Callable[[], object] | None]] = []
-        for entry in self.entries:
-            number, at_us, name = entry.number, entry.at_us, entry.handle
-            read = self.times.get(number)
-            if isinstance(entry, Action) and read:
-                # Use the time of the first reading, because an action is recorded when it ends.
-                at_us = min(at_us, read[0])
-            if isinstance(entry, Call):
-                # The function of a fault made its calls before the engine executed the call with
-                # the fault.
-                after = self.moments.get(number) == "before" and faults_ended(entry)
-                found.append((after or number, at_us, number, name, partial(self._call, entry)))
-            elif entry.kind == "attempt":
-                begun: list[Any] = []
-                began = entry.data.get("began") or number
-                found.append((began, at_us, number, name, partial(self._begin, entry, begun)))
-                found.append((number, at_us, number, name, partial(self._finish, entry, begun)))
-            elif isinstance(entry, Action) and entry.call is not None:
-                found.append((number, at_us, number, name, partial(self._act, entry)))
-            elif number in self.events:
-                found.append((number, at_us, number, name, None))
-        found.sort(key=lambda one: one[0])
-        for order, at_us, number, name, work in found:
-            yield order, at_us, self.numbers.get(number, number), name, work
+    def _work_of(self, entry: Entry) -> Iterator[_Work]:
+        number, at_us = entry.number, entry.at_us
+        if isinstance(entry, Action) and (read := self.times.get(number)):
+            # Use the time of the first reading, because an action is recorded when it ends.
+            at_us = min(at_us, read[0])
+        work = _Work(number, at_us, self.numbers.get(number, number), entry.handle, None)
+        if isinstance(entry, Call):
+            # The function of a fault made its calls before the engine executed the call with the
+            # fault.
+            after = self.moments.get(number) == "before" and faults_ended(entry)
+            yield work._replace(order=after or number, perform=partial(self._call, entry))
+        elif entry.kind == "attempt":
+            began = entry.data.get("began") or number
+            yield work._replace(order=began, perform=partial(self._begin, entry))
+            yield work._replace(perform=partial(self._finish, entry))
+        elif isinstance(entry, Action) and entry.call is not None:
+            yield work._replace(perform=partial(self._act, entry))
+        elif number in self.events:
+            yield work
 
     def _advance(self, at_us: int, number: int) -> Iterator[dict[str, Any]]:
         """Move the clock, and yield the changes that this causes.
@@ -384,41 +394,39 @@ class _Replay:
         if written(app.with_int_text(reply), session.resp) != call.answer:
             raise Inexact(f"command {call.number} received a different answer in the replay")
 
-    def _begin(self, event: Event, begun: list[Any]) -> None:
+    def _begin(self, event: Event) -> None:
         engine = self.fresh[event.handle]._engine
         self.time.recorded = deque([event.at_us])
         for message in list(engine.messages.values()):
-            if _is_of(message, event) and message.id in engine.pending:
+            if _belongs_to(event, message) and message.id in engine.pending:
                 found = engine.runner.begin(message.id)
                 if found is not None:
-                    begun.append(found)
+                    self.begun[event.number] = found
                     return
         raise Inexact(f"attempt {event.number} did not start in the replay")
 
-    def _finish(self, event: Event, begun: list[Any]) -> None:
+    def _finish(self, event: Event) -> None:
         from ...queue.model import Outcome
 
-        if not begun:
-            return
-        for message in list(self.real[event.handle]._engine.messages.values()):
-            for attempt in message.attempts:
-                if _is_of(message, event) and attempt.number == event.data.get("number"):
-                    ended = attempt.ended_us or attempt.at_us
-                    begun[0].attempt.faults = attempt.faults
-                    self.time.recorded = deque([ended])
-                    self.fresh[event.handle]._engine.runner.finish(
-                        begun[0],
-                        Outcome(
-                            attempt.status,
-                            list(attempt.headers.pairs),
-                            attempt.body,
-                            attempt.exception,
-                            virtual_us=ended - attempt.at_us,
-                            where=attempt.where,
-                        ),
-                    )
-                    return
-        raise Inexact(f"the queue no longer has the details of attempt {event.number}")
+        begun = self.begun.pop(event.number)
+        messages = list(self.real[event.handle]._engine.messages.values())
+        of_event = (message.attempts for message in messages if _belongs_to(event, message))
+        number = event.data.get("number")
+        attempt = next((one for one in chain.from_iterable(of_event) if one.number == number), None)
+        if attempt is None:
+            raise Inexact(f"the queue no longer has the details of attempt {event.number}")
+        ended = attempt.ended_us or attempt.at_us
+        begun.attempt.faults = attempt.faults
+        self.time.recorded = deque([ended])
+        outcome = Outcome(
+            attempt.status,
+            list(attempt.headers.pairs),
+            attempt.body,
+            attempt.exception,
+            virtual_us=ended - attempt.at_us,
+            where=attempt.where,
+        )
+        self.fresh[event.handle]._engine.runner.finish(begun, outcome)
 
     def _act(self, action: Action) -> None:
         if action.kind in _WITHOUT_DATA or action.call is None:
@@ -470,15 +478,17 @@ def _frames(
     frames = [(number, state)]
     for event in events:
         section, changed = _set_by(event)
-        state = {**state, section: {
-            item: {**fields, **{field: places.get(item, fields[field] if field == "committed" else None)
-                                for field, places in changed.items()}}
-            for item, fields in state.get(section, {}).items()
-        }}  # fmt: skip
+        items = {item: dict(fields) for item, fields in state.get(section, {}).items()}
+        for item, fields in items.items():
+            for field, values in changed.items():
+                # A rebalance sets the owner of each partition, a commit only some offsets.
+                unset = fields[field] if field == "committed" else None
+                fields[field] = values.get(item, unset)
+        state = {**state, section: items}
         frames.append((event.number, state))
-    explained = state == now[name]
-    for at, each in frames if explained else ():
-        yield at, {name: each}
+    if state == now[name]:
+        for at, each in frames:
+            yield at, {name: each}
     yield number, now
 
 
@@ -496,7 +506,7 @@ def _set_by(event: Event) -> tuple[str, dict[str, dict[str, Any]]]:
     return f"group {data.get('group')}", changed
 
 
-def _is_of(message: Any, event: Event) -> bool:
+def _belongs_to(event: Event, message: Any) -> bool:
     from ...queue.wire.text import as_text
 
     same = as_text(message.url) == event.data.get("url")
