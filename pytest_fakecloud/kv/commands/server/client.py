@@ -233,23 +233,24 @@ def _type_filter(word: bytes) -> Filter:
 @command("CLIENT LIST")
 def client_list(session: Session, args: Args) -> Reply:
     """Return information about every connection of the database port."""
-    wanted: Filter = lambda other: True  # noqa: E731
-    if args:
-        word = args[0].upper()
-        if word == b"TYPE" and len(args) == 2:
-            wanted = _type_filter(args[1])
-        elif word == b"ID" and len(args) > 1:
-            ids = {parse_int(text, 1, I64_MAX, errors.CLIENT_ID) for text in args[1:]}
-            wanted = lambda other: other.id in ids  # noqa: E731
-        else:
-            raise CommandError(errors.SYNTAX)
-    shown = {session.id: session, **session.engine.clients.connected.copy()}
+    is_listed = _list_filter(args) if args else None
+    connected = {session.id: session, **session.engine.clients.connected.copy()}
     lines = [
         session.engine.describe(other, "client|list" if other is session else "")
-        for _, other in sorted(shown.items())
-        if wanted(other)
+        for _, other in sorted(connected.items())
+        if is_listed is None or is_listed(other)
     ]
     return Verbatim(b"".join(lines))
+
+
+def _list_filter(args: Args) -> Filter:
+    word = args[0].upper()
+    if word == b"TYPE" and len(args) == 2:
+        return _type_filter(args[1])
+    if word == b"ID" and len(args) > 1:
+        ids = {parse_int(text, 1, I64_MAX, errors.CLIENT_ID) for text in args[1:]}
+        return lambda other: other.id in ids
+    raise CommandError(errors.SYNTAX)
 
 
 @command("CLIENT KILL")
@@ -269,33 +270,37 @@ def client_kill(session: Session, args: Args) -> Reply:
 
 
 def _kill_filters(session: Session, args: Args) -> tuple[list[Filter], bool]:
+    """Return the filters, and whether the client's own connection stays open."""
     filters: list[Filter] = []
     skip_me = True
     if len(args) % 2:
         raise CommandError(errors.SYNTAX)
-    for at in range(0, len(args), 2):
-        word, value = args[at].upper(), args[at + 1]
-        if word == b"ID":
-            wanted = parse_int(value, 1, I64_MAX, errors.CLIENT_KILL_ID)
-            filters.append(lambda other, wanted=wanted: other.id == wanted)  # type: ignore[misc]
-        elif word == b"TYPE":
-            filters.append(_type_filter(value))
-        elif word == b"ADDR":
-            filters.append(lambda other, value=value: other.address.encode() == value)  # type: ignore[misc]
-        elif word == b"LADDR":
-            filters.append(
-                lambda other, value=value: other.local_address.encode() == value  # type: ignore[misc]
-            )
-        elif word == b"USER":
-            name = value.decode("utf-8", "replace")
-            if name not in session.engine.users:
-                raise CommandError(errors.no_such_user(value))
-            filters.append(lambda other, name=name: other.user.name == name)  # type: ignore[misc]
-        elif word == b"SKIPME" and value.lower() in (b"yes", b"no"):
+    for word, value in zip(args[::2], args[1::2], strict=True):
+        if word.upper() != b"SKIPME":
+            filters.append(_kill_filter(session, word.upper(), value))
+        elif value.lower() in (b"yes", b"no"):
             skip_me = value.lower() == b"yes"
         else:
             raise CommandError(errors.SYNTAX)
     return filters, skip_me
+
+
+def _kill_filter(session: Session, word: bytes, value: bytes) -> Filter:
+    if word == b"ID":
+        wanted = parse_int(value, 1, I64_MAX, errors.CLIENT_KILL_ID)
+        return lambda other: other.id == wanted
+    if word == b"TYPE":
+        return _type_filter(value)
+    if word == b"ADDR":
+        return lambda other: other.address.encode() == value
+    if word == b"LADDR":
+        return lambda other: other.local_address.encode() == value
+    if word == b"USER":
+        name = value.decode("utf-8", "replace")
+        if name not in session.engine.users:
+            raise CommandError(errors.no_such_user(value))
+        return lambda other: other.user.name == name
+    raise CommandError(errors.SYNTAX)
 
 
 @command("CLIENT PAUSE")
