@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import combinations, product
 
 from ... import errors
 from ...engine.client import TrackingOptions
@@ -14,7 +15,7 @@ from ...table.syntax import I64_MAX, parse_int
 from ..arguments import options, parse_milliseconds
 
 
-def _is_plain(text: bytes) -> bool:
+def _is_printable(text: bytes) -> bool:
     return all(0x21 <= byte <= 0x7E for byte in text)
 
 
@@ -36,7 +37,7 @@ def client_getname(session: Session, args: Args) -> Reply:
 @command("CLIENT SETNAME")
 def client_setname(session: Session, args: Args) -> Reply:
     """Set the name of the connection."""
-    if not _is_plain(args[0]):
+    if not _is_printable(args[0]):
         raise CommandError(errors.CLIENT_NAME)
     session.name = args[0]
     return OK
@@ -48,7 +49,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
     attribute = args[0].lower().decode("utf-8", "replace")
     if attribute not in ("lib-name", "lib-ver"):
         raise CommandError(errors.unknown_client_attribute(args[0]))
-    if not _is_plain(args[1]):
+    if not _is_printable(args[1]):
         raise CommandError(errors.bad_client_attribute(attribute))
     session.library[attribute] = args[1]
     return OK
@@ -111,17 +112,26 @@ def client_reply(session: Session, args: Args) -> Reply:
 @command("CLIENT TRACKING")
 def client_tracking(session: Session, args: Args) -> Reply:
     """Turn invalidation messages for keys that the connection has read on or off."""
-    on = _switch(args)
+    is_on = _switch(args)
     wanted = _tracking_options(session, args)
-    engine = session.engine
-    if not on:
-        engine.tracking.stop(session)
-        engine.changes.follow()
-        return OK
-    words = wanted.words
-    if wanted.prefixes and "bcast" not in words:
+    tracking = session.engine.tracking
+    if is_on:
+        before = session.tracking
+        _check_tracking(wanted, before)
+        prefixes = wanted.prefixes or ([b""] if "bcast" in wanted.words else [])
+        wanted.prefixes = sorted({*prefixes, *(before.prefixes if before is not None else ())})
+        tracking.start(session, wanted)
+    else:
+        tracking.stop(session)
+    session.engine.changes.follow()
+    return OK
+
+
+def _check_tracking(wanted: TrackingOptions, before: TrackingOptions | None) -> None:
+    """Raise the first error that Redis finds in new options, given those already in effect."""
+    words, prefixes = wanted.words, wanted.prefixes
+    if prefixes and "bcast" not in words:
         raise CommandError(errors.PREFIX_NEEDS_BCAST)
-    before = session.tracking
     if before is not None and ("bcast" in words) != ("bcast" in before.words):
         raise CommandError(errors.BCAST_SWITCH)
     if {"optin", "optout"} <= words:
@@ -131,31 +141,25 @@ def client_tracking(session: Session, args: Args) -> Reply:
     if before is not None:
         if {"optin", "optout"} <= words | before.words:
             raise CommandError(errors.OPT_SWITCH)
-        _check_prefixes(wanted.prefixes, before.prefixes, "an existing prefix")
-    _check_prefixes(wanted.prefixes, wanted.prefixes, "another provided prefix")
-    if "bcast" in words and not wanted.prefixes:
-        wanted.prefixes = [b""]
-    if before is not None:
-        known = before.prefixes
-        wanted.prefixes = [*known, *(each for each in wanted.prefixes if each not in known)]
-    engine.tracking.start(session, wanted)
-    engine.changes.follow()
-    return OK
+        _check_overlap(product(prefixes, before.prefixes), "an existing prefix")
+    _check_overlap(combinations(prefixes, 2), "another provided prefix")
 
 
-_SWITCHES = dict.fromkeys((b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"), 0)
+def _check_overlap(pairs: Iterable[tuple[bytes, bytes]], described: str) -> None:
+    for prefix, other in pairs:
+        if prefix.startswith(other) or other.startswith(prefix):
+            raise CommandError(errors.overlapping_prefixes(prefix, described, other))
 
 
-def _check_prefixes(given: list[bytes], others: list[bytes], what: str) -> None:
-    for prefix in given:
-        for other in others:
-            if prefix != other and (prefix.startswith(other) or other.startswith(prefix)):
-                raise CommandError(errors.overlapping_prefixes(prefix, what, other))
+_TRACKING_SIZES = {
+    **{b"REDIRECT": 1, b"PREFIX": 1},
+    **dict.fromkeys((b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"), 0),
+}
 
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     wanted = TrackingOptions()
-    for word, values in options(args, 1, {b"REDIRECT": 1, b"PREFIX": 1, **_SWITCHES}):
+    for word, values in options(args, 1, _TRACKING_SIZES):
         if word == b"REDIRECT":
             wanted.redirect = parse_int(values[0])
             if wanted.redirect not in session.engine.clients.connected:
