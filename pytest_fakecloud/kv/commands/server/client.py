@@ -15,6 +15,12 @@ from ...table.syntax import I64_MAX, parse_int
 from ..arguments import options, parse_milliseconds
 
 
+def check_client_name(name: bytes) -> None:
+    """Raise ``CommandError`` for a name of a connection with spaces or control characters."""
+    if not _is_printable(name):
+        raise CommandError(errors.CLIENT_NAME)
+
+
 def _is_printable(text: bytes) -> bool:
     return all(0x21 <= byte <= 0x7E for byte in text)
 
@@ -37,8 +43,7 @@ def client_getname(session: Session, args: Args) -> Reply:
 @command("CLIENT SETNAME")
 def client_setname(session: Session, args: Args) -> Reply:
     """Set the name of the connection."""
-    if not _is_printable(args[0]):
-        raise CommandError(errors.CLIENT_NAME)
+    check_client_name(args[0])
     session.name = args[0]
     return OK
 

@@ -11,6 +11,7 @@ from ...errors import CommandError, wrong_arity
 from ...reply import OK, Map, Reply, Status
 from ...table.registry import Args, command
 from ...table.syntax import decoded, parse_database, parse_int
+from .client import check_client_name
 from .process import loaded_modules
 
 
@@ -101,9 +102,8 @@ def hello(session: Session, args: Args) -> Reply:
             user = _log_in(session, wanted, args[at + 2], b"HELLO")
             at += 2
         elif word == b"SETNAME" and at + 1 < len(args):
-            if any(not 0x21 <= byte <= 0x7E for byte in args[at + 1]):
-                raise CommandError(errors.CLIENT_NAME)
             name = args[at + 1]
+            check_client_name(name)
             at += 1
         else:
             raise CommandError(errors.hello_syntax(args[at]))
