@@ -162,7 +162,7 @@ def _is_meant(cloud: AnyCloud, call: Call) -> bool:
 def finish(config: pytest.Config) -> None:
     """Close the fakes that outlive tests and write the index of timelines."""
     run = run_of(config)
-    folder = run.timelines
+    folder = run.options.timelines
     # An ``on_close`` callback may raise. Test outcomes have already been reported, so only print
     # the error.
     with report_failure("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):

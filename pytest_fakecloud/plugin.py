@@ -171,7 +171,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = _run_of(config)
     if run is None:
         return
-    if run.timelines is None and not run.has_fakes:
+    if run.options.timelines is None and not run.has_fakes:
         from .session.run import end
 
         end(config)
@@ -211,7 +211,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from .session.parametrize import ask_for_settings
         from .session.run import run_of
 
-        ask_for_settings(metafunc, run_of(metafunc.config).fixtures)
+        ask_for_settings(metafunc, run_of(metafunc.config).options.fixtures)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -231,7 +231,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if run is not None:
         run.begin_test(item)
         if is_marked:
-            run.settings_of(item)
+            run.options.settings_of(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -271,7 +271,7 @@ def pytest_runtest_makereport(
     report = yield
     run = _run_of(item.config)
     if run is not None:
-        if run.has_fakes and (report.failed or run.reports_passing):
+        if run.has_fakes and (report.failed or run.options.reports_passing):
             from .session.reports import report_on
 
             report_on(run, item, call, report)

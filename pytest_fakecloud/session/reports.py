@@ -13,6 +13,8 @@ from .run import Run
 from .warning import warn
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..any_cloud import AnyCloud
     from ..reporting.model import Report
     from ..reporting.page import Picture
@@ -31,30 +33,30 @@ def report_on(
         # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
         names = [item.nodeid, f"{item.nodeid} (session)"]
         named = list(zip(clouds, names, strict=False))
-        if run.recordings and (call.when == "call" or (call.when == "setup" and report.failed)):
-            _record(run, named)
+        folder = run.options.recordings
+        if folder and (call.when == "call" or (call.when == "setup" and report.failed)):
+            _record(folder, named)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
             texts = [_text(run, cloud, name, item, call, report) for cloud, name in named]
             report.sections.append(("fakecloud", "\n\n".join(texts)))
 
 
-def _record(run: Run, named: list[tuple[AnyCloud, str]]) -> None:
+def _record(folder: Path, named: list[tuple[AnyCloud, str]]) -> None:
     """Write the journal of each cloud to an HTTP archive."""
     from ..recordings import write
     from ..reporting.page import file_name
 
-    assert run.recordings is not None
     for cloud, name in named:
         with report_failure(f"the recording of {name} could not be written", warn):
-            write(cloud, run.recordings / f"{file_name(name)}.har")
+            write(cloud, folder / f"{file_name(name)}.har")
 
 
 def _is_wanted(run: Run, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
-    if run.journal_when == "always":
+    if run.options.journal_when == "always":
         return call.when == "call"
     is_repeated = call.when == "teardown" and run.test.is_reported
-    return run.journal_when == "failed" and report.failed and not is_repeated
+    return run.options.journal_when == "failed" and report.failed and not is_repeated
 
 
 def _text(
@@ -85,7 +87,8 @@ def _text(
             hints=hints,
             log=report.caplog,
         )
-        link = _written(run, cloud, data, item, raised) if run.timelines and report.failed else ""
+        folder = run.options.timelines if report.failed else None
+        link = "" if folder is None else _written(folder, cloud, data, item, raised)
         journal = text(data, link=link, width=width)
         lines.clear()
         for line in hints:
@@ -122,15 +125,14 @@ def _hints(
 
 
 def _written(
-    run: Run, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
+    folder: Path, cloud: AnyCloud, data: Report, item: pytest.Item, raised: BaseException | None
 ) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page."""
     from ..reporting import as_json, page
 
-    assert run.timelines is not None
     links: list[str] = []
     with report_failure("(it could not be written", lambda line: links.append(f"{line})")):
-        written = page.write(cloud, run.timelines, data, _picture_of(raised))
+        written = page.write(cloud, folder, data, _picture_of(raised))
         as_json.write(data, written.with_suffix(".json"))
         links.append(str(written))
         # These properties are copied to the report of the teardown, which JUnit's XML reads.

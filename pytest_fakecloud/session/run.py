@@ -94,7 +94,7 @@ class TestState:
     strict: tuple[str, ...] | None = None
 
 
-class Run(RunOptions):
+class Run:
     """The state that the hooks and fixtures of one pytest run share.
 
     ``test`` is the state of the current test. Besides the clouds of tests, a run may have one that
@@ -102,10 +102,10 @@ class Run(RunOptions):
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        super().__init__(config)
+        self.options = RunOptions(config)
         self.test = TestState()
         self.early: tuple[str, ...] = ()
-        self._session = SessionCloud(self)
+        self._session = SessionCloud(self.options)
         self._sleep = SleepMeter()
         self._application = ApplicationObserver()
         self._environment = pytest.MonkeyPatch()
@@ -159,10 +159,10 @@ class Run(RunOptions):
         change.
         """
         given = given_settings(item, own)
-        if self.url is None:
+        if self.options.url is None:
             reject(given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION)
         cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
-        if self.url is not None:
+        if self.options.url is not None:
             reject(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
             cast("RemoteCloud", cloud)._adapt({name: settings[name] for name in given})
         return cloud
@@ -170,19 +170,19 @@ class Run(RunOptions):
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Return the settings of a test, and those that its settings fixture returned."""
         if not is_overridden(item):
-            return self.settings_of(item), {}
+            return self.options.settings_of(item), {}
         own = _fixture_value(item, SETTINGS)
         if not isinstance(own, Mapping):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
-        return self.settings_of(item, own), own
+        return self.options.settings_of(item, own), own
 
     @cached_property
     def _outlives_tests(self) -> bool:
         """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
         return (
             bool(self.early)
-            or self.url is not None
-            or self.config.getini("fakecloud_scope") == "session"
+            or self.options.url is not None
+            or self.options.config.getini("fakecloud_scope") == "session"
         )
 
     @property
@@ -208,7 +208,7 @@ class Run(RunOptions):
         A stand-alone server is left out, because other clients may be using it.
         """
         session = self._session.cloud
-        return None if session is self.test.cloud or self.url is not None else session
+        return None if session is self.test.cloud or self.options.url is not None else session
 
     @property
     def strict(self) -> tuple[str, ...]:
@@ -248,16 +248,16 @@ class Run(RunOptions):
 
     def _observe(self, cloud: AnyCloud) -> None:
         """Record the source lines of calls, and the requests that the application serves."""
-        if self.url is not None:
+        if self.options.url is not None:
             return
         from ..core.journal import recorder_of
 
         recorder_of(cloud.journal).shared.find_site = self._call_site
-        if self.timelines is not None:
+        if self.options.timelines is not None:
             from ..reporting.replay import record_times
 
             record_times(cloud)
-        if self.journal_when != "never" or self.timelines is not None:
+        if self.options.journal_when != "never" or self.options.timelines is not None:
             self._application.observe(cloud)
 
     @property
@@ -265,9 +265,11 @@ class Run(RunOptions):
         """A function that returns the source line of a call, for tests that record call sites; else
         None.
         """
-        wanted, item = self.config.getini("fakecloud_call_sites"), self.test.item
-        failed = item is not None and item.nodeid in self.last_failed
-        if wanted != "true" and not (wanted == "auto" and (failed or self.timelines is not None)):
+        wanted, item = self.options.config.getini("fakecloud_call_sites"), self.test.item
+        failed = item is not None and item.nodeid in self.options.last_failed
+        if wanted != "true" and not (
+            wanted == "auto" and (failed or self.options.timelines is not None)
+        ):
             return None
         from ..transport.call_sites import call_site
 
@@ -288,7 +290,7 @@ class Run(RunOptions):
         """
         self.test = TestState(item)
         names = getattr(item, "fixturenames", ())
-        if self._process_changes is not None and self.fixtures.isdisjoint(names):
+        if self._process_changes is not None and self.options.fixtures.isdisjoint(names):
             self._undo_process_changes()
         self._session.begin_test(item)
 
