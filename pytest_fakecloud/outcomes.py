@@ -49,7 +49,9 @@ def _undelivered(run: Run) -> list[str]:
     """Describe messages that a passing test published but never delivered, except those that fail
     it as strict-mode violations.
     """
-    found = [(cloud, text) for cloud in run.clouds() for text in cloud._undelivered(run.strict)]
+    found = [
+        (cloud, text) for cloud in run.clouds() for text in cloud._undelivered(run.strict_kinds())
+    ]
     if not found:
         return []
     from .reporting.masking import Mask
@@ -82,11 +84,12 @@ def _failing_violations(run: Run) -> _Violations:
 
     An outcome of pytest raised by a callback ends the test even without strict mode.
     """
+    kinds = run.strict_kinds()
     return [
         (cloud, problem)
         for cloud in run.clouds()
         for problem in cloud.problems
-        if problem.kind in run.strict or _ending([(cloud, problem)]) is not None
+        if problem.kind in kinds or _ending([(cloud, problem)]) is not None
     ]
 
 

@@ -301,7 +301,24 @@ class RunOptions:
         return self.journal_when == "always" or self.recordings is not None
 
     @cached_property
-    def last_failed(self) -> frozenset[str]:
+    def fakes_outlive_tests(self) -> bool:
+        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
+        config = self.config
+        return (
+            bool(config.getini("fakecloud_early"))
+            or self.url is not None
+            or config.getini("fakecloud_scope") == "session"
+        )
+
+    def wants_call_sites(self, item: pytest.Item | None) -> bool:
+        """Return whether the calls of a test are recorded with the source lines that made them."""
+        wanted = self.config.getini("fakecloud_call_sites")
+        if wanted != "auto":
+            return bool(wanted == "true")
+        return self.timelines is not None or (item is not None and item.nodeid in self._last_failed)
+
+    @cached_property
+    def _last_failed(self) -> frozenset[str]:
         """The tests that failed in the last run, from pytest's cache."""
         cache = getattr(self.config, "cache", None)
         return frozenset(cache.get("cache/lastfailed", {}) if cache is not None else ())

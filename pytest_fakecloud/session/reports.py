@@ -80,9 +80,9 @@ def _text(
             cloud,
             test=name,
             failure=str(report.longrepr) if report.failed else "",
-            served=run.served(cloud),
+            served=run.application.served(cloud),
             # Use the run's own measurement, because tests can freeze pytest's clock.
-            idle_s=run.idle_s() if call.when == "call" else None,
+            idle_s=run.sleep.seconds() if call.when == "call" else None,
             raised=raised,
             hints=hints,
             log=report.caplog,

@@ -1,14 +1,15 @@
 """The state of one pytest run: the current test, its cloud, and the cloud that outlives tests.
 
-Imports only pytest. It is imported when a test first uses a fake, or to check a setting.
+This module is imported when a test first uses a fake, or to check a setting, and imports the fakes
+only when a test needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,7 +36,6 @@ from .sleeping import SleepMeter
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
-    from ..reporting.applications import Served
     from ..standalone.remote import RemoteCloud
     from ..transport.patches import Changes
 
@@ -104,10 +104,9 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.options = RunOptions(config)
         self.test = TestState()
-        self.early: tuple[str, ...] = ()
         self._session = SessionCloud(self.options)
-        self._sleep = SleepMeter()
-        self._application = ApplicationObserver()
+        self.sleep = SleepMeter()
+        self.application = ApplicationObserver()
         self._environment = pytest.MonkeyPatch()
         self._process_changes: Changes | None = None
 
@@ -139,7 +138,7 @@ class Run:
         assert test.item is not None, "fixtures of fakes are for tests"
         settings, own = self._settings(test.item)
         test.strict = kinds_of(settings)
-        if self._outlives_tests:
+        if self.options.fakes_outlive_tests:
             cloud = self._adapted_session_cloud(test.item, settings, own)
         else:
             self._keep_process_changes(settings)
@@ -161,11 +160,12 @@ class Run:
         given = given_settings(item, own)
         if self.options.url is None:
             reject(given - {*PER_TEST_SETTINGS}, BECAUSE_OF_SESSION)
-        cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
-        if self.options.url is not None:
-            reject(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
-            cast("RemoteCloud", cloud)._adapt({name: settings[name] for name in given})
-        return cloud
+            cloud: AnyCloud = _fixture_value(item, "fakecloud_session")
+            return cloud
+        remote: RemoteCloud = _fixture_value(item, "fakecloud_session")
+        reject(given & {*SERVERS_OWN_SETTINGS}, BECAUSE_OF_SERVER)
+        remote._adapt({name: settings[name] for name in given})
+        return remote
 
     def _settings(self, item: pytest.Item) -> tuple[dict[str, Any], Mapping[str, Any]]:
         """Return the settings of a test, and those that its settings fixture returned."""
@@ -175,15 +175,6 @@ class Run:
         if not isinstance(own, Mapping):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
         return self.options.settings_of(item, own), own
-
-    @cached_property
-    def _outlives_tests(self) -> bool:
-        """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
-        return (
-            bool(self.early)
-            or self.options.url is not None
-            or self.options.config.getini("fakecloud_scope") == "session"
-        )
 
     @property
     def has_fakes(self) -> bool:
@@ -210,9 +201,12 @@ class Run:
         session = self._session.cloud
         return None if session is self.test.cloud or self.options.url is not None else session
 
-    @property
-    def strict(self) -> tuple[str, ...]:
-        """The kinds of strict-mode violations that fail the current test."""
+    def strict_kinds(self) -> tuple[str, ...]:
+        """Return the kinds of strict-mode violations that fail the current test.
+
+        If the test has not requested a fake, its settings are read only for violations in the cloud
+        that outlives tests, because they may be the value of a fixture.
+        """
         test, session = self.test, self._unrequested_cloud()
         if test.strict is None and test.item is not None and session is not None:
             test.strict = kinds_of(self._settings(test.item)[0]) if session.problems else None
@@ -220,7 +214,6 @@ class Run:
 
     def start_early(self, names: list[str]) -> None:
         """Start fakes and set their variables for the whole run."""
-        self.early = tuple(names)
         cloud = self.session_cloud()
         for name in names:
             handle = cloud.fixture_handle(name)
@@ -244,7 +237,7 @@ class Run:
         if self._process_changes is not None:
             self._process_changes.close()
             self._process_changes = None
-        self._application.close()
+        self.application.close()
 
     def _observe(self, cloud: AnyCloud) -> None:
         """Record the source lines of calls, and the requests that the application serves."""
@@ -252,34 +245,18 @@ class Run:
             return
         from ..core.journal import recorder_of
 
-        recorder_of(cloud.journal).shared.find_site = self._call_site
+        recorded = recorder_of(cloud.journal).shared
+        recorded.find_site = None
+        if self.options.wants_call_sites(self.test.item):
+            from ..transport.call_sites import call_site
+
+            recorded.find_site = call_site
         if self.options.timelines is not None:
             from ..reporting.replay import record_times
 
             record_times(cloud)
         if self.options.journal_when != "never" or self.options.timelines is not None:
-            self._application.observe(cloud)
-
-    @property
-    def _call_site(self) -> Callable[[], Any] | None:
-        """A function that returns the source line of a call, for tests that record call sites; else
-        None.
-        """
-        wanted, item = self.options.config.getini("fakecloud_call_sites"), self.test.item
-        failed = item is not None and item.nodeid in self.options.last_failed
-        if wanted != "true" and not (
-            wanted == "auto" and (failed or self.options.timelines is not None)
-        ):
-            return None
-        from ..transport.call_sites import call_site
-
-        return call_site
-
-    def served(self, cloud: AnyCloud) -> list[Served]:
-        """Return the requests that the application under test served during the test that used
-        ``cloud``.
-        """
-        return self._application.served(cloud)
+            self.application.observe(cloud)
 
     # -- between tests ---------------------------------------------------------------------------
 
@@ -298,20 +275,16 @@ class Run:
         """Mark calls recorded after the reset but before the test's own code, and start measuring
         how long that code sleeps.
         """
-        self._sleep.start()
+        self.sleep.start()
         cloud = self.test.cloud or self._session.cloud
         if cloud is not None:
             self._observe(cloud)
         self._session.begin_call()
 
-    def idle_s(self) -> float:
-        """Return how many seconds the test's own code has slept so far; 0 if unknown."""
-        return self._sleep.seconds()
-
     def end_test(self) -> None:
         """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
         self.test = TestState()
-        self._application.pause()
+        self.application.pause()
 
     def close(self) -> None:
         """Close the fakes that outlive tests and restore the environment."""
