@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from .conditions.arguments import check_times
 from .errors import CannotTell, ContractError
@@ -12,43 +12,19 @@ from .matching import Field, Query, Question, fields_of
 from .wording import counted
 
 if TYPE_CHECKING:
-    from ..broker.model import MemberView, Record, TopicPartitionOffset
-    from ..every_failure import Failure
-    from ..handle import Handle
-    from ..kv.search.indexes import Search
-    from ..queue.capture.callbacks import Callback, CallbackFields
-    from ..queue.delivery.replies import DeliveredRequest
-    from ..queue.fields import (
-        AttemptFields,
-        DeadLetterWhere,
-        DeliveryWhere,
-        MessageWhere,
-        ScheduleWhere,
-    )
-    from ..queue.model import Attempt
-    from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
-    from .call_fields import CallFields, EventFields
-    from .calls import Call, Event
-    from .problems import Problem
-    from .where import (
-        FailureWhere,
-        HandleWhere,
-        MemberWhere,
-        OffsetWhere,
-        ProblemWhere,
-        RecordWhere,
-        SearchWhere,
-    )
+    # Type checkers derive the fields of ``where()`` from the item's class.
+    from .where import Filterable
+else:
+    Filterable = list
 
 T = TypeVar("T")
-Predicate = Callable[[T], bool] | None
 _NEAREST = 5
 _MATCHED = 10
 _COMPARED = 1000
 """Maximum number of non-matching items that are ranked by similarity; more would take seconds."""
 
 
-class Found(list[T], Generic[T]):
+class Found(Filterable[T]):
     """A list of results with ``only()``, ``last`` and ``where()``."""
 
     _fields: Mapping[str, Field] | None = None
@@ -78,139 +54,11 @@ class Found(list[T], Generic[T]):
             )
         return self[-1]
 
-    if TYPE_CHECKING:
-        # Type checkers derive the fields from the item's class, so a misspelled field is an error.
+    if not TYPE_CHECKING:
 
-        @overload
         def where(
-            self: Found[Call], predicate: Predicate[Call] = None, /, **fields: Unpack[CallFields]
-        ) -> Found[Call]: ...
-
-        @overload
-        def where(
-            self: Found[Event], predicate: Predicate[Event] = None, /, **fields: Unpack[EventFields]
-        ) -> Found[Event]: ...
-
-        @overload
-        def where(
-            self: Found[Attempt],
-            predicate: Predicate[Attempt] = None,
-            /,
-            **fields: Unpack[AttemptFields],
-        ) -> Found[Attempt]: ...
-
-        @overload
-        def where(
-            self: Found[PublishedMessage],
-            predicate: Predicate[PublishedMessage] = None,
-            /,
-            **fields: Unpack[MessageWhere],
-        ) -> Found[PublishedMessage]: ...
-
-        @overload
-        def where(
-            self: Found[DeadLetterView],
-            predicate: Predicate[DeadLetterView] = None,
-            /,
-            **fields: Unpack[DeadLetterWhere],
-        ) -> Found[DeadLetterView]: ...
-
-        @overload
-        def where(
-            self: Found[ScheduleView],
-            predicate: Predicate[ScheduleView] = None,
-            /,
-            **fields: Unpack[ScheduleWhere],
-        ) -> Found[ScheduleView]: ...
-
-        @overload
-        def where(
-            self: Found[DeliveredRequest],
-            predicate: Predicate[DeliveredRequest] = None,
-            /,
-            **fields: Unpack[DeliveryWhere],
-        ) -> Found[DeliveredRequest]: ...
-
-        @overload
-        def where(
-            self: Found[Callback],
-            predicate: Predicate[Callback] = None,
-            /,
-            **fields: Unpack[CallbackFields],
-        ) -> Found[Callback]: ...
-
-        @overload
-        def where(
-            self: Found[Record],
-            predicate: Predicate[Record] = None,
-            /,
-            **fields: Unpack[RecordWhere],
-        ) -> Found[Record]: ...
-
-        @overload
-        def where(
-            self: Found[TopicPartitionOffset],
-            predicate: Predicate[TopicPartitionOffset] = None,
-            /,
-            **fields: Unpack[OffsetWhere],
-        ) -> Found[TopicPartitionOffset]: ...
-
-        @overload
-        def where(
-            self: Found[MemberView],
-            predicate: Predicate[MemberView] = None,
-            /,
-            **fields: Unpack[MemberWhere],
-        ) -> Found[MemberView]: ...
-
-        @overload
-        def where(
-            self: Found[Search],
-            predicate: Predicate[Search] = None,
-            /,
-            **fields: Unpack[SearchWhere],
-        ) -> Found[Search]: ...
-
-        @overload
-        def where(
-            self: Found[Handle],
-            predicate: Predicate[Handle] = None,
-            /,
-            **fields: Unpack[HandleWhere],
-        ) -> Found[Handle]: ...
-
-        @overload
-        def where(
-            self: Found[Problem],
-            predicate: Predicate[Problem] = None,
-            /,
-            **fields: Unpack[ProblemWhere],
-        ) -> Found[Problem]: ...
-
-        @overload
-        def where(
-            self: Found[Failure],
-            predicate: Predicate[Failure] = None,
-            /,
-            **fields: Unpack[FailureWhere],
-        ) -> Found[Failure]: ...
-
-        @overload
-        def where(
-            self: Found[dict[str, Any]],
-            predicate: Predicate[dict[str, Any]] = None,
-            /,
-            **fields: object,
-        ) -> Found[dict[str, Any]]: ...
-
-        @overload
-        def where(self, predicate: Predicate[T] = None, /) -> Found[T]: ...
-
-        def where(self, predicate: Any = None, /, **fields: Any) -> Any: ...
-
-    else:
-
-        def where(self, predicate: Predicate[T] = None, /, **fields: object) -> Found[T]:
+            self, predicate: Callable[[T], bool] | None = None, /, **fields: object
+        ) -> Found[T]:
             """Return the items that satisfy the predicate and whose fields match the given values.
 
             A field is an attribute, a key if the item is a mapping, or a fact of a call;

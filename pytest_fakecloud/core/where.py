@@ -5,7 +5,32 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+
+if TYPE_CHECKING:
+    from ..broker.model import MemberView, Record, TopicPartitionOffset
+    from ..every_failure import Failure
+    from ..handle import Handle
+    from ..kv.search.indexes import Search
+    from ..queue.capture.callbacks import Callback, CallbackFields
+    from ..queue.delivery.replies import DeliveredRequest
+    from ..queue.fields import (
+        AttemptFields,
+        DeadLetterWhere,
+        DeliveryWhere,
+        MessageWhere,
+        ScheduleWhere,
+    )
+    from ..queue.model import Attempt
+    from ..queue.views import DeadLetterView, PublishedMessage, ScheduleView
+    from .call_fields import CallFields, EventFields
+    from .calls import Call, Event
+    from .found import Found
+    from .problems import Problem
+
+T = TypeVar("T")
+Predicate = Callable[[T], bool] | None
 
 
 class RecordWhere(TypedDict, total=False):
@@ -80,3 +105,137 @@ class FailureWhere(TypedDict, total=False):
     call: object
     exception: object
     broken: object
+
+
+class Filterable(list[T]):
+    """The base class of ``Found`` for type checkers, which report a misspelled field."""
+
+    @overload
+    def where(
+        self: Filterable[Call], predicate: Predicate[Call] = None, /, **fields: Unpack[CallFields]
+    ) -> Found[Call]: ...
+
+    @overload
+    def where(
+        self: Filterable[Event],
+        predicate: Predicate[Event] = None,
+        /,
+        **fields: Unpack[EventFields],
+    ) -> Found[Event]: ...
+
+    @overload
+    def where(
+        self: Filterable[Attempt],
+        predicate: Predicate[Attempt] = None,
+        /,
+        **fields: Unpack[AttemptFields],
+    ) -> Found[Attempt]: ...
+
+    @overload
+    def where(
+        self: Filterable[PublishedMessage],
+        predicate: Predicate[PublishedMessage] = None,
+        /,
+        **fields: Unpack[MessageWhere],
+    ) -> Found[PublishedMessage]: ...
+
+    @overload
+    def where(
+        self: Filterable[DeadLetterView],
+        predicate: Predicate[DeadLetterView] = None,
+        /,
+        **fields: Unpack[DeadLetterWhere],
+    ) -> Found[DeadLetterView]: ...
+
+    @overload
+    def where(
+        self: Filterable[ScheduleView],
+        predicate: Predicate[ScheduleView] = None,
+        /,
+        **fields: Unpack[ScheduleWhere],
+    ) -> Found[ScheduleView]: ...
+
+    @overload
+    def where(
+        self: Filterable[DeliveredRequest],
+        predicate: Predicate[DeliveredRequest] = None,
+        /,
+        **fields: Unpack[DeliveryWhere],
+    ) -> Found[DeliveredRequest]: ...
+
+    @overload
+    def where(
+        self: Filterable[Callback],
+        predicate: Predicate[Callback] = None,
+        /,
+        **fields: Unpack[CallbackFields],
+    ) -> Found[Callback]: ...
+
+    @overload
+    def where(
+        self: Filterable[Record],
+        predicate: Predicate[Record] = None,
+        /,
+        **fields: Unpack[RecordWhere],
+    ) -> Found[Record]: ...
+
+    @overload
+    def where(
+        self: Filterable[TopicPartitionOffset],
+        predicate: Predicate[TopicPartitionOffset] = None,
+        /,
+        **fields: Unpack[OffsetWhere],
+    ) -> Found[TopicPartitionOffset]: ...
+
+    @overload
+    def where(
+        self: Filterable[MemberView],
+        predicate: Predicate[MemberView] = None,
+        /,
+        **fields: Unpack[MemberWhere],
+    ) -> Found[MemberView]: ...
+
+    @overload
+    def where(
+        self: Filterable[Search],
+        predicate: Predicate[Search] = None,
+        /,
+        **fields: Unpack[SearchWhere],
+    ) -> Found[Search]: ...
+
+    @overload
+    def where(
+        self: Filterable[Handle],
+        predicate: Predicate[Handle] = None,
+        /,
+        **fields: Unpack[HandleWhere],
+    ) -> Found[Handle]: ...
+
+    @overload
+    def where(
+        self: Filterable[Problem],
+        predicate: Predicate[Problem] = None,
+        /,
+        **fields: Unpack[ProblemWhere],
+    ) -> Found[Problem]: ...
+
+    @overload
+    def where(
+        self: Filterable[Failure],
+        predicate: Predicate[Failure] = None,
+        /,
+        **fields: Unpack[FailureWhere],
+    ) -> Found[Failure]: ...
+
+    @overload
+    def where(
+        self: Filterable[dict[str, Any]],
+        predicate: Predicate[dict[str, Any]] = None,
+        /,
+        **fields: object,
+    ) -> Found[dict[str, Any]]: ...
+
+    @overload
+    def where(self, predicate: Predicate[T] = None, /) -> Found[T]: ...
+
+    def where(self, predicate: Any = None, /, **fields: Any) -> Any: ...
