@@ -1,4 +1,4 @@
-"""Lists of results that tests inspect, and messages of failed assertions about them."""
+"""Lists of results that tests inspect, and the assertion that a number of items matches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ else:
     Filterable = list
 
 T = TypeVar("T")
-_NEAREST = 5
-_MATCHED = 10
+_LISTED_MATCHES = 10
+_LISTED_MISSES = 5
 _COMPARED = 1000
 """Maximum number of non-matching items that are ranked by similarity; more would take seconds."""
 
@@ -39,7 +39,7 @@ class Found(Filterable[T]):
         """
         __tracebackhide__ = True
         if len(self) != 1:
-            listing = "".join(f"\n  {item!r}" for item in self[:_MATCHED])
+            listing = "".join(f"\n  {item!r}" for item in self[:_LISTED_MATCHES])
             text = f"expected exactly one {self._kind}, found {len(self)}{listing}"
             raise AssertionError(text if self else self._with_notes(text))
         return self[0]
@@ -75,20 +75,10 @@ class Found(Filterable[T]):
     def _fields_for(self, asked: Mapping[str, object]) -> Mapping[str, Field]:
         if self._fields is not None:
             return self._fields
-        known: dict[str, Field] = {}
-        kinds: Iterable[Any] = dict.fromkeys(map(type, self))
-        for kind in kinds:
-            if not issubclass(kind, Mapping):
-                known |= fields_of(kind)
-        for item in self:
-            if isinstance(item, Mapping):
-                known |= dict.fromkeys((key for key in item if isinstance(key, str)), Field())
-            elif hasattr(item, "__dict__"):
-                for name in vars(item):
-                    if not name.startswith("_"):
-                        known.setdefault(name, Field())
-        # An empty list has no items to derive fields from, so accept any field.
-        return known if self else dict.fromkeys(asked, Field())
+        if not self:
+            # An empty list has no items to derive fields from, so accept any field.
+            return dict.fromkeys(asked, Field())
+        return _fields_of_items(self)
 
     def _with_items(self, items: Iterable[T]) -> Found[T]:
         made: Found[T] = Found(items)
@@ -107,6 +97,23 @@ class Found(Filterable[T]):
         if isinstance(index, slice):
             return self._with_items(super().__getitem__(index))
         return super().__getitem__(index)
+
+
+def _fields_of_items(items: Iterable[Any]) -> Mapping[str, Field]:
+    """Return the attributes of items and the string keys of mappings as fields."""
+    known: dict[str, Field] = {}
+    kinds: Iterable[Any] = dict.fromkeys(map(type, items))
+    for kind in kinds:
+        if not issubclass(kind, Mapping):
+            known |= fields_of(kind)
+    for item in items:
+        if isinstance(item, Mapping):
+            names = [key for key in item if isinstance(key, str)]
+        else:
+            names = [name for name in getattr(item, "__dict__", ()) if not name.startswith("_")]
+        for name in names:
+            known.setdefault(name, Field())
+    return known
 
 
 def found_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Found[T]:
@@ -149,27 +156,30 @@ def expect(
     __tracebackhide__ = True
     check_times(times)
     matched, others, undecided = _sorted_by_match(items, query)
-    found = found_of(matched, query.fields, query.kind)
-    if undecided and (len(found) <= times if times is not None else not found):
+    count = len(matched)
+    if undecided and (count <= times if times is not None else not count):
         # Raise an error if the items that the journal has cut could change the result.
         raise undecided[0]
-    if (times is None and found) or (times is not None and len(found) == times):
-        return found
+    if count == times or (times is None and count):
+        return found_of(matched, query.fields, query.kind)
+    misses = [(item, query.why_not(item)) for item in others]
+    misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
+    lines = [
+        _headline(what, query, times, count),
+        *_lines_of_matches(matched, show),
+        *_lines_of_misses(misses, query, show),
+    ]
+    if not matched and not misses:
+        lines.append(f"  {if_empty}")
+    raise AssertionError("\n".join([*lines, *notes(count)]))
+
+
+def _headline(what: str, query: Query, times: int | None, count: int) -> str:
+    asked = str(query)
     expected = (
         "at least once" if times is None else "never" if times == 0 else counted(times, "time")
     )
-    asked = str(query)
-    lines = [f"expected {what}{f' {asked}' if asked else ''} {expected}, found {len(found)}"]
-    lines += [f"  matched: {_indented(show(item))}" for item in found[:_MATCHED]]
-    if len(found) > _MATCHED:
-        lines.append(f"  ... and {len(found) - _MATCHED} more that match")
-    misses = [(item, query.why_not(item)) for item in others]
-    misses += [(item, [*query.why_not(item), why]) for item, why in not_counted]
-    lines += _lines_of_misses(misses, query, show)
-    if not matched and not misses:
-        lines.append(f"  {if_empty}")
-    lines += notes(len(found))
-    raise AssertionError("\n".join(lines))
+    return f"expected {what}{f' {asked}' if asked else ''} {expected}, found {count}"
 
 
 def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T], list[CannotTell]]:
@@ -185,6 +195,13 @@ def _sorted_by_match(items: Iterable[T], query: Query) -> tuple[list[T], list[T]
     return matched, others, undecided
 
 
+def _lines_of_matches(matched: list[T], show: Callable[[T], str]) -> Iterator[str]:
+    for item in matched[:_LISTED_MATCHES]:
+        yield f"  matched: {_indented(show(item))}"
+    if len(matched) > _LISTED_MATCHES:
+        yield f"  ... and {len(matched) - _LISTED_MATCHES} more that match"
+
+
 def _lines_of_misses(
     misses: list[tuple[T, list[str]]], query: Query, show: Callable[[T], str]
 ) -> Iterator[str]:
@@ -193,10 +210,10 @@ def _lines_of_misses(
     ranked[:_COMPARED] = sorted(
         ranked[:_COMPARED], key=lambda pair: (len(pair[1]), query.unlikeness(pair[0]))
     )
-    for item, why in ranked[:_NEAREST]:
+    for item, why in ranked[:_LISTED_MISSES]:
         yield f"  not {_indented(show(item), '; '.join(why))}"
-    if len(ranked) > _NEAREST:
-        yield f"  ... and {len(ranked) - _NEAREST} more that differ"
+    if len(ranked) > _LISTED_MISSES:
+        yield f"  ... and {len(ranked) - _LISTED_MISSES} more that differ"
 
 
 def _indented(text: str, why: str = "") -> str:
