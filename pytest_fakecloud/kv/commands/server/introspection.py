@@ -15,16 +15,16 @@ from ...table.versions import MODULES
 from .help import summary
 
 
-def _all(session: Session) -> list[CommandSpec]:
+def _top_level_specs(session: Session) -> list[CommandSpec]:
     return [spec for spec in session.engine.table.specs() if " " not in spec.name]
 
 
-def _find(session: Session, name: bytes) -> CommandSpec | None:
+def _find_spec(session: Session, name: bytes) -> CommandSpec | None:
     wanted = name.decode("utf-8", "replace").upper().replace("|", " ")
     return session.engine.table.commands.get(wanted)
 
 
-def _key_spec(spec: KeySpec, note: bytes | None) -> Reply:
+def _key_spec_reply(spec: KeySpec, note: bytes | None) -> Reply:
     flags = SetReply([Status(flag.encode()) for flag in spec.flags])
     notes = [] if note is None else [b"notes", note]
     if spec.unknown:
@@ -54,7 +54,7 @@ def _legacy_range(spec: CommandSpec) -> list[int]:
     return [first, min(ends) if min(ends) < 0 else max(ends), plain[0].step]
 
 
-def _info(spec: CommandSpec) -> list[Reply]:
+def _info_reply(spec: CommandSpec) -> list[Reply]:
     movable = any(key.depends_on_arguments for key in spec.keys)
     flags = sorted(spec.flags) + (["movablekeys"] if movable else [])
     children = list((spec.subcommands or {}).values())
@@ -66,8 +66,8 @@ def _info(spec: CommandSpec) -> list[Reply]:
         *_legacy_range(spec),
         SetReply([Status(category.encode()) for category in sorted(spec.categories)]),
         list(TIPS.get(spec.name, ())),
-        [_key_spec(key, notes.get(at)) for at, key in enumerate(spec.keys)],
-        [_info(child) for child in children],
+        [_key_spec_reply(key, notes.get(at)) for at, key in enumerate(spec.keys)],
+        [_info_reply(child) for child in children],
     ]
 
 
@@ -76,23 +76,23 @@ def command_(session: Session, args: Args) -> Reply:
     """Return details of all commands; in the vendor's dialect, an empty list."""
     if session.engine.dialect == "vendor":
         return []
-    return [_info(spec) for spec in _all(session)]
+    return [_info_reply(spec) for spec in _top_level_specs(session)]
 
 
 @command("COMMAND COUNT")
 def command_count(session: Session, args: Args) -> Reply:
     """Return the number of commands."""
-    return len(_all(session))
+    return len(_top_level_specs(session))
 
 
 @command("COMMAND INFO")
 def command_info(session: Session, args: Args) -> Reply:
     """Return details of commands; nil for each command that does not exist."""
-    found = [_find(session, name) for name in args] if args else _all(session)
-    return [None if spec is None else _info(spec) for spec in found]
+    found = [_find_spec(session, name) for name in args] if args else _top_level_specs(session)
+    return [None if spec is None else _info_reply(spec) for spec in found]
 
 
-def _docs(spec: CommandSpec) -> Map:
+def _docs_reply(spec: CommandSpec) -> Map:
     facts = Map(
         [
             *(b"summary", summary(spec).encode()),
@@ -109,36 +109,36 @@ def _docs(spec: CommandSpec) -> Map:
         facts += [b"deprecated_since", since, b"replaced_by", replacement]
     elif spec.name in INTERNAL:
         facts += [b"doc_flags", SetReply([Status(b"syscmd")])]
-    if arguments := _arguments(spec):
+    if arguments := _argument_replies(spec):
         facts += [b"arguments", arguments]
     children: list[Reply] = []
     for child in (spec.subcommands or {}).values():
-        children += [child.full_name.encode(), _docs(child)]
+        children += [child.full_name.encode(), _docs_reply(child)]
     if children:
         facts += [b"subcommands", Map(children)]
     return facts
 
 
-def _arguments(spec: CommandSpec) -> list[Reply]:
+def _argument_replies(spec: CommandSpec) -> list[Reply]:
     """Return the arguments of a command as far as the table lists them: keys and option words."""
     found: list[Reply] = []
     for index, key in enumerate(spec.keys):
         if key.unknown:
             continue
         if key.numkeys:
-            found.append(_argument("numkeys", "integer"))
+            found.append(_argument_reply("numkeys", "integer"))
         token = key.keyword.decode() if key.keyword else ""
         several = key.numkeys or key.last < 0
         flags = ["optional"] * bool(token and token in spec.options) + ["multiple"] * several
-        found.append(_argument("key", "key", token, flags, index))
+        found.append(_argument_reply("key", "key", token, flags, index))
     taken = {key.keyword for key in spec.keys}
     for option in spec.options:
         if option.encode() not in taken:
-            found.append(_argument(option.lower(), "pure-token", option, ["optional"]))
+            found.append(_argument_reply(option.lower(), "pure-token", option, ["optional"]))
     return found
 
 
-def _argument(
+def _argument_reply(
     name: str, kind: str, token: str = "", flags: Sequence[str] = (), key_spec: int | None = None
 ) -> Map:
     facts = Map([b"name", name.encode(), b"type", kind.encode()])
@@ -158,10 +158,10 @@ def command_docs(session: Session, args: Args) -> Reply:
     Complexity and history are empty, because the table does not contain them, and an option word is
     listed without the arguments that follow it (decided here).
     """
-    found = _all(session)
+    found = _top_level_specs(session)
     if args:
-        found = [spec for name in args if (spec := _find(session, name)) is not None]
-    return Map([item for spec in found for item in (spec.full_name.encode(), _docs(spec))])
+        found = [spec for name in args if (spec := _find_spec(session, name)) is not None]
+    return Map([item for spec in found for item in (spec.full_name.encode(), _docs_reply(spec))])
 
 
 @command("COMMAND LIST")
@@ -187,7 +187,7 @@ def command_list(session: Session, args: Args) -> Reply:
     return [spec.full_name.encode() for spec in found]
 
 
-def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
+def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())
@@ -211,20 +211,20 @@ def _keys(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
 @command("COMMAND GETKEYS")
 def command_getkeys(session: Session, args: Args) -> Reply:
     """Return the keys in a command line."""
-    return [key for key, _ in _keys(session, args) if key]
+    return [key for key, _ in _keys_of_line(session, args) if key]
 
 
 @command("COMMAND GETKEYSANDFLAGS")
 def command_getkeysandflags(session: Session, args: Args) -> Reply:
     """Return the keys in a command line with the flags that say how the command accesses each key."""
     return [
-        [key, SetReply([Status(flag.encode()) for flag in _flags(args, spec)])]
-        for key, spec in _keys(session, args)
+        [key, SetReply([Status(flag.encode()) for flag in _access_flags(args, spec)])]
+        for key, spec in _keys_of_line(session, args)
         if key
     ]
 
 
-def _flags(args: Args, spec: KeySpec) -> list[str]:
+def _access_flags(args: Args, spec: KeySpec) -> list[str]:
     """Return the flags of a key, which for SET and BITFIELD depend on the other arguments."""
     name = args[0].upper()
     words = {word.upper() for word in args[2:]}
