@@ -128,8 +128,9 @@ def _argument_replies(spec: CommandSpec) -> list[Reply]:
         if key.numkeys:
             found.append(_argument_reply("numkeys", "integer"))
         token = key.keyword.decode() if key.keyword else ""
-        several = key.numkeys or key.last < 0
-        flags = ["optional"] * bool(token and token in spec.options) + ["multiple"] * several
+        flags = ["optional"] if token and token in spec.options else []
+        if key.numkeys or key.last < 0:
+            flags.append("multiple")
         found.append(_argument_reply("key", "key", token, flags, index))
     taken = {key.keyword for key in spec.keys}
     for option in spec.options:
@@ -167,27 +168,46 @@ def command_docs(session: Session, args: Args) -> Reply:
 @command("COMMAND LIST")
 def command_list(session: Session, args: Args) -> Reply:
     """Return the names of commands, optionally filtered by category, module, or pattern."""
-    found = list(session.engine.table.specs())
+    specs = list(session.engine.table.specs())
     if args:
         if len(args) != 3 or args[0].upper() != b"FILTERBY":
             raise CommandError(errors.SYNTAX)
-        kind, value = args[1].upper(), args[2]
-        if kind == b"ACLCAT":
-            category = "@" + value.decode("utf-8", "replace").lower()
-            found = [spec for spec in found if category in spec.categories]
-        elif kind == b"PATTERN":
-            matches = matcher(value, nocase=True)
-            found = [spec for spec in found if matches(spec.full_name.encode())]
-        elif kind == b"MODULE":
-            module = value.decode("utf-8", "replace")
-            group = MODULES[module] if module in session.engine.modules else None
-            found = [spec for spec in found if spec.group == group]
-        else:
-            raise CommandError(errors.SYNTAX)
-    return [spec.full_name.encode() for spec in found]
+        specs = _filtered(session, specs, args[1].upper(), args[2])
+    return [spec.full_name.encode() for spec in specs]
+
+
+def _filtered(
+    session: Session, specs: list[CommandSpec], kind: bytes, value: bytes
+) -> list[CommandSpec]:
+    if kind == b"PATTERN":
+        matches = matcher(value, nocase=True)
+        return [spec for spec in specs if matches(spec.full_name.encode())]
+    name = value.decode("utf-8", "replace")
+    if kind == b"ACLCAT":
+        return [spec for spec in specs if "@" + name.lower() in spec.categories]
+    if kind == b"MODULE":
+        group = MODULES[name] if name in session.engine.modules else None
+        return [spec for spec in specs if spec.group == group]
+    raise CommandError(errors.SYNTAX)
 
 
 def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
+    """Return each key of a command line with its specification."""
+    spec = _spec_of_line(session, args)
+    keys = [(args[at], key) for at, key in spec.key_positions(args)]
+    if spec.name == "SORT":
+        # No key specification locates the destination after STORE. The last one counts.
+        targets = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
+        if targets and (targets[-1], spec.keys[-1]) not in keys:
+            keys.append((targets[-1], spec.keys[-1]))
+    has_invalid_count = any(key.numkeys and not key.positions(args) for key in spec.keys)
+    if (has_invalid_count or not keys) and "no_mandatory_keys" not in spec.flags:
+        raise CommandError(errors.GETKEYS_ARGUMENTS)
+    return keys
+
+
+def _spec_of_line(session: Session, args: Args) -> CommandSpec:
+    """Return the command or subcommand of a line; raise ``CommandError`` if it cannot have keys."""
     spec = session.engine.table.find_family(args)
     if spec is not None and spec.subcommands is not None and len(args) > 1:
         spec = spec.subcommands.get(args[1].upper())
@@ -197,15 +217,7 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
         raise CommandError(errors.NO_KEY_ARGUMENTS)
     if not spec.least <= len(args) <= spec.most:
         raise CommandError(errors.GETKEYS_ARITY)
-    found = [(args[at], key) for at, key in spec.key_positions(args)]
-    if spec.name == "SORT":
-        # No key specification locates the destination after STORE. The last one counts.
-        targets = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
-        found += [pair for key in targets[-1:] if (pair := (key, spec.keys[-1])) not in found]
-    uncounted = any(key.numkeys and not key.positions(args) for key in spec.keys)
-    if (uncounted or not found) and "no_mandatory_keys" not in spec.flags:
-        raise CommandError(errors.GETKEYS_ARGUMENTS)
-    return found
+    return spec
 
 
 @command("COMMAND GETKEYS")
