@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from .. import errors
 from ..algorithms.glob import matcher
 from ..errors import CommandError
+from ..table.key_specs import sort_destination
 from ..table.registry import EVERYTHING, CommandSpec, KeySpec, Table
 
 if TYPE_CHECKING:
@@ -170,10 +171,9 @@ def keys_of(spec: CommandSpec, argv: list[bytes]) -> Iterator[tuple[int, bool, b
         if "not_key" in key.flags:
             continue
         yield place, *_use(name, key, argv)
-    if name == "SORT":
-        stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
-        for place in stores[-1:]:
-            yield place, False, True
+    target = sort_destination(argv) if name == "SORT" else None
+    if target is not None:
+        yield target, False, True
 
 
 def _use(name: str, key: KeySpec, argv: list[bytes]) -> tuple[bool, bool]:

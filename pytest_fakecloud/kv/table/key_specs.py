@@ -91,3 +91,9 @@ class KeySpec:
         if count < 0 or stop > len(argv):
             return None
         return range(at + 1, stop, self.step)
+
+
+def sort_destination(argv: list[bytes]) -> int | None:
+    """Return the position of the key after the last STORE of SORT, which no key spec locates."""
+    stores = [at + 1 for at in range(2, len(argv) - 1) if argv[at].upper() == b"STORE"]
+    return stores[-1] if stores else None

@@ -9,6 +9,7 @@ from ...algorithms.glob import matcher
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
+from ...table.key_specs import sort_destination
 from ...table.registry import Args, CommandSpec, KeySpec, command
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
@@ -195,11 +196,9 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """Return each key of a command line with its specification."""
     spec = _spec_of_line(session, args)
     keys = [(args[at], key) for at, key in spec.key_positions(args)]
-    if spec.name == "SORT":
-        # No key specification locates the destination after STORE. The last one counts.
-        targets = [args[at + 1] for at in range(2, len(args) - 1) if args[at].upper() == b"STORE"]
-        if targets and (targets[-1], spec.keys[-1]) not in keys:
-            keys.append((targets[-1], spec.keys[-1]))
+    target = sort_destination(args) if spec.name == "SORT" else None
+    if target is not None and (args[target], spec.keys[-1]) not in keys:
+        keys.append((args[target], spec.keys[-1]))
     has_invalid_count = any(key.numkeys and not key.positions(args) for key in spec.keys)
     if (has_invalid_count or not keys) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
