@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
+from itertools import islice
 
 from .. import errors
 from ..algorithms import geohash
@@ -127,7 +128,7 @@ class _Search:
     count: int = 0
     any: bool = False
     with_words: set[bytes] = field(default_factory=set)
-    by_distance: bool = False
+    stores_distance: bool = False
 
     def take_radius(self, radius: bytes, unit: bytes) -> None:
         self.radius = parse_float(radius, errors.GEO_RADIUS)
@@ -162,7 +163,8 @@ class _Search:
                 if self.count <= 0:
                     raise CommandError(errors.GEO_COUNT)
             elif word in (b"STORE", b"STOREDIST"):
-                self.by_distance = word == b"STOREDIST"
+                self.stores_distance = word == b"STOREDIST"
+                # GEOSEARCHSTORE has its target before the options, so its STOREDIST has no value.
                 self.target = values[0] if values else self.target
             elif word in (b"FROMMEMBER", b"FROMLONLAT") and self.origin in (None, word):
                 self.origin = word
@@ -191,22 +193,20 @@ class _Hit:
     metres: float
 
 
-def _find(members: SortedSet, search: _Search) -> list[_Hit]:
-    shape = search.shape()
-    limit = search.count if search.any else 0
-    hits: list[_Hit] = []
+def _members_inside(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
         low, high = cell.scores()
         start, stop = members.span(ScoreRange(low, high, high_exclusive=True))
         for score, member in members.slice(start, stop):
             metres = shape.distance_inside(*geohash.decode(score))
-            if metres is None:
-                continue
-            hits.append(_Hit(member, score, metres))
-            if len(hits) == limit:
-                break
-        if limit and len(hits) >= limit:
-            break
+            if metres is not None:
+                yield _Hit(member, score, metres)
+
+
+def _find(members: SortedSet, search: _Search) -> list[_Hit]:
+    hits = list(
+        islice(_members_inside(members, search.shape()), search.count if search.any else None)
+    )
     # COUNT without ANY returns the closest members, so sort the members by distance.
     order = search.order or ("ASC" if search.count and not search.any else None)
     if order is not None:
@@ -220,7 +220,7 @@ def _answer(session: Session, search: _Search) -> Reply:
     hits = [] if search.members is None else _find(search.members, search)
     if search.target is not None:
         scores = {
-            hit.member: hit.metres / search.unit if search.by_distance else hit.score
+            hit.member: hit.metres / search.unit if search.stores_distance else hit.score
             for hit in hits
         }
         return session.db.store(search.target, SortedSet(scores).as_stored())
@@ -240,7 +240,9 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
     return item
 
 
-def _by_radius(session: Session, search: _Search, args: Args, at: int, *, may_store: bool) -> Reply:
+def _answer_georadius(
+    session: Session, search: _Search, args: Args, at: int, *, may_store: bool
+) -> Reply:
     search.read(args, at, _RADIUS_SIZES if may_store else _SIZES)
     if search.target is not None and search.with_words:
         raise CommandError(errors.GEO_STORE_WITH)
@@ -251,7 +253,7 @@ def _georadius(session: Session, args: Args, *, may_store: bool) -> Reply:
     search = _Search("georadius", session.db.get(args[0], SortedSet))
     search.centre = _position(args[1], args[2])
     search.take_radius(args[3], args[4])
-    return _by_radius(session, search, args, 5, may_store=may_store)
+    return _answer_georadius(session, search, args, 5, may_store=may_store)
 
 
 def _georadiusbymember(session: Session, args: Args, *, may_store: bool) -> Reply:
@@ -259,7 +261,7 @@ def _georadiusbymember(session: Session, args: Args, *, may_store: bool) -> Repl
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
-    return _by_radius(session, search, args, 4, may_store=may_store)
+    return _answer_georadius(session, search, args, 4, may_store=may_store)
 
 
 @command("GEORADIUS")
@@ -286,7 +288,7 @@ def georadiusbymember_ro(session: Session, args: Args) -> Reply:
     return _georadiusbymember(session, args, may_store=False)
 
 
-def _by_origin(
+def _answer_geosearch(
     session: Session, search: _Search, args: Args, at: int, sizes: Mapping[bytes, int]
 ) -> Reply:
     search.read(args, at, sizes)
@@ -303,11 +305,11 @@ def _by_origin(
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
     search = _Search("GEOSEARCH", session.db.get(args[0], SortedSet))
-    return _by_origin(session, search, args, 1, _SEARCH_SIZES)
+    return _answer_geosearch(session, search, args, 1, _SEARCH_SIZES)
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
     search = _Search("GEOSEARCHSTORE", session.db.get(args[1], SortedSet), args[0])
-    return _by_origin(session, search, args, 2, {**_SEARCH_SIZES, b"STOREDIST": 0})
+    return _answer_geosearch(session, search, args, 2, {**_SEARCH_SIZES, b"STOREDIST": 0})
