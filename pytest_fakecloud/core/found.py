@@ -13,9 +13,9 @@ from .wording import counted
 
 if TYPE_CHECKING:
     # Type checkers derive the fields of ``where()`` from the item's class.
-    from .where import Filterable
+    from .where import Items
 else:
-    Filterable = list
+    Items = list
 
 T = TypeVar("T")
 _LISTED_MATCHES = 10
@@ -24,7 +24,7 @@ _COMPARED = 1000
 """Maximum number of non-matching items that are ranked by similarity; more would take seconds."""
 
 
-class Found(Filterable[T]):
+class Found(Items[T]):
     """A list of results with ``only()``, ``last`` and ``where()``."""
 
     _fields: Mapping[str, Field] | None = None

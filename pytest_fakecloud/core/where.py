@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from .problems import Problem
 
 T = TypeVar("T")
-Predicate = Callable[[T], bool] | None
+Test = Callable[[T], bool] | None
+"""A function that decides about an item; None accepts every item."""
 
 
 class RecordWhere(TypedDict, total=False):
@@ -107,135 +108,108 @@ class FailureWhere(TypedDict, total=False):
     broken: object
 
 
-class Filterable(list[T]):
+class Items(list[T]):
     """The base class of ``Found`` for type checkers, which report a misspelled field."""
 
     @overload
     def where(
-        self: Filterable[Call], predicate: Predicate[Call] = None, /, **fields: Unpack[CallFields]
+        self: Items[Call], predicate: Test[Call] = None, /, **fields: Unpack[CallFields]
     ) -> Found[Call]: ...
 
     @overload
     def where(
-        self: Filterable[Event],
-        predicate: Predicate[Event] = None,
-        /,
-        **fields: Unpack[EventFields],
+        self: Items[Event], predicate: Test[Event] = None, /, **fields: Unpack[EventFields]
     ) -> Found[Event]: ...
 
     @overload
     def where(
-        self: Filterable[Attempt],
-        predicate: Predicate[Attempt] = None,
-        /,
-        **fields: Unpack[AttemptFields],
+        self: Items[Attempt], predicate: Test[Attempt] = None, /, **fields: Unpack[AttemptFields]
     ) -> Found[Attempt]: ...
 
     @overload
     def where(
-        self: Filterable[PublishedMessage],
-        predicate: Predicate[PublishedMessage] = None,
+        self: Items[PublishedMessage],
+        predicate: Test[PublishedMessage] = None,
         /,
         **fields: Unpack[MessageWhere],
     ) -> Found[PublishedMessage]: ...
 
     @overload
     def where(
-        self: Filterable[DeadLetterView],
-        predicate: Predicate[DeadLetterView] = None,
+        self: Items[DeadLetterView],
+        predicate: Test[DeadLetterView] = None,
         /,
         **fields: Unpack[DeadLetterWhere],
     ) -> Found[DeadLetterView]: ...
 
     @overload
     def where(
-        self: Filterable[ScheduleView],
-        predicate: Predicate[ScheduleView] = None,
+        self: Items[ScheduleView],
+        predicate: Test[ScheduleView] = None,
         /,
         **fields: Unpack[ScheduleWhere],
     ) -> Found[ScheduleView]: ...
 
     @overload
     def where(
-        self: Filterable[DeliveredRequest],
-        predicate: Predicate[DeliveredRequest] = None,
+        self: Items[DeliveredRequest],
+        predicate: Test[DeliveredRequest] = None,
         /,
         **fields: Unpack[DeliveryWhere],
     ) -> Found[DeliveredRequest]: ...
 
     @overload
     def where(
-        self: Filterable[Callback],
-        predicate: Predicate[Callback] = None,
-        /,
-        **fields: Unpack[CallbackFields],
+        self: Items[Callback], predicate: Test[Callback] = None, /, **fields: Unpack[CallbackFields]
     ) -> Found[Callback]: ...
 
     @overload
     def where(
-        self: Filterable[Record],
-        predicate: Predicate[Record] = None,
-        /,
-        **fields: Unpack[RecordWhere],
+        self: Items[Record], predicate: Test[Record] = None, /, **fields: Unpack[RecordWhere]
     ) -> Found[Record]: ...
 
     @overload
     def where(
-        self: Filterable[TopicPartitionOffset],
-        predicate: Predicate[TopicPartitionOffset] = None,
+        self: Items[TopicPartitionOffset],
+        predicate: Test[TopicPartitionOffset] = None,
         /,
         **fields: Unpack[OffsetWhere],
     ) -> Found[TopicPartitionOffset]: ...
 
     @overload
     def where(
-        self: Filterable[MemberView],
-        predicate: Predicate[MemberView] = None,
+        self: Items[MemberView],
+        predicate: Test[MemberView] = None,
         /,
         **fields: Unpack[MemberWhere],
     ) -> Found[MemberView]: ...
 
     @overload
     def where(
-        self: Filterable[Search],
-        predicate: Predicate[Search] = None,
-        /,
-        **fields: Unpack[SearchWhere],
+        self: Items[Search], predicate: Test[Search] = None, /, **fields: Unpack[SearchWhere]
     ) -> Found[Search]: ...
 
     @overload
     def where(
-        self: Filterable[Handle],
-        predicate: Predicate[Handle] = None,
-        /,
-        **fields: Unpack[HandleWhere],
+        self: Items[Handle], predicate: Test[Handle] = None, /, **fields: Unpack[HandleWhere]
     ) -> Found[Handle]: ...
 
     @overload
     def where(
-        self: Filterable[Problem],
-        predicate: Predicate[Problem] = None,
-        /,
-        **fields: Unpack[ProblemWhere],
+        self: Items[Problem], predicate: Test[Problem] = None, /, **fields: Unpack[ProblemWhere]
     ) -> Found[Problem]: ...
 
     @overload
     def where(
-        self: Filterable[Failure],
-        predicate: Predicate[Failure] = None,
-        /,
-        **fields: Unpack[FailureWhere],
+        self: Items[Failure], predicate: Test[Failure] = None, /, **fields: Unpack[FailureWhere]
     ) -> Found[Failure]: ...
 
     @overload
     def where(
-        self: Filterable[dict[str, Any]],
-        predicate: Predicate[dict[str, Any]] = None,
-        /,
-        **fields: object,
+        self: Items[dict[str, Any]], predicate: Test[dict[str, Any]] = None, /, **fields: object
     ) -> Found[dict[str, Any]]: ...
 
     @overload
-    def where(self, predicate: Predicate[T] = None, /) -> Found[T]: ...
+    def where(self, predicate: Test[T] = None, /) -> Found[T]: ...
 
     def where(self, predicate: Any = None, /, **fields: Any) -> Any: ...
