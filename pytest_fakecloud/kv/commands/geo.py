@@ -106,6 +106,7 @@ def geodist(session: Session, args: Args) -> Reply:
 # -- searching -----------------------------------------------------------------------------------
 
 
+_Sizes = Mapping[bytes, int]
 _WITH = frozenset({b"WITHDIST", b"WITHHASH", b"WITHCOORD"})
 _SIZES = {**dict.fromkeys((*_WITH, b"ANY", b"ASC", b"DESC"), 0), b"COUNT": 1}
 _RADIUS_SIZES = {**_SIZES, b"STORE": 1, b"STOREDIST": 1}
@@ -149,9 +150,9 @@ class _Search:
                 raise CommandError(errors.GEO_MEMBER)
             self.centre = geohash.decode(score)
 
-    def read(self, args: Args, at: int, sizes: Mapping[bytes, int]) -> None:
-        """Parse the options from position ``at`` on."""
-        for word, values in options(args, at, sizes):
+    def read(self, args: Args, sizes: _Sizes) -> None:
+        """Parse the options; ``sizes`` are the numbers of values of those that are allowed."""
+        for word, values in options(args, 0, sizes):
             if word in _WITH:
                 self.with_words.add(word)
             elif word == b"ANY":
@@ -181,9 +182,7 @@ class _Search:
 
     def shape(self) -> Shape:
         assert self.centre is not None
-        if self.box is not None:
-            return Shape(*self.centre, self.unit, None, *self.box)
-        return Shape(*self.centre, self.unit, self.radius)
+        return Shape(*self.centre, self.unit, self.radius, *(self.box or ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,58 +239,54 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
     return item
 
 
-def _answer_georadius(
-    session: Session, search: _Search, args: Args, at: int, *, may_store: bool
-) -> Reply:
-    search.read(args, at, _RADIUS_SIZES if may_store else _SIZES)
+def _answer_georadius(session: Session, search: _Search, args: Args, sizes: _Sizes) -> Reply:
+    search.read(args, sizes)
     if search.target is not None and search.with_words:
         raise CommandError(errors.GEO_STORE_WITH)
     return _answer(session, search)
 
 
-def _georadius(session: Session, args: Args, *, may_store: bool) -> Reply:
+def _georadius(session: Session, args: Args, sizes: _Sizes) -> Reply:
     search = _Search("georadius", session.db.get(args[0], SortedSet))
     search.centre = _position(args[1], args[2])
     search.take_radius(args[3], args[4])
-    return _answer_georadius(session, search, args, 5, may_store=may_store)
+    return _answer_georadius(session, search, args[5:], sizes)
 
 
-def _georadiusbymember(session: Session, args: Args, *, may_store: bool) -> Reply:
+def _georadiusbymember(session: Session, args: Args, sizes: _Sizes) -> Reply:
     search = _Search("georadiusbymember", session.db.get(args[0], SortedSet))
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
-    return _answer_georadius(session, search, args, 4, may_store=may_store)
+    return _answer_georadius(session, search, args[4:], sizes)
 
 
 @command("GEORADIUS")
 def georadius(session: Session, args: Args) -> Reply:
     """Return the members within a radius of a position, or store them in a key."""
-    return _georadius(session, args, may_store=True)
+    return _georadius(session, args, _RADIUS_SIZES)
 
 
 @command("GEORADIUS_RO")
 def georadius_ro(session: Session, args: Args) -> Reply:
     """Return the members within a radius of a position, without storing them."""
-    return _georadius(session, args, may_store=False)
+    return _georadius(session, args, _SIZES)
 
 
 @command("GEORADIUSBYMEMBER")
 def georadiusbymember(session: Session, args: Args) -> Reply:
     """Return the members within a radius of another member, or store them in a key."""
-    return _georadiusbymember(session, args, may_store=True)
+    return _georadiusbymember(session, args, _RADIUS_SIZES)
 
 
 @command("GEORADIUSBYMEMBER_RO")
 def georadiusbymember_ro(session: Session, args: Args) -> Reply:
     """Return the members within a radius of another member, without storing them."""
-    return _georadiusbymember(session, args, may_store=False)
+    return _georadiusbymember(session, args, _SIZES)
 
 
-def _answer_geosearch(
-    session: Session, search: _Search, args: Args, at: int, sizes: Mapping[bytes, int]
-) -> Reply:
-    search.read(args, at, sizes)
+def _answer_geosearch(session: Session, search: _Search, args: Args, sizes: _Sizes) -> Reply:
+    search.read(args, sizes)
     if search.target is not None and search.with_words:
         raise CommandError(errors.GEOSEARCHSTORE_WITH)
     if search.origin is None:
@@ -305,11 +300,11 @@ def _answer_geosearch(
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
     search = _Search("GEOSEARCH", session.db.get(args[0], SortedSet))
-    return _answer_geosearch(session, search, args, 1, _SEARCH_SIZES)
+    return _answer_geosearch(session, search, args[1:], _SEARCH_SIZES)
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
     search = _Search("GEOSEARCHSTORE", session.db.get(args[1], SortedSet), args[0])
-    return _answer_geosearch(session, search, args, 2, {**_SEARCH_SIZES, b"STOREDIST": 0})
+    return _answer_geosearch(session, search, args[2:], {**_SEARCH_SIZES, b"STOREDIST": 0})
