@@ -1,4 +1,4 @@
-"""Commands that act on the server's process. Most return an error.
+"""Commands of replication, persistence, modules and clusters. Most return an error.
 
 A fake has no process, no replicas and no files of its own, and it opens no connections to other
 servers.
@@ -48,8 +48,6 @@ REASONS = {
 }
 """Reasons why commands have no effect, for the table of supported commands in the documentation."""
 
-_MODIFIERS = frozenset({b"NOW", b"FORCE"})
-
 
 @command("SHUTDOWN")
 def shutdown(session: Session, args: Args) -> Reply:
@@ -57,7 +55,7 @@ def shutdown(session: Session, args: Args) -> Reply:
     words = {word.upper() for word in args}
     if words == {b"ABORT"} and len(args) == 1:
         raise CommandError(errors.NO_SHUTDOWN)
-    if not words <= {b"SAVE", b"NOSAVE", *_MODIFIERS} or {b"SAVE", b"NOSAVE"} <= words:
+    if not words <= {b"SAVE", b"NOSAVE", b"NOW", b"FORCE"} or {b"SAVE", b"NOSAVE"} <= words:
         raise CommandError(errors.SYNTAX)
     raise CommandError(errors.SHUTDOWN_REFUSED)
 
@@ -118,6 +116,7 @@ def role(session: Session, args: Args) -> Reply:
 @command("MIGRATE")
 def migrate(session: Session, args: Args) -> Reply:
     """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
+    # Like Redis, check the options first, then the timeout, then the database.
     keys = [args[2]]
     sizes = {b"AUTH": 1, b"AUTH2": 2, b"COPY": 0, b"REPLACE": 0, b"KEYS": REST}
     for word, values in options(args, 5, sizes):
@@ -157,7 +156,7 @@ def module_load(session: Session, args: Args) -> Reply:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _saved(session: Session) -> None:
+def _record_save(session: Session) -> None:
     session.engine.last_save_us = session.engine.now_us
     for db in session.engine.databases:
         db.changes = 0
@@ -166,7 +165,7 @@ def _saved(session: Session) -> None:
 @command("SAVE")
 def save(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
-    _saved(session)
+    _record_save(session)
     return OK
 
 
@@ -175,7 +174,7 @@ def bgsave(session: Session, args: Args) -> Reply:
     """Record the current time as the time of the last snapshot; nothing is saved."""
     if args and (len(args) > 1 or args[0].upper() != b"SCHEDULE"):
         raise CommandError(errors.SYNTAX)
-    _saved(session)
+    _record_save(session)
     return Status(b"Background saving started")
 
 
