@@ -7,7 +7,6 @@ import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from ...process_time.callers import is_infrastructure_module
@@ -21,8 +20,10 @@ _PER_SECOND = {
 """The replaced functions of ``time``, with the number of their units in a second."""
 _WAITING_FOR_CALLERS = frozenset({"concurrent", "multiprocessing", "queue", "sched", "threading"})
 """Packages of the standard library that measure the timeouts of their callers."""
-_MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "requests", "urllib3"})
+_MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "redis", "requests", "urllib3"})
 """Packages that read a clock for each request, and do nothing that depends on it."""
+_LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
+"""Modules of these packages whose behaviour depends on the clock."""
 
 
 @contextlib.contextmanager
@@ -63,16 +64,13 @@ def _following(world: World, real: Callable[[], float], per_second: int) -> Call
     def read() -> float:
         if not world.shows_fake_time():
             return real()
-        package = _package(sys._getframe(1))
+        module = str(sys._getframe(1).f_globals.get("__name__", ""))
+        package = module.partition(".")[0]
         if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
             return real()
-        if package not in _MEASURING_REQUESTS:
+        if package not in _MEASURING_REQUESTS or module in _LOCKS:
             world.note_clock_read()
         elapsed_us = world.elapsed_us()
         return start + (elapsed_us / 1e6 if per_second == 1 else elapsed_us * 1000)
 
     return read
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
