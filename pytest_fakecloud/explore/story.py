@@ -181,24 +181,29 @@ def _goes_on(last: Line, line: Line) -> bool:
 def _shown(entry: Sequence[Line], decisive: Container[int], run: Run) -> set[int]:
     """Return the ``id()`` of each call that is shown of an entry.
 
-    All decisive calls are shown, and others if there is space: first one from each line of the
-    application, then writes.
+    These are all decisive calls, the last write from each line of the application, and others if
+    there is space: first the first call from a line that has no other, then writes.
     """
     calls = [line for line in entry if line.call is not None]
     shown = {id(line) for line in calls if line.event or id(line) in decisive}
-    times: Counter[object] = Counter()
+    shown.update({_place(line): id(line) for line in calls if _writes(line, run)}.values())
+    times = Counter(_place(line) for line in calls if id(line) in shown)
     others: list[tuple[int, bool, int]] = []
     for line in calls:
         if id(line) not in shown:
-            assert line.call is not None
-            place = line.source, line.call.route, str(line.call.facts.get("command"))
-            others.append((times[place], not _writes(line, run), id(line)))
-            times[place] += 1
+            others.append((times[_place(line)], not _writes(line, run), id(line)))
+            times[_place(line)] += 1
     others.sort(key=lambda other: other[:2])
     shown |= {number for _, _, number in others[: max(0, _SHOWN - len(shown))]}
     if len(calls) - len(shown) <= _NOT_WORTH_HIDING:
         return {id(line) for line in calls}
     return shown
+
+
+def _place(line: Line) -> tuple[str, str, str]:
+    """Return the line of the application that made a call, with the route and the command."""
+    assert line.call is not None
+    return line.source, line.call.route, str(line.call.facts.get("command"))
 
 
 def _writes(line: Line, run: Run) -> bool:
