@@ -217,6 +217,8 @@ class Calls:
 
     def rejected(self, request: Request) -> None:
         """Add a call without valid credentials to the story; it has no point for events."""
+        if not self._record.stacks:
+            return
         strand, _ = self._strand_of(request)
         if strand is not None and not self._record.aside_depth and not self._turns.has_ended:
             self._tell(strand, request)
