@@ -271,6 +271,26 @@ def test_what_the_receiver_was_given_is_a_finding(
 
 
 @pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"missing": True}, {"reason": "unsigned"}),
+        ({"invalid": "it has expired"}, {"reason": "invalid", "got": "it has expired"}),
+        ({"environment": "other"}, {"reason": "environment"}),
+    ],
+)
+def test_the_cause_of_a_wrong_signature_is_a_finding(
+    cloud: Cloud, changed: dict[str, Any], said: dict[str, Any]
+) -> None:
+    queue = cloud.queue()
+    queue.destinations.call(URL, lambda request: 401)
+    deliver(queue, URL, json={"n": 1}, retries=1)
+    for event in cloud.journal.events("attempt"):
+        event.data["signature"] |= changed
+    (one,) = find(Look(cloud, scene_of(cloud, [])))
+    assert (one.kind, said.items() <= one.values.items()) == ("wrong_signature", True)
+
+
+@pytest.mark.parametrize(
     ("keys", "options", "kind", "said"),
     [
         ((OTHER_KEY,), {}, "wrong_signature", {"reason": "key"}),
