@@ -290,6 +290,14 @@ def test_the_cause_of_a_wrong_signature_is_a_finding(
     assert (one.kind, said.items() <= one.values.items()) == ("wrong_signature", True)
 
 
+def test_a_stubbed_destination_checks_no_signature(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    queue.destinations.answers(URL, 401)
+    deliver(queue, URL, json={"n": 1}, retries=0)
+    kinds = [one.kind for one in find(Look(cloud, scene_of(cloud, [])))]
+    assert "signature_valid" not in kinds
+
+
 @pytest.mark.parametrize(
     ("keys", "options", "kind", "said"),
     [
