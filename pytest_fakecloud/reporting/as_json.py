@@ -36,7 +36,7 @@ _COPIED = (
     "outcome", "ok", "cause", "depth", "attempt",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
-_HIDDEN = {"traceback", "exception", "sent", "sent_headers", "answer"}
+_LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def as_json(report: Report) -> dict[str, Any]:
     for index, one in enumerate(report.findings):
         for number in one.rows:
             about.setdefault(number, []).append(index)
-    found: dict[str, Any] = {
+    return {
         "version": VERSION,
         "test": report.test,
         "failure": report.failure,
@@ -59,7 +59,6 @@ def as_json(report: Report) -> dict[str, Any]:
         "problems": [_finding(one, problem(one, report.scene)) for one in report.problems],
         "rows": [row_json(row, about.get(row.number, []), report.scene) for row in report.rows],
     }
-    return found
 
 
 def write(report: Report, path: Path) -> Path:
@@ -172,20 +171,22 @@ def _delivered(
     known = scene.attempts.get(data.get("began", 0))
     if known is not None:
         sent, outcome = known
-        bodies = mask.data(sent.body), mask.data(outcome.body)
-        headers, answered = (
+        sent_body, answer_body = mask.data(sent.body), mask.data(outcome.body)
+        headers, answer_headers = (
             [(name, mask.header(name, value)) for name, value in pairs]
             for pairs in (sent.headers, outcome.headers)
         )
     else:
-        sent_text, answer_text = (str(data.get(name) or "") for name in ("sent", "answer"))
-        bodies = (
-            sent_text.encode("utf-8", "surrogatepass"), answer_text.encode("utf-8", "surrogatepass"),
-        )  # fmt: skip
+        sent_body, answer_body = (
+            str(data.get(name) or "").encode("utf-8", "surrogatepass")
+            for name in ("sent", "answer")
+        )
         headers = [(str(name), str(value)) for name, value in data.get("sent_headers") or ()]
-        answered = []
-    request = _message(line, headers, bodies[0], mask)
-    answer = None if status is None else _message(str(status), answered, bodies[1], mask)
+        answer_headers = []
+    request = _message(line, headers, sent_body, mask)
+    answer = None
+    if status is not None:
+        answer = _message(str(status), answer_headers, answer_body, mask)
     for name, message in (("sent", request), ("answer", answer)):
         if known is None and message is not None and name not in data:
             message["missing"] = True
@@ -239,9 +240,9 @@ def _data(row: Row) -> dict[str, Any]:
         data = row.entry.data
     else:
         return {}
-    hidden = _HIDDEN if row.kind != "action" else {*_HIDDEN, "where"}
-    kept = {name: value for name, value in data.items() if name not in hidden}
-    found = _plain(kept)
+    # The row shows where an action was called.
+    left_out = {*_LEFT_OUT, "where"} if row.kind == "action" else _LEFT_OUT
+    found = _plain({name: value for name, value in data.items() if name not in left_out})
     if row.delivery is not None and row.delivery.data.get("traceback"):
         found["traceback"] = str(row.delivery.data["traceback"])
     return found
