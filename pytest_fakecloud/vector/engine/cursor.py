@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ...core.ids import RandomStream
 from ...core.timekeeper import Timekeeper
@@ -156,8 +157,4 @@ class ResumableQueries:
         return hits
 
     def _new_uuid(self) -> str:
-        digits = self._stream.hex(32)
-        variant = "89ab"[int(digits[16], 16) % 4]
-        return (
-            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-        )
+        return str(UUID(hex=self._stream.hex(32), version=4))
