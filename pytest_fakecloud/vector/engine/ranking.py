@@ -10,31 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Set
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..model import (
-    Floats,
-    Fusion,
-    Hit,
-    Rows,
-    Similarity,
-    VectorQuery,
-)
+from ..model import Floats, Fusion, Hit, Rows, Similarity, VectorQuery
 from ..settings import Approximation
 from .fusion import fuse
 from .namespace import Namespace
-from .similarity import (
-    Accept,
-    Ranking,
-    Search,
-    best_first,
-    float32_scores,
-    rank_dense,
-    threshold,
-)
+from .similarity import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
 
 if TYPE_CHECKING:
     from ..filter.predicate import Predicate
@@ -42,6 +28,7 @@ if TYPE_CHECKING:
 HYBRID_DEPTH = 1000
 # Number of extra rows to rank, because `recall` below 1 is expected to drop some rows.
 SPARE = 32
+EMPTY = Ranking(np.empty(0, np.intp), np.empty(0, np.float32))
 
 
 class Question(NamedTuple):
@@ -85,19 +72,17 @@ class Ranker:
         answers = []
         for question in questions:
             query = question.query
-            ranking = next(dense) if query.vector is not None else None
-            if ranking is None:
-                ranking = self._sparse(namespace, question)
-                scores = ranking.scores
+            if query.vector is None:
+                rows, scores = self._sparse(namespace, question)
             elif query.sparse is None:
-                scores = ranking.scores.clip(0, 1)
+                rows, scores = next(dense)
+                scores = scores.clip(0, 1)
             else:
-                ranking = self._fused(namespace, question, ranking)
-                scores = ranking.scores
+                rows, scores = self._fused(namespace, question, next(dense))
             answers.append(
                 [
                     Hit(score, namespace.record(row, with_vector=query.with_vectors))
-                    for row, score in zip(ranking.rows.tolist(), scores, strict=True)
+                    for row, score in zip(rows.tolist(), scores, strict=True)
                 ]
             )
         return answers
@@ -108,7 +93,10 @@ class Ranker:
         matrix = namespace.matrix
         if matrix is None or not matrix.count:
             return [EMPTY for _ in questions]
-        searches = [self._search(namespace, question) for question in questions]
+        searches = [
+            self._search(namespace, question, self._depth_with_spare(namespace, question))
+            for question in questions
+        ]
         rankings = rank_dense(matrix, self.similarity, searches, namespace.hidden)
         if self.approximation.recall == 1:
             return rankings
@@ -117,10 +105,9 @@ class Ranker:
             for question, ranking in zip(questions, rankings, strict=True)
         ]
 
-    def _search(self, namespace: Namespace, question: Question, depth: int = 0) -> Search:
+    def _search(self, namespace: Namespace, question: Question, depth: int) -> Search:
         vector = question.query.vector
         assert vector is not None
-        depth = depth or self._asked_depth(namespace, question)
         return Search(
             vector, depth, _accept(namespace, question), self._order, self._budget(question)
         )
@@ -138,12 +125,8 @@ class Ranker:
             near = scores >= least
             return best_first(rows[near], scores[near], depth, self._order)
         ranking = best_first(rows, scores, len(rows), self._order)
-        accepted: list[int] = []
-        for place, row in enumerate(ranking.rows[: self._budget(question)].tolist()):
-            if accept(row):
-                accepted.append(place)
-                if len(accepted) == depth:
-                    break
+        tested = enumerate(ranking.rows[: self._budget(question)].tolist())
+        accepted = list(islice((place for place, row in tested if accept(row)), depth))
         return Ranking(ranking.rows[accepted], ranking.scores[accepted])
 
     def _fused(self, namespace: Namespace, question: Question, dense: Ranking) -> Ranking:
@@ -170,7 +153,7 @@ class Ranker:
     def _budget(self, question: Question) -> int | None:
         return None if question.predicate is None else self.approximation.filter_budget
 
-    def _asked_depth(self, namespace: Namespace, question: Question) -> int:
+    def _depth_with_spare(self, namespace: Namespace, question: Question) -> int:
         depth, recall = question.rows_wanted, self.approximation.recall
         if recall == 1:
             return depth
@@ -178,6 +161,9 @@ class Ranker:
         return min(expected + SPARE, namespace.row_count)
 
     def _lossy(self, namespace: Namespace, question: Question, ranking: Ranking) -> Ranking:
+        """Keep each row with the probability ``recall``. If too few rows remain, rank all rows of the
+        namespace, and draw from the additional ones in the same way.
+        """
         kept = self._kept(len(ranking.rows))
         depth = question.rows_wanted
         if len(kept) < depth and len(ranking.rows) < namespace.row_count:
@@ -198,9 +184,6 @@ class Ranker:
             for place in range(first, first + count)
             if place < safe or self._random.random() < self.approximation.recall
         ]
-
-
-EMPTY = Ranking(np.empty(0, np.intp), np.empty(0, np.float32))
 
 
 def _accept(namespace: Namespace, question: Question) -> Accept | None:
