@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model import Floats, Rows, Similarity
-from .matrix import Matrix
+from .matrix import LARGEST_TAME_NORM, SMALLEST_TAME_NORM, Matrix
 
 Doubles = NDArray[np.float64]
 Accept = Callable[[int], bool]
@@ -102,12 +102,10 @@ def _rank(
 ) -> Ranking:
     query = search.vector.astype(np.float64)
     norm = float(query @ query) ** 0.5
-    if not matrix.tame or not (1e-15 <= norm <= 1e15 or norm == 0):
-        scores = _exact(matrix, similarity, query, norm, np.arange(matrix.count))
-        keys: NDArray[np.floating] = scores
-        error = 0.0
-    else:
+    if matrix.tame and (norm == 0 or SMALLEST_TAME_NORM <= norm <= LARGEST_TAME_NORM):
         keys, error = _keys(matrix, similarity, dots, norm)
+    else:
+        keys, error = _exact(matrix, similarity, query, norm, np.arange(matrix.count)), 0.0
     if len(hidden):
         keys[hidden] = -np.inf
 
@@ -179,15 +177,15 @@ def _accepted_candidates(
     keys: NDArray[np.floating], depth: int, accept: Accept, slack: Callable[[float], float]
 ) -> Rows:
     """Test the best rows first, and further rows only if too few were accepted."""
-    look = max(FIRST_LOOK, 4 * depth)
-    asked = np.inf
+    depth_tested = max(FIRST_LOOK, 4 * depth)
+    tested_from = np.inf
     accepted: Rows = np.empty(0, np.intp)
     while True:
-        least = threshold(keys, look)
+        least = threshold(keys, depth_tested)
         floor = least if math.isfinite(least) else float(np.finfo(keys.dtype).min)
-        fresh = np.flatnonzero((keys >= floor) & (keys < asked))
+        fresh = np.flatnonzero((keys >= floor) & (keys < tested_from))
         accepted = np.concatenate((accepted, _accepted(fresh, accept)))
-        asked = floor
+        tested_from = floor
         if not math.isfinite(least):
             return accepted
         if len(accepted) >= depth:
@@ -196,7 +194,7 @@ def _accepted_candidates(
             if needed >= floor:
                 close: Rows = accepted[keys[accepted] >= needed]
                 return close
-        look *= 8
+        depth_tested *= 8
 
 
 def _accepted(rows: Rows, accept: Accept) -> Rows:
