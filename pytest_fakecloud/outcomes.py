@@ -49,9 +49,8 @@ def _undelivered(run: Run) -> list[str]:
     """Describe messages that a passing test published but never delivered, except those that fail
     it as strict-mode violations.
     """
-    found = [
-        (cloud, text) for cloud in run.clouds() for text in cloud._undelivered(run.strict_kinds())
-    ]
+    kinds = run.strict_kinds()
+    found = [(cloud, text) for cloud in run.clouds() for text in cloud._undelivered(kinds)]
     if not found:
         return []
     from .reporting.masking import Mask

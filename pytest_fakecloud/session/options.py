@@ -303,11 +303,10 @@ class RunOptions:
     @cached_property
     def fakes_outlive_tests(self) -> bool:
         """Whether the fakes of fixtures belong to the cloud that lasts for the whole run."""
-        config = self.config
         return (
-            bool(config.getini("fakecloud_early"))
-            or self.url is not None
-            or config.getini("fakecloud_scope") == "session"
+            self.url is not None
+            or bool(self.config.getini("fakecloud_early"))
+            or self.config.getini("fakecloud_scope") == "session"
         )
 
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
