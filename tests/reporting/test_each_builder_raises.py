@@ -162,10 +162,12 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     plugin.
     """
     run = SimpleNamespace(
-        clouds=lambda: [cloud], test=SimpleNamespace(cloud=cloud, is_reported=False),
-        recordings=None, journal_when="failed", served=lambda cloud: [], idle_s=lambda: 0.0,
-        timelines=folder,
-    )  # fmt: skip
+        clouds=lambda: [cloud],
+        test=SimpleNamespace(cloud=cloud, is_reported=False),
+        options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
+        application=SimpleNamespace(served=lambda cloud: []),
+        sleep=SimpleNamespace(seconds=lambda: 0.0),
+    )
     item = SimpleNamespace(nodeid="test_a.py::test_it", module=sys, user_properties=[])
     try:
         raise AssertionError("own reason")
