@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from .conditions.arguments import is_lazy_function
 from .conditions.comparers import defines_equality, is_pattern, is_predicate, is_text_pattern
-from .conditions.globs import consists_of, pieces_of
+from .conditions.globs import glob_matcher, pieces_of
 from .errors import ContractError
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, same_json, unknown_name
@@ -73,7 +73,7 @@ class FieldType:
     def equals(self, found: Any, wanted: Any) -> bool:
         """Return whether a value of the field equals the wanted one."""
         if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
-            return found == wanted or consists_of(pieces_of(wanted), found)
+            return found == wanted or glob_matcher(wanted)(found)
         return bool(found == wanted)
 
     def equals_unaccepted(self, found: Any, wanted: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.conditions.globs import consists_of
+from ..core.conditions.globs import pieces_matcher
 from ..core.found import Found
 from ..core.wording import counted
 from ..reporting.credentials import HIDDEN
@@ -114,7 +114,7 @@ def _matches_masked(recorded: Any, answered: Any) -> bool:
     """Return whether a string in a response matches a recorded string that has masked parts."""
     if not isinstance(recorded, str) or HIDDEN not in recorded or not isinstance(answered, str):
         return False
-    return consists_of(tuple(recorded.split(HIDDEN)), answered)
+    return pieces_matcher(recorded.split(HIDDEN))(answered)
 
 
 def _short(value: Any) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 
 from ...core.budget import spend
+from ...core.conditions.globs import pieces_matcher
 
 _STEPS_A_BYTE = 0.2
 """Budget steps for each pair of a byte in a piece and a byte in the searched string."""
@@ -43,7 +44,7 @@ def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
         return lambda text: True
     pattern = pattern.lower() if nocase else pattern
     if not any(special in pattern for special in (b"?", b"[", b"\\")):
-        match = _plain(pattern.split(b"*"))
+        match = pieces_matcher(pattern.split(b"*"))
     else:
         pieces = [_Piece(elements) for elements in _pieces(pattern)]
         match = _Starred(pieces).match if len(pieces) > 1 else pieces[0].is_whole
@@ -51,28 +52,6 @@ def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
 
 
 _kept = lru_cache(maxsize=512)(_matcher)
-
-
-def _plain(parts: list[bytes]) -> Callable[[bytes], bool]:
-    """Return the match function for a pattern without special characters except stars (most are)."""
-    if len(parts) == 1:
-        return parts[0].__eq__
-    head, *middle, tail = parts
-    middle = [part for part in middle if part]
-    least = sum(map(len, parts))
-
-    def match(text: bytes) -> bool:
-        if len(text) < least or not (text.startswith(head) and text.endswith(tail)):
-            return False
-        position, stop = len(head), len(text) - len(tail)
-        for part in middle:
-            found = text.find(part, position, stop)
-            if found < 0:
-                return False
-            position = found + len(part)
-        return True
-
-    return match
 
 
 class _Piece:
