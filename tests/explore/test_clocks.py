@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import queue
+import sys
 import threading
 import time
 from time import monotonic_ns, perf_counter
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -123,3 +125,19 @@ def test_threads_that_are_not_explored_keep_real_time(cloud: Cloud, kv: KVServer
     thread.join()
     assert real[0] - before < 3600
     assert (time.monotonic, perf_counter) == originals
+
+
+def test_modules_that_are_imported_during_a_run_get_the_originals_back(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis = Redis(kv.url, kv.token)
+    late = ModuleType("imported_late")
+
+    def run() -> None:
+        redis.ping()
+        exec("from time import monotonic, sleep", vars(late))
+        monkeypatch.setitem(sys.modules, late.__name__, late)
+
+    originals = time.monotonic, time.sleep
+    cloud.explore(run, lambda: None, budget=2)
+    assert (vars(late)["monotonic"], vars(late)["sleep"]) == originals

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ...process_time.callers import is_infrastructure_module
+from .names import Replacement, replaced
 
 if TYPE_CHECKING:
     from ..world import World
@@ -35,26 +36,14 @@ def clocks_follow(world: World) -> Iterator[None]:
     modules that imported the functions by name. Threads that are not explored and infrastructure
     keep using real time.
     """
-    pairs = [
-        (name, getattr(time, name), _following(world, getattr(time, name), per_second))
+    replacements = [
+        Replacement(name, getattr(time, name), _following(world, getattr(time, name), per_second))
         for name, per_second in _PER_SECOND.items()
     ]
-    replaced = [
-        (names, name, real, fake)
-        for module_name, module in list(sys.modules.items())
-        if module is time or not is_infrastructure_module(module_name)
-        for names in [getattr(module, "__dict__", {})]
-        for name, real, fake in pairs
-        if names.get(name) is real
-    ]
-    for names, name, _, fake in replaced:
-        names[name] = fake
-    try:
+    with replaced(
+        replacements, leaves_out=lambda name: name != "time" and is_infrastructure_module(name)
+    ):
         yield
-    finally:
-        for names, name, real, fake in replaced:
-            if names.get(name) is fake:
-                names[name] = real
 
 
 def _following(world: World, real: Callable[[], float], per_second: int) -> Callable[[], float]:

@@ -9,11 +9,12 @@ import selectors
 import sys
 import time
 from asyncio import events
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .frames import is_library
+from .names import Replacement, replaced
 from .strands import Crash, Strand
 
 if TYPE_CHECKING:
@@ -43,25 +44,10 @@ def sleeps_follow(sleeper: World) -> Iterator[None]:
             return await real_async(delay, result)
         return await real_async(0, result)
 
-    modules = list(sys.modules.values())
-    _exchange(modules, (real, sleep), (real_async, sleep_async))
-    try:
+    with replaced(
+        [Replacement("sleep", real, sleep), Replacement("sleep", real_async, sleep_async)]
+    ):
         yield
-    finally:
-        # Some modules may have been removed from `sys.modules` since.
-        _exchange([*modules, *sys.modules.values()], (sleep, real), (sleep_async, real_async))
-
-
-def _exchange(modules: Iterable[object], *pairs: tuple[object, object]) -> None:
-    """Replace the first function of each pair with the second, in modules where it is named
-    ``sleep``.
-    """
-    for module in modules:
-        names = getattr(module, "__dict__", {})
-        for before, after in pairs:
-            if names.get("sleep") is before:
-                names["sleep"] = after
-                break
 
 
 @contextlib.contextmanager
