@@ -14,12 +14,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
 from .locks import lock_patches
 from .runtime.frames import innermost
 from .runtime.strands import Crash, Strand
+from .watching import swap
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -51,8 +53,7 @@ def cooperation(world: World) -> Iterator[None]:
     ]
     with contextlib.ExitStack() as exits:
         for owner, name, value in patches:
-            exits.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, value)
+            swap(exits, owner, name, value)
         yield
 
 
@@ -190,13 +191,9 @@ def _workers_of_celery() -> Iterator[tuple[str, Any, str]]:
         yield "Worker.start of Celery", module.WorkController, "start"
 
 
-def _finds_address(frame: FrameType | None) -> bool:
+def _finds_address(frame: FrameType) -> bool:
     """Return whether a call comes from ``uuid``, which starts a process to find a network address."""
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "uuid":
-            return True
-        frame = frame.f_back
-    return False
+    return any(each.f_globals.get("__name__") == "uuid" for each, _ in walk_stack(frame))
 
 
 def _has_ended(strand: Strand) -> bool:

@@ -149,7 +149,6 @@ class Run:
     """Names of workers that started again without a failure, to look for new work."""
     notes: dict[str, None] = field(default_factory=dict)
     """Sentences about code that was not explored, without duplicates and in order."""
-    reached: set[int] = field(default_factory=set)
     strands: set[str] = field(default_factory=set)
     """Names of the strands that have begun."""
     is_stuck: bool = False

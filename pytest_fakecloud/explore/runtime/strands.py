@@ -187,8 +187,3 @@ class Strand:
         self.is_stepped_over = False
         self.state, self.ready = before.state, before.ready
         self.wake_us, self.why = before.wake_us, before.why
-
-    @property
-    def root_has_crashed(self) -> bool:
-        """Return whether a crash has ended its root."""
-        return self.root.crashed

@@ -34,7 +34,7 @@ class Singles:
             whole = self._strands.setdefault(step.strand, Footprint())
             whole.touches.update(step.footprint.touches)
             whole.is_everything = whole.is_everything or step.footprint.is_everything
-        self._reads_clock = reads_clock(run)
+        self._reads_clock = _reads_clock(run)
         events = [event for point in run.points for event in point.events()]
         events = list(dict.fromkeys(events))
         if chance is not None:
@@ -77,7 +77,7 @@ def _visits(run: Run) -> dict[tuple[str, int], int]:
     return visits
 
 
-def reads_clock(run: Run) -> bool:
+def _reads_clock(run: Run) -> bool:
     """Return whether the code, or a call that it makes, reads the time."""
     return any(READS_CLOCK in step.footprint.touches for step in run.steps)
 

@@ -81,7 +81,7 @@ class Calls:
             return serve()
         me = threading.get_ident()
         try:
-            if self._turns.has_ended or strand is None or strand.root_has_crashed:
+            if self._turns.has_ended or strand is None or strand.root.crashed:
                 raise Crash
             if request.call.route == "database-port" and self._is_silent(handle, request):
                 if self._record.stacks:

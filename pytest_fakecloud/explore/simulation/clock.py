@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...core.errors import ContractError
 from ..call_events import seconds
-from ..footprint import MOVES_CLOCK, Footprint, Touch
+from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..run import Moment, Option, Step
 from ..runtime.strands import Strand
 from ..runtime.stuck import describe_places
@@ -116,7 +116,7 @@ class ClockMoves:
                 return
             touched = Footprint([MOVES_CLOCK, *world.time.ends_until(at_us)])
             if self._state.choice.always:
-                touched.add(Touch("", "promise", "*", True))
+                touched.add(CHECKS_PROMISE)
             touched.is_everything = world.time.fires_until(at_us)
             run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 

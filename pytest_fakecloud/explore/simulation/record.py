@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..footprint import Touch, touches_of_delivery
+from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..history import History
 from ..run import Choice, Line, Point, Run, Strategy
 from ..runtime.deliveries import Due
@@ -47,9 +47,7 @@ class Record:
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self._choice.always:
-                    # The result of a promise that is checked after every step depends on the order
-                    # of all writes.
-                    footprint.add(Touch("", "promise", "*", True))
+                    footprint.add(CHECKS_PROMISE)
 
     def touch_message(self, due: Due) -> None:
         if self.records:
@@ -57,7 +55,7 @@ class Record:
 
     def touch_history(self, writes: bool) -> None:
         if self._choice.is_history_read and self.records:
-            self.touch([Touch("", "history", "*", writes)])
+            self.touch([Touch("", "history", ALL, writes)])
 
     def touch_lock(self, name: str) -> None:
         """Record that a lock was acquired or released."""

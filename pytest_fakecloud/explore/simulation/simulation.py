@@ -82,7 +82,7 @@ class Simulation:
             self._world.simulation = None
             simulation.reset(token)
             self.state.connections.cut(
-                lambda one: one.crashed or one.host.crashed or one.root_has_crashed
+                lambda one: one.crashed or one.host.crashed or one.root.crashed
             )
         self._world.disturbances.end()
         self._world.deliveries.resume_schedules()

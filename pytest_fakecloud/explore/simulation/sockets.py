@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+from traceback import walk_stack
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ class SocketHooks:
         strand = self._state.here()
         if strand is None:
             return
-        if (self._turns.has_ended or strand.root_has_crashed) and _is_finalizer(sys._getframe(1)):
+        if (self._turns.has_ended or strand.root.crashed) and _is_finalizer(sys._getframe(1)):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
         if strand.host.loop is None:
@@ -102,10 +103,6 @@ class SocketHooks:
         return wire.is_readable(0)
 
 
-def _is_finalizer(frame: FrameType | None) -> bool:
+def _is_finalizer(frame: FrameType) -> bool:
     """Return whether a stack is inside ``__del__``, where exceptions are ignored."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
+    return any(each.f_code.co_name == "__del__" for each, _ in walk_stack(frame))

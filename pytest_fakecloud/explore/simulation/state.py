@@ -62,12 +62,8 @@ class RunState:
             self.add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
 
     def live(self) -> list[Strand]:
-        """Return the strands that have begun and not ended."""
-        return [
-            s
-            for s in self.strands
-            if s.state not in ("new", "ended") or (s.thread and s.state == "new")
-        ]
+        """Return the strands that have a thread or have begun, and have not ended."""
+        return [s for s in self.strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def add(self, strand: Strand) -> Strand:
         strand.patience_us = self.choice.patience_us
@@ -123,7 +119,7 @@ class RunState:
         return found
 
     def check_alive(self, strand: Strand) -> None:
-        if self.turns.has_ended or strand.root_has_crashed:
+        if self.turns.has_ended or strand.root.crashed:
             raise Crash
 
     def cooperating(self) -> Strand | None:

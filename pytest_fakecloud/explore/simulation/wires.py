@@ -57,7 +57,7 @@ class Connections:
 
         def is_handling() -> bool:
             is_blocking = strand.state == "waiting" and strand.why == "wait"
-            is_alive = not (self._is_over() or strand.root_has_crashed)
+            is_alive = not (self._is_over() or strand.root.crashed)
             return is_alive and not is_blocking and any(wire.has_unhandled() for wire in own)
 
         self._wires.wait_while(is_handling)
