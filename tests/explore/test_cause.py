@@ -12,7 +12,8 @@ from upstash_redis import Redis
 from pytest_fakecloud import BrokenSchedule, Cloud, History, KVServer
 
 
-def broken(cloud: Cloud, *args: Any, **options: Any) -> BrokenSchedule:
+def failure(cloud: Cloud, *args: Any, **options: Any) -> BrokenSchedule:
+    """Explore, and return the broken promise."""
     with pytest.raises(BrokenSchedule) as found:
         cloud.explore(*args, **options)
     return found.value
@@ -33,7 +34,7 @@ def test_time_is_the_cause_if_the_order_alone_breaks_nothing(cloud: Cloud, kv: K
         assert kv.value("second:ann") == kv.value("second:bob")
 
     clients = {"ann": client("ann"), "bob": client("bob")}
-    found = broken(cloud, clients, check, schedule="ann.0 jump edge")
+    found = failure(cloud, clients, check, schedule="ann.0 jump edge")
     assert found.cause == "ann starts 0.5 s later"
     cloud.explore(clients, check, schedule="ann.1 switch bob")
 
@@ -60,7 +61,7 @@ def test_of_several_conflicts_the_decisive_one_is_named(cloud: Cloud, kv: KVServ
         "bo": lambda: redis.zrem("members", "bo"),
         "finn": lambda: redis.zadd("members", {"finn": 0}),
     }
-    found = broken(cloud, clients, check, setup=setup, schedule="secretary.2 delay 30")
+    found = failure(cloud, clients, check, setup=setup, schedule="secretary.2 delay 30")
     assert "bo's ZREM members bo" in found.cause
     assert "came between secretary's ZRANGE members 0 1" in found.cause
 
@@ -79,7 +80,7 @@ def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, kv: KVServer) -
     def check(history: History) -> None:
         assert "reads.2" not in history.schedule
 
-    found = broken(
+    found = failure(
         cloud, {"reads": reads, "writes": writes}, check, schedule="reads.2 switch writes"
     )
     assert found.cause == ""
@@ -98,5 +99,5 @@ def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer) -> None:
         assert kv.integer("total") == 3
 
     clients = {name: client(1) for name in ("ann", "bob", "cid")}
-    found = broken(cloud, clients, three, kinds="switch")
+    found = failure(cloud, clients, three, kinds="switch")
     assert found.events == 1

@@ -16,8 +16,10 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from upstash_redis.errors import UpstashError
 from upstash_vector import Index
 
-from pytest_fakecloud import BrokenSchedule, Cloud, DeliveredRequest, History, KVServer, always
+from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
 from pytest_fakecloud.reporting.report import problems
+
+from .test_cause import failure
 
 
 def broken() -> None:
@@ -35,10 +37,9 @@ def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
             pipeline.incrby("a", 1)
             pipeline.execute()
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    assert "multi-exec of 1 (INCRBY a 7 <-- 7)" in found.value.story
-    assert "EXEC of 1 (INCRBY a 1 <-- 8)" in found.value.story
+    found = failure(cloud, run, broken)
+    assert "multi-exec of 1 (INCRBY a 7 <-- 7)" in found.story
+    assert "EXEC of 1 (INCRBY a 1 <-- 8)" in found.story
 
 
 def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, kv: KVServer) -> None:
@@ -49,17 +50,15 @@ def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, kv:
         "cat": redis.ping,
     }
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, broken, schedule="ann.1 switch cat")
-    assert found.value.cause == ""
+    found = failure(cloud, clients, broken, schedule="ann.1 switch cat")
+    assert found.cause == ""
 
     def bob_reads_it(history: History) -> None:
         assert history.results["bob"] == "1"
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, bob_reads_it, schedule="ann.1 switch bob")
-    assert found.value.cause.startswith("bob's GET a ")
-    assert "came before ann's SET a 1" in found.value.cause
+    found = failure(cloud, clients, bob_reads_it, schedule="ann.1 switch bob")
+    assert found.cause.startswith("bob's GET a ")
+    assert "came before ann's SET a 1" in found.cause
 
 
 def test_a_given_schedule_that_holds_says_so(cloud: Cloud, kv: KVServer) -> None:
@@ -83,9 +82,8 @@ def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, kv: KVServer) -> No
         redis.set("e", "1")
         redis.ping()
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    assert shown_calls(found.value.story) == [
+    found = failure(cloud, run, broken)
+    assert shown_calls(found.story) == [
         "GET a → null",
         "3 more calls",
         "SET e 1 → OK",
@@ -103,9 +101,8 @@ def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, kv: K
         for _ in range(4):
             redis.ping()
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    assert shown_calls(found.value.story) == [
+    found = failure(cloud, run, broken)
+    assert shown_calls(found.story) == [
         "3 more calls",
         "SET d 1 → OK",
         "GET e → null",
@@ -123,11 +120,13 @@ def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
         for key in "abcdefgh":
             redis.get(key)
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(
-            {"ann": run, "bob": lambda: redis.delete("f", "g")}, broken, schedule="ann.7 delay 30"
-        )
-    story = found.value.story
+    found = failure(
+        cloud,
+        {"ann": run, "bob": lambda: redis.delete("f", "g")},
+        broken,
+        schedule="ann.7 delay 30",
+    )
+    story = found.story
     assert "GET a → null (test_story.py" in story
     assert "; 3 more calls; GET f → null (" in story.partition("bob: ")[0]
     assert "GET g → null" in story.partition("bob: ")[2]
@@ -140,9 +139,8 @@ def test_a_long_turn_shows_the_call_before_a_crash(cloud: Cloud, kv: KVServer) -
         for key in "abcdefgh":
             redis.set(key, "1")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken, schedule="run.8 crash")
-    assert re.search(r"; \d more calls; SET g 1 → OK \(.*\)\n.* run: crashes", found.value.story)
+    found = failure(cloud, run, broken, schedule="run.8 crash")
+    assert re.search(r"; \d more calls; SET g 1 → OK \(.*\)\n.* run: crashes", found.story)
 
 
 def test_a_long_turn_shows_queries_that_miss_pending_changes(cloud: Cloud) -> None:
@@ -155,9 +153,8 @@ def test_a_long_turn_shows_queries_that_miss_pending_changes(cloud: Cloud) -> No
             client.upsert([(name, [1.0, 0.0])])
             client.upsert([(name, [0.0, 1.0])])
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken, schedule="run.1 hold_pending")
-    assert found.value.story.count("query top 1 → no hits") == 4
+    found = failure(cloud, run, broken, schedule="run.1 hold_pending")
+    assert found.story.count("query top 1 → no hits") == 4
 
 
 def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer) -> None:
@@ -169,9 +166,8 @@ def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer)
             with contextlib.suppress(UpstashError):
                 redis.set(key, "1")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken, schedule="run.1 rotate_token")
-    _, _, *calls = shown_calls(found.value.story)
+    found = failure(cloud, run, broken, schedule="run.1 rotate_token")
+    _, _, *calls = shown_calls(found.story)
     assert calls == ["SET a 1 → OK", *(f"SET {key} 1 → 401" for key in "bcdefg")]
     # The report does not accuse the code of having wrong credentials.
     assert problems(cloud) == []
@@ -185,17 +181,15 @@ def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -
         with contextlib.suppress(UpstashError):
             redis.get("a")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken, schedule="run.1 rotate_token")
-    assert "GET a → 401" in found.value.story
+    found = failure(cloud, run, broken, schedule="run.1 rotate_token")
+    assert "GET a → 401" in found.story
     assert [one.kind for one in problems(cloud)] == ["rejected"]
 
 
 def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:
     queue = cloud.queue()
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(lambda: queue.client().dlq.list(), broken)
-    assert ": list dead letters" in found.value.story
+    found = failure(cloud, lambda: queue.client().dlq.list(), broken)
+    assert ": list dead letters" in found.story
 
 
 def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -> None:
@@ -211,9 +205,7 @@ def test_a_lost_call_is_the_cause_and_not_an_order(cloud: Cloud, kv: KVServer) -
         assert kv.value("a") == "2"
 
     def found(schedule: str, check: Callable[[], None] = broken) -> str:
-        with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(clients, check, schedule=schedule)
-        return found.value.cause
+        return failure(cloud, clients, check, schedule=schedule).cause
 
     assert re.fullmatch(
         r"ann's SET a 1 \(test_story.py:\d+\) is lost before it arrives", found("ann.2 drop")
@@ -237,9 +229,7 @@ def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer) -> 
         assert kv.value("a") == "2"
 
     def cause(schedule: str, check: Callable[[], None] = broken) -> str:
-        with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(clients, check, schedule=schedule)
-        return found.value.cause
+        return failure(cloud, clients, check, schedule=schedule).cause
 
     assert cause("ann.1 switch bob", bob_is_last).startswith("bob's SET a 2 (")
     assert cause("ann.1 switch bob, ann.1 drop") == ""
@@ -265,14 +255,12 @@ def test_a_pause_says_whether_the_others_wait(
         redis.incr("b")
 
     clients = {"ann": ann, "bob": redis.ping}
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, broken, schedule=event)
-    assert f"ann: pauses for {pause}\n" in found.value.story
-    assert re.fullmatch(rf"ann pauses for {pause}: INCR b \(.*\)", found.value.cause)
+    found = failure(cloud, clients, broken, schedule=event)
+    assert f"ann: pauses for {pause}\n" in found.story
+    assert re.fullmatch(rf"ann pauses for {pause}: INCR b \(.*\)", found.cause)
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore({"ann": ann}, broken, schedule=event)
-    assert "before its call\n" in found.value.story
+    found = failure(cloud, {"ann": ann}, broken, schedule=event)
+    assert "before its call\n" in found.story
 
 
 def test_a_pause_says_that_deliveries_wait(cloud: Cloud, kv: KVServer) -> None:
@@ -284,9 +272,8 @@ def test_a_pause_says_that_deliveries_wait(cloud: Cloud, kv: KVServer) -> None:
         queue.client().message.publish(url="https://a.example/in", body="1")
         redis.ping()
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(publish, broken, schedule="publish.2 tick 1s")
-    assert "publish: pauses for 1 s before its call, and the others wait\n" in found.value.story
+    found = failure(cloud, publish, broken, schedule="publish.2 tick 1s")
+    assert "publish: pauses for 1 s before its call, and the others wait\n" in found.story
 
 
 def test_a_pause_of_a_task_says_whether_other_tasks_wait(cloud: Cloud, kv: KVServer) -> None:
@@ -300,9 +287,7 @@ def test_a_pause_of_a_task_says_whether_other_tasks_wait(cloud: Cloud, kv: KVSer
         await asyncio.gather(twice(), twice())
 
     def story(run: Callable[[], object], schedule: str) -> str:
-        with pytest.raises(BrokenSchedule) as found:
-            cloud.explore(run, broken, schedule=schedule)
-        return found.value.story
+        return failure(cloud, run, broken, schedule=schedule).story
 
     assert "before its call\n" in story(twice, "twice.2 tick 1s")
     assert "before its call, and the others wait\n" in story(both, "both:twice.2 tick 1s")
@@ -320,9 +305,8 @@ def test_the_undisturbed_run_has_no_cause(cloud: Cloud, kv: KVServer) -> None:
         time.sleep(1)
         redis.set("a", "2")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore([ann, bob], broken)
-    assert found.value.cause == ""
+    found = failure(cloud, [ann, bob], broken)
+    assert found.cause == ""
 
 
 def test_a_cause_names_the_strands_that_the_schedule_switched(cloud: Cloud, kv: KVServer) -> None:
@@ -343,9 +327,8 @@ def test_a_cause_names_the_strands_that_the_schedule_switched(cloud: Cloud, kv: 
 
     clients = {"device": device, "one": bill, "two": bill}
     promise = always(lambda: int(kv.value("units") or 0) >= 0)
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, promise, schedule="one.5 switch two")
-    cause = found.value.cause
+    found = failure(cloud, clients, promise, schedule="one.5 switch two")
+    cause = found.cause
     assert cause.startswith("two's DECRBY units 1 (")
     assert "came between one's GET units (" in cause
     assert "and one's DECRBY units 1 (" in cause
@@ -371,10 +354,9 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
     def three_is_last() -> None:
         assert kv.value("a") == "3"
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(clients, three_is_last, schedule="one.2 switch two")
-    assert found.value.cause.startswith("delivery2's SET a 3 (")
-    assert "came before delivery3's SET a 2 (" in found.value.cause
+    found = failure(cloud, clients, three_is_last, schedule="one.2 switch two")
+    assert found.cause.startswith("delivery2's SET a 3 (")
+    assert "came before delivery3's SET a 2 (" in found.cause
 
 
 def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer) -> None:
@@ -388,9 +370,8 @@ def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer) -> No
     def below_two() -> None:
         assert kv.value("a") in (None, "0", "1"), "two"
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, always(below_two))
-    lines = found.value.story.splitlines()
+    found = failure(cloud, run, always(below_two))
+    lines = found.story.splitlines()
     assert lines[3].endswith("the promise breaks here")
     assert lines[4:] == ["afterwards: 3 more steps", "check: two"]
 
@@ -403,10 +384,9 @@ def test_equal_restarts_are_counted(cloud: Cloud) -> None:
         headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
         broker.client().get("/consume/readers/one/orders", headers=headers)
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore([], broken, workers=consume)
-    *_, first, last, check = found.value.story.splitlines()
-    assert "consume/2" not in found.value.story
+    found = failure(cloud, [], broken, workers=consume)
+    *_, first, last, check = found.story.splitlines()
+    assert "consume/2" not in found.story
     assert "session of one in readers ended" in first
     assert last == "consume restarts 3 more times, with the same calls"
     assert check == "check: broken"
@@ -422,10 +402,9 @@ def test_a_duplicate_of_a_consume_names_the_records_that_the_client_never_gets(
     def consume() -> None:
         broker.client().get("/consume/readers/one/orders", headers=headers)
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(consume, broken, schedule="consume.1 duplicate")
+    found = failure(cloud, consume, broken, schedule="consume.1 duplicate")
     words = "arrives twice, and the first answer with orders-0@0, orders-0@1 is lost"
-    assert words in found.value.story
+    assert words in found.story
 
 
 def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, kv: KVServer) -> None:
@@ -439,9 +418,8 @@ def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, kv: KVServer) -> 
         time.sleep(4.5)
         redis.set("ready", "yes")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore([wait, begin], broken)
-    story = re.sub(r" \(test_story.py:\d+\)", "", found.value.story)
+    found = failure(cloud, [wait, begin], broken)
+    story = re.sub(r" \(test_story.py:\d+\)", "", found.story)
     assert story.splitlines() == [
         "1.     +0 s  wait: GET ready → null; repeated 4 times, until +4 s",
         "2. +4.500 s  begin: SET ready yes → OK",
@@ -459,9 +437,8 @@ def test_a_long_turn_shows_rejected_calls(cloud: Cloud, kv: KVServer) -> None:
         with contextlib.suppress(UpstashError):
             redis.incr("a")
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    assert "; INCR a → 400" in found.value.story
+    found = failure(cloud, run, broken)
+    assert "; INCR a → 400" in found.story
 
 
 def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
@@ -472,6 +449,5 @@ def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
     def run() -> None:
         queue.client().message.batch(items)
 
-    with pytest.raises(BrokenSchedule) as found:
-        cloud.explore(run, broken)
-    assert 'run: publish https://a.example/pay step 1 "pay" (Run)' in found.value.story
+    found = failure(cloud, run, broken)
+    assert 'run: publish https://a.example/pay step 1 "pay" (Run)' in found.story
