@@ -103,10 +103,8 @@ class _Text(FieldType):
         return isinstance(wanted, str) or is_text_pattern(wanted)
 
 
-class _OneOf(FieldType):
+class _OneOf(_Text):
     """A string from a fixed list; ``fold`` ignores case."""
-
-    samples: tuple[object, ...] = ("",)
 
     def __init__(self, what: str, words: Iterable[str], *, fold: bool = False) -> None:
         self.words = tuple(words)
@@ -124,9 +122,6 @@ class _OneOf(FieldType):
             return
         if not known:
             raise ContractError(unknown_name(self.what, wanted, self.words, name))
-
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str) or is_text_pattern(wanted)
 
     def equals(self, found: Any, wanted: Any) -> bool:
         if self.fold and isinstance(found, str) and isinstance(wanted, str):
