@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from ..core.errors import ContractError, shown
+from ..core.field_types import TOKEN
 from ..http.messages import Answer, HeaderPairs
 
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
@@ -35,7 +35,7 @@ def checked_headers(headers: object) -> HeaderPairs:
         name, value = pair
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = str(value)
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(value, str):
+        if not isinstance(name, str) or not TOKEN.fullmatch(name) or not isinstance(value, str):
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: pass a name without spaces and a string"
             )

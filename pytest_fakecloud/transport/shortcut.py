@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from ..core.field_types import TOKEN
 from ..http.encoding import http_date
 from ..http.messages import Answer, Request
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _BODILESS = frozenset({204, 304})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
 _LENGTH = re.compile(r"\d{1,12}")
 # Limits in bytes. The target and the headers together stay below the server's limit for a head.
@@ -146,7 +146,7 @@ def _announced_length(headers: list[tuple[str, str]]) -> int | None:
 
 def _effect_of(header: tuple[str, str]) -> _Effect:
     name, value = header
-    if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+    if TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
         return _SOCKET
     lower = name.lower()
     if lower == "content-length":
