@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from .any_cloud import AnyCloud
     from .core.problems import Problem
-
-_Violations: TypeAlias = list[tuple["AnyCloud", "Problem"]]
-"""Strict-mode violations, each with its cloud."""
 
 
 def check(run: Run) -> None:
@@ -64,7 +61,7 @@ def explain(run: Run, error: Exception) -> None:
     An outcome of pytest is raised as it is and ends the test. An assertion becomes the cause of the
     error, so that pytest shows both.
     """
-    found: _Violations = []
+    found: list[Problem] = []
     with report_failure("the exceptions of callbacks could not be read", warn):
         found = _failing_violations(run)
     ending = _ending(found)
@@ -78,29 +75,29 @@ def explain(run: Run, error: Exception) -> None:
         chain[-1].__cause__ = failed
 
 
-def _failing_violations(run: Run) -> _Violations:
+def _failing_violations(run: Run) -> list[Problem]:
     """Return the violations that fail a test.
 
     An outcome of pytest raised by a callback ends the test even without strict mode.
     """
     kinds = run.strict_kinds()
     return [
-        (cloud, problem)
+        problem
         for cloud in run.clouds()
         for problem in cloud.problems
-        if problem.kind in kinds or _ending([(cloud, problem)]) is not None
+        if problem.kind in kinds or _ending([problem]) is not None
     ]
 
 
-def _ending(found: _Violations) -> BaseException | None:
+def _ending(found: list[Problem]) -> BaseException | None:
     """Return the first outcome of pytest that a callback raised, or None."""
-    ends = (ends_the_test(one.exception) for _, one in found if one.kind == "assertion")
+    ends = (ends_the_test(one.exception) for one in found if one.kind == "assertion")
     return next(filter(None, ends), None)
 
 
-def _failed_assertion(found: _Violations) -> BaseException | None:
+def _failed_assertion(found: list[Problem]) -> BaseException | None:
     """Return the first assertion that failed in a callback, or None."""
-    failed = (one.exception for _, one in found if one.kind == "assertion")
+    failed = (one.exception for one in found if one.kind == "assertion")
     return next(filter(None, failed), None)
 
 
@@ -120,7 +117,7 @@ def _failure(run: Run) -> BaseException | None:
     from .reporting.text import problem
     from .reporting.wording import Scene
 
-    kinds = {problem.kind for _, problem in found}
+    kinds = {problem.kind for problem in found}
     # Report each violation only once: a client that retries repeats the same one.
     lines = [
         Mask(cloud).text(problem(one, Scene()))
@@ -138,7 +135,7 @@ def _failure(run: Run) -> BaseException | None:
         failed.add_note(text)
         return failed
     failure = pytest.fail.Exception(text, pytrace=False)
-    failure.__cause__ = next((p.exception for _, p in found if p.exception is not None), None)
+    failure.__cause__ = next((p.exception for p in found if p.exception is not None), None)
     return failure
 
 
