@@ -6,11 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from .call_fields import (
-    EVENT_FIELD_TYPES,
-    CallFields,
-    EventFields,
-)
+from .call_fields import EVENT_FIELD_TYPES, CallFields, EventFields
 from .calls import Call, Entry, Event
 from .conditions.call_names import CallNames, Listed, NamesOf
 from .field_types import ABSENT, ANYTHING

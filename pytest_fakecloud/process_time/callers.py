@@ -25,6 +25,10 @@ _LIBRARIES_OF_TIMEOUTS = CARRIERS | {"contextlib", "anyio"}
 _known: dict[str, bool] = {}
 
 
+def module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
 def is_infrastructure_module(name: str) -> bool:
     """Return whether a module belongs to infrastructure, whose sleeps and clocks stay real."""
     found = _known.get(name)
@@ -36,7 +40,7 @@ def is_infrastructure_module(name: str) -> bool:
 
 
 def is_infrastructure(frame: FrameType) -> bool:
-    return is_infrastructure_module(str(frame.f_globals.get("__name__", "")))
+    return is_infrastructure_module(module_of(frame))
 
 
 def times_out_really(frame: FrameType | None) -> bool:
@@ -44,7 +48,7 @@ def times_out_really(frame: FrameType | None) -> bool:
     infrastructure.
     """
     while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
+        name = module_of(frame)
         if name.partition(".")[0] not in _LIBRARIES_OF_TIMEOUTS:
             return is_infrastructure_module(name)
         frame = frame.f_back
@@ -53,5 +57,5 @@ def times_out_really(frame: FrameType | None) -> bool:
 
 def sleeps_really(frame: FrameType) -> bool:
     """Return whether a sleep that is called in a frame belongs to infrastructure."""
-    name = str(frame.f_globals.get("__name__", ""))
+    name = module_of(frame)
     return is_infrastructure_module(name) and name.partition(".")[0] not in CARRIERS

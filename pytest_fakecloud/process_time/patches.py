@@ -25,12 +25,7 @@ from typing import Any
 
 from ..core.timeparse import LAST_US
 from .asyncio_loop import AsyncioLoop
-from .callers import (
-    is_infrastructure,
-    is_infrastructure_module,
-    sleeps_really,
-    times_out_really,
-)
+from .callers import is_infrastructure, is_infrastructure_module, sleeps_really, times_out_really
 from .moving import LONGEST, SHORTEST, sleep_in, watch
 from .sleepers import Sleepers
 from .trio_run import TrioRun, TrioTimeouts

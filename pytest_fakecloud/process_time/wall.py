@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.errors import ContractError
 from ..core.timekeeper import Timekeeper
+from .callers import module_of
 from .frozen_reads import FrozenReads
 
 _TOLERANCE_US = 1_000_000
@@ -68,7 +69,7 @@ class Wall:
 
         def time_ns() -> int:
             reader: FrameType | None = sys._getframe(1)
-            while reader is not None and (name := _module(reader)) == "time_machine":
+            while reader is not None and (name := module_of(reader)) == "time_machine":
                 reader = reader.f_back
             if reader is not None and name not in _OF_REQUESTS:
                 if self.on_read is not None and name != "logging":
@@ -115,10 +116,6 @@ class Wall:
                 elif hasattr(traveller, "_orig_tz"):
                     _set_zone(traveller._orig_tz)
                 stack.remove(traveller)
-
-
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
 
 
 def _set_zone(name: str | None) -> None:

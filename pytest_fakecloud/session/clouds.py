@@ -78,9 +78,9 @@ class SessionCloud:
                 raise misuse(BECAUSE_OF_WORKERS)
             self.cloud = Cloud.connect(options.url)
         elif self.cloud is None:
-            layers = [settings] if settings else []
-            self._seed_is_given = any("seed" in layer for layer in layers)
-            merged = options.merged(self._seed, layers)
+            settings = settings or {}
+            self._seed_is_given = "seed" in settings
+            merged = options.merged(self._seed, [settings])
             self._seed = merged["seed"]
             self.cloud = new_cloud(merged, "background")
         elif settings:

@@ -41,17 +41,9 @@ class Origins:
             Hook(module, path, partial(wrap, self), without=_IF_UNPATCHED)
             for module, path, wrap in (
                 ("httpx", "HTTPTransport.handle_request", wrap_handle_request),
-                (
-                    "httpx",
-                    "AsyncHTTPTransport.handle_async_request",
-                    wrap_handle_async_request,
-                ),
+                ("httpx", "AsyncHTTPTransport.handle_async_request", wrap_handle_async_request),
                 ("requests.adapters", "HTTPAdapter.send", wrap_send),
-                (
-                    "urllib3.connectionpool",
-                    "HTTPConnectionPool._make_request",
-                    wrap_make_request,
-                ),
+                ("urllib3.connectionpool", "HTTPConnectionPool._make_request", wrap_make_request),
             )
         ]
         self.mocks = Hook(
