@@ -249,15 +249,12 @@ class PortConnection:
             return CommandError(errors.listeners_may_not(spec.full_name))
         if session.monitor is not None and (spec.write or spec.readonly):
             return CommandError(errors.MONITORS_MAY_NOT)
-        limits = self.app.limits
         if spec.group in _UNCOUNTED:
             return None
-        error = self.app.quota.charge()
-        if error is not None:
-            return CommandError(error)
-        size = limits.max_request_size
-        if size is not None and sum(map(len, argv)) > size:
-            return CommandError(errors.MAX_REQUEST_SIZE)
+        try:
+            self.app.command_limits.check(argv)
+        except CommandError as error:
+            return error
         return None
 
     def _encode_reply(

@@ -1,4 +1,4 @@
-"""Checks the commands of REST requests against the limits of their number and size."""
+"""Checks the commands of clients against the limits of their number and size."""
 
 from __future__ import annotations
 

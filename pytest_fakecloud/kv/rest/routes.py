@@ -80,7 +80,7 @@ class KVApp(App):
         self.credentials = credentials
         self.limits = limits
         self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
-        self._command_limits = CommandLimits(limits, self.quota)
+        self.command_limits = CommandLimits(limits, self.quota)
         self.interruptions = Interruptions()
         self.connections: set[object] = set()
         """Open connections to the database port and open event streams."""
@@ -182,8 +182,8 @@ class KVApp(App):
         session = self._session(request)
         reply: Reply
         try:
-            if self._command_limits.must_check(request):
-                self._command_limits.check(line)
+            if self.command_limits.must_check(request):
+                self.command_limits.check(line)
             reply = self.engine.execute(session, line)
         except CommandError as error:
             return wanted.error(self.error_of(error))
@@ -198,7 +198,7 @@ class KVApp(App):
         wanted = format_of(request)
         lines = self._lines(request)
         between = self.interruptions.begin(lines) if self.interruptions else None
-        limits = self._command_limits if self._command_limits.must_check(request) else None
+        limits = self.command_limits if self.command_limits.must_check(request) else None
         session = self._session(request)
         try:
             replies, size = self._run_each(session, lines, between, limits)
@@ -262,7 +262,7 @@ class KVApp(App):
 
     def _transaction(self, session: AnySession, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
-            self._command_limits.check_size(line)
+            self.command_limits.check_size(line)
         with self.engine.lock:
             self.engine.execute(session, [b"MULTI"])
             for line in lines:
@@ -330,7 +330,7 @@ class KVApp(App):
 
     def _check_stream(self, session: AnySession, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
-        self._command_limits.charge()
+        self.command_limits.charge()
         if self.is_full():
             raise CommandError(errors.MAX_CONNECTIONS)
         spec = self.engine.table.commands[line[0].decode().upper()]
