@@ -68,11 +68,6 @@ class Limits:
     """Maximum number of search indexes in one database."""
 
     @property
-    def bounds_requests(self) -> bool:
-        """Whether any limit requires counting commands."""
-        return (self.daily_limit, self.max_requests_per_second) != (None, None)
-
-    @property
     def bounds_data(self) -> bool:
         """Whether any limit requires measuring the data of write commands."""
         return (self.max_key_size, self.max_record_size, self.max_data_size) != (None, None, None)

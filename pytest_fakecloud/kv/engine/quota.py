@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..errors import MAX_DAILY_REQUESTS, MAX_REQUESTS
-from ..settings import Limits
+
+if TYPE_CHECKING:
+    from ..settings import Limits
 
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
@@ -48,10 +51,6 @@ class Quota:
         with self._lock:
             for window in self._windows:
                 window.used = 0
-
-
-NO_QUOTA = Quota(Limits(), lambda: 0)
-"""A quota without limits."""
 
 
 @dataclass(eq=False, repr=False, slots=True)

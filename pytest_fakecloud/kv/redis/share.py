@@ -119,7 +119,7 @@ class Share:
         for line in lines:
             _, name, *rules = line.split(b" ")
             if self._is_own(name):
-                found[name] = _joined(rules)
+                found[name] = rules
         return found
 
     def _is_own(self, user: bytes) -> bool:
@@ -174,16 +174,3 @@ def _split_prefix(url: str) -> tuple[str, str | None]:
     query = dict(parse_qsl(text))
     prefix = query.pop("prefix", None)
     return (f"{base}?{urlencode(query)}" if query else base), prefix
-
-
-def _joined(rules: list[bytes]) -> list[bytes]:
-    """Return the rules in a line of ACL LIST, of which those in parentheses contain spaces."""
-    found: list[bytes] = []
-    depth = 0
-    for rule in rules:
-        if depth:
-            found[-1] += b" " + rule
-        else:
-            found.append(rule)
-        depth += rule.count(b"(") - rule.count(b")")
-    return found

@@ -19,7 +19,7 @@ from ...http.app import App
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route
 from .. import errors
-from ..engine.quota import NO_QUOTA, Quota
+from ..engine.quota import Quota
 from ..errors import CommandError, RestError
 from ..model import TURN_SECONDS, AnyEngine, AnySession
 from ..races import Interruptions
@@ -79,7 +79,7 @@ class KVApp(App):
         self.int_text = int_text
         self.credentials = credentials
         self.limits = limits
-        self.quota = Quota(limits, clock.now_us) if limits.bounds_requests else NO_QUOTA
+        self.quota = Quota(limits, clock.now_us)
         self.command_limits = CommandLimits(limits, self.quota)
         self.interruptions = Interruptions()
         self.connections: set[object] = set()

@@ -412,7 +412,7 @@ class TestHandle:
         assert server.execute("DBSIZE") == 1234
 
     def test_users_are_copied(self, server: KVServer) -> None:
-        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a*", "(%R~b* +get)", "+@read")
+        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~a)", "(%R~b* +get)", "+@read")
         saved = server.snapshot()
         server.execute("ACL", "DELUSER", "ann")
         server.execute("ACL", "SETUSER", "bob", "on", "nopass")
