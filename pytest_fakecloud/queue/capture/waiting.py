@@ -34,7 +34,7 @@ class CallbackWaiter:
     def until(self, done: Callable[[], bool], timeout: float) -> bool:
         """Deliver the messages of this cloud's queues, or wait for them, until a condition is true.
 
-        Returns False if nothing is cancelled to deliver, or after ``timeout`` real seconds.
+        Returns False if nothing is left to deliver, or after ``timeout`` real seconds.
         """
         __tracebackhide__ = True
         deadline = deadline_after(timeout)

@@ -110,7 +110,7 @@ class TrioHost:
 
 
 Host: TypeAlias = AsyncioHost | TrioHost
-"""An event loop that code other than the queue has started, in any thread."""
+"""An asyncio or trio event loop, which may run in another thread."""
 
 
 @dataclass(frozen=True)

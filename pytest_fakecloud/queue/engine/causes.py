@@ -1,4 +1,4 @@
-"""Which message caused which, to detect messages that publish each other endlessly."""
+"""Detect messages that publish each other endlessly, by recording what caused each message."""
 
 from __future__ import annotations
 
