@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from ..model import Delivery, HeaderList
@@ -25,8 +25,6 @@ from .app_answer import (
     with_caught,
 )
 from .lifespans import AsgiApp, Event
-
-T = TypeVar("T")
 
 
 async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) -> AppAnswer:

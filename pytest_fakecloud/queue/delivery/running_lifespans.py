@@ -162,7 +162,7 @@ def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
     return None
 
 
-def _hosts() -> list[AsyncioHost | TrioHost]:
+def _hosts() -> list[Host]:
     """Return the event loops running in this process, found in the stacks of its threads."""
     loops: set[asyncio.AbstractEventLoop] = set()
     runners: dict[int, Any] = {}
