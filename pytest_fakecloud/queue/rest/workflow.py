@@ -8,7 +8,6 @@ as ``<id>@<created, Unix ms>``, or ``true`` for all runs.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from typing import Any, get_args
@@ -20,13 +19,15 @@ from ..engine.engine import Engine
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import filters
-from ..wire.header_maps import first_setting, header_map, json_headers, unprefixed
+from ..wire.callback import encoded
+from ..wire.header_maps import first_setting, header_map, unprefixed
 from ..wire.headers import read_given
 from ..wire.text import as_text, as_wire
 from ..wire.values import check_url, read_flag
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
 from ..workflow.runs import WorkflowRuns
+from ..workflow.steps import wire_pairs
 from .payloads import (
     bulk_pairs,
     caller_of,
@@ -185,9 +186,7 @@ class WorkflowRoutes:
             if body is not None and not isinstance(body, str):
                 body = json.dumps(body)
             data = (body or "").encode("utf-8", "surrogatepass")
-            return self._trigger(
-                as_wire(target), json_headers(headers, first_spelling=True), data, request
-            )
+            return self._trigger(as_wire(target), wire_pairs(headers), data, request)
         except QueueError as error:
             return error_item(error)
 
@@ -247,7 +246,7 @@ class WorkflowRoutes:
         event = {
             "method": request.method,
             "header": header_map(request.headers.pairs),
-            "body": base64.b64encode(request.body).decode("ascii"),
+            "body": encoded(request.body),
             "proto": "http",
             "host": request.headers.get("Host") or "127.0.0.1",
             "url": request.target,

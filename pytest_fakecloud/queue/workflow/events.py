@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any
 
 from ..errors import bad_request
 from ..model import HeaderList
+from ..wire.callback import encoded
 from ..wire.header_maps import first_setting, header_map
 from ..wire.text import as_wire
 from ..wire.values import read_duration, read_integer
@@ -99,7 +99,7 @@ class RunEvents:
             **waiter.request["step"],
             "waitEventId": waiter.event_id,
             "waitTimeout": False,
-            "out": base64.b64encode(data).decode("ascii"),
+            "out": encoded(data),
         }
         message.body = json.dumps(step).encode()
         message.not_before_us = now

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ..model import Message, PublishSettings, first
+from ..wire.callback import encoded
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""
@@ -26,8 +26,7 @@ class RunStep:
 
     def raw(self) -> dict[str, str]:
         """Return the step as clients receive it in a delivery."""
-        body = base64.b64encode(self.body).decode("ascii")
-        return {"messageId": self.message_id, "body": body, "callType": "step"}
+        return {"messageId": self.message_id, "body": encoded(self.body), "callType": "step"}
 
     def read(self) -> dict[str, Any]:
         """Return the step as a dict, which is empty for the first body, because that is not a step."""

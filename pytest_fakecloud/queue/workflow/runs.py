@@ -15,7 +15,6 @@ a dead-lettered step is the run's failure callback.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from ..model import (
     WorkflowPart,
     first,
 )
+from ..wire.callback import encoded
 from ..wire.header_maps import first_setting, header_map
 from ..wire.text import as_text
 from .events import RunEvents
@@ -130,7 +130,7 @@ class WorkflowRuns(WorkflowHooks):
             "workflowCreatedAt": run.created_ms,
         }
         if "initialbody" in features_of(message.settings) and run.steps:
-            fields["sourceBody"] = base64.b64encode(run.steps[0].body).decode("ascii")
+            fields["sourceBody"] = encoded(run.steps[0].body)
         return fields
 
     def dead_letter_fields(self, message: Message) -> dict[str, object]:
