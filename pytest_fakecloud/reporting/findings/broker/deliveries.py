@@ -65,14 +65,16 @@ def received_again(look: Look, handle: Any) -> Iterator[Finding]:
         if len(calls) > 1:
             by = tuple(map(instance_of, calls))
             together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
+    without_commits = groups_without_commits(handle)
     for (group, by, first, again), places in together.items():
         repeated = _repeated_commands(look, first, again)
         if repeated:
             ((name, times),) = repeated.most_common(1)
             values: dict[str, Any] = {"records": len(places), "command": name, "times": times}
             yield about_group("redelivered_and_repeated", again, group, **values)
-        elif group not in groups_without_commits(handle):
-            own = [one for one in places if one in _commits_before(look, handle, again)]
+        elif group not in without_commits:
+            committed = _commits_before(look, handle, again)
+            own = [one for one in places if one in committed]
             values = {
                 "records": [f"{one.of_partition}@{one.offset}" for one in places], "by": list(by),
                 "last": [f"{one.of_partition}={one.offset}" for one in own],
