@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import Any
 
 from ...model import Finding
@@ -12,7 +11,6 @@ from .commands import (
     EXPIRY_ONLY,
     SCRIPTS,
     UNKNOWN,
-    ZADD_OPTIONS,
     Command,
     commands,
     history,
@@ -86,11 +84,10 @@ def _follow_scores(command: Command, scores: dict[str, dict[str, float] | None])
 
 
 def _after_zadd(command: Command, known: dict[str, float]) -> dict[str, float] | None:
-    words = command.words[2:]
-    options = set(takewhile(ZADD_OPTIONS.__contains__, map(str.upper, words)))
-    if command.result is UNKNOWN or options & {"GT", "LT", "INCR"}:
+    options = command.zadd_options
+    if command.result is UNKNOWN or not {"GT", "LT", "INCR"}.isdisjoint(options):
         return None
-    pairs = words[len(options) :]
+    pairs = command.words[2 + len(options) :]
     given = dict(zip(pairs[1::2], map(float, pairs[::2]), strict=False))
     if "NX" in options:
         return given | known

@@ -32,7 +32,7 @@ COUNTING = {"INCR", "INCRBY", "INCRBYFLOAT", "DECR", "DECRBY"}
 ADDING = {"RPUSH", "LPUSH", "XADD", "HINCRBY", "ZINCRBY", "APPEND", *COUNTING}
 """Commands that change the data again each time they are repeated."""
 READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
-ZADD_OPTIONS = {"NX", "XX", "GT", "LT", "CH", "INCR"}
+_ZADD_OPTIONS = {"NX", "XX", "GT", "LT", "CH", "INCR"}
 SCRIPTS = {"EVAL", "EVALSHA", "FCALL"}
 _UNCHANGING = {
     name for name, _, group, _, flags, *_ in ROWS
@@ -76,6 +76,11 @@ class Command:
     def options(self) -> set[str]:
         """The words after the first two arguments, in capitals."""
         return {word.upper() for word in self.words[3:]}
+
+    @property
+    def zadd_options(self) -> list[str]:
+        """The options of a ZADD, which precede its scores and members, in capitals."""
+        return list(itertools.takewhile(_ZADD_OPTIONS.__contains__, map(str.upper, self.words[2:])))
 
     @property
     def at_us(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ...model import Finding
@@ -13,7 +12,6 @@ from .commands import (
     COUNTING,
     EXPIRING,
     UNKNOWN,
-    ZADD_OPTIONS,
     Command,
     commands,
     history,
@@ -107,8 +105,7 @@ def _prevented(command: Command) -> tuple[str, list[str]]:
     if command.name == "HSETNX" and command.result == 0:
         return "HSETNX", [command.words[2]]
     if command.name == "ZADD" and command.result == 0:
-        words = map(str.upper, command.words[2:])
-        options = list(takewhile(ZADD_OPTIONS.__contains__, words))
+        options = command.zadd_options
         if "NX" in options:
             return "ZADD", command.words[3 + len(options) :: 2]
     return "", []
