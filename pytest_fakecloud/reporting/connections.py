@@ -74,10 +74,11 @@ def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]
         if _sets_up(call, connection):
             assert connection.setup is not None
             connection.setup.append(call)
-            first, *others = connection.setup
-            groups[first.number] = list(connection.setup)
+            first = connection.setup[0]
+            groups[first.number] = connection.setup
             setups.setdefault(call.handle, set()).add(first.number)
-            without_row.update(other.number for other in others)
+            if call is not first:
+                without_row.add(call.number)
             continue
         used.add(call.handle)
         parts = _end_of_transaction(call, connection)
