@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .action import action as action
-from .closed_fakes import ClosedFakes as ClosedFakes
-from .closed_fakes import closed_fakes_of as closed_fakes_of
-from .closed_fakes import secrets_of as secrets_of
-from .closed_fakes import was_given as was_given
+from .context import ClosedFakes as ClosedFakes
 from .context import Context as Context
 from .context import Delivery as Delivery
-from .found_handles import HANDLE_FIELDS as HANDLE_FIELDS
-from .found_handles import found_handles as found_handles
+from .context import closed_fakes_of as closed_fakes_of
+from .context import secrets_of as secrets_of
+from .context import was_given as was_given
+from .handle import HANDLE_FIELDS as HANDLE_FIELDS
 from .handle import Handle as Handle
 from .handle import Snapshot as Snapshot
+from .handle import found_handles as found_handles

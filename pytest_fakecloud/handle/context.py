@@ -1,10 +1,11 @@
-"""The objects that the fakes of one cloud share."""
+"""What the fakes of one cloud share, and what is left of its closed fakes for reports."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,9 +18,9 @@ from ..core.recording.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Instant
 from ..http.hub import default_hub
-from .closed_fakes import ClosedFakes
 
 if TYPE_CHECKING:
+    from ..any_cloud import AnyCloud
     from ..http.hub import Hub
     from ..http.mount import Mount
     from .handle import Handle
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 Delivery = Literal["driven", "background"]
 Interceptor = Callable[["Handle", str], AbstractContextManager[object]]
 _changing_handles = threading.Lock()
+_recent_tokens: deque[str] = deque(maxlen=1000)
+"""The first tokens of the latest fakes of this process."""
+SECRETS = (
+    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
+)  # fmt: skip
+"""Names of the properties with credentials, which no report may show."""
 
 
 class Context:
@@ -107,3 +114,65 @@ class Context:
         if self.tls is not None:
             options.setdefault("tls", self.tls)
         return self.hub.mount(app, held=False, **options)
+
+
+class ClosedFakes:
+    """Names, addresses and credentials of closed fakes, for reports.
+
+    ``last`` are the fakes that were open when the whole cloud closed. Their strings are read only
+    when a report is made, because most tests have no report. Of a fake that closes before its
+    cloud, only the strings are kept.
+    """
+
+    def __init__(self) -> None:
+        self.last: Sequence[Handle] = ()
+        self._addresses: dict[str, tuple[str, str]] = {}
+        self._secrets: set[str] = set()
+
+    def add(self, handle: Handle) -> None:
+        """Record a fake's address and credentials."""
+        self._addresses[handle.name] = handle.fixture, handle.url
+        self.add_secrets(handle)
+
+    def add_secrets(self, handle: Handle) -> None:
+        """Record a fake's credentials."""
+        self._secrets.update(secrets_of(handle))
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, str]]:
+        """The fixture and the address of each closed fake, by name."""
+        return self._addresses | {each.name: (each.fixture, each.url) for each in self.last}
+
+    @property
+    def secrets(self) -> set[str]:
+        """The credentials of all closed fakes."""
+        return self._secrets.union(*map(secrets_of, self.last))
+
+    def clear(self) -> None:
+        """Forget all closed fakes; called when the journal is cleared."""
+        self.last = ()
+        self._addresses.clear()
+        self._secrets.clear()
+
+
+def closed_fakes_of(cloud: AnyCloud) -> ClosedFakes:
+    """Return the closed fakes of a cloud. For reports, not for tests."""
+    return cloud._closed_fakes
+
+
+def note_token(token: str) -> None:
+    """Record the token with which a fake of this process starts."""
+    _recent_tokens.append(token)
+
+
+def was_given(token: str) -> bool:
+    """Return whether a recent fake of this process started with this token.
+
+    A report uses this to recognize a client of another test's fake.
+    """
+    return token in _recent_tokens
+
+
+def secrets_of(handle: Handle) -> set[str]:
+    """Return the credentials that a fake currently accepts."""
+    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}

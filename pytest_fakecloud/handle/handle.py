@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,8 +17,10 @@ from ..core.calls import Call
 from ..core.clock import Clock
 from ..core.conditions.arguments import check_function
 from ..core.errors import ContractError, shown
-from ..core.found import Found
+from ..core.field_types import FLAG, TEXT, URL, one_of
+from ..core.found import Found, found_of
 from ..core.journal import Journal, recorder_of
+from ..core.matching import Field
 from ..core.problems import Problem
 from ..core.recording.recorder import Recorder
 from ..core.settings import HandleConfig, read_some
@@ -26,14 +28,18 @@ from ..faults.plan import FaultPlan, table_of
 from ..faults.table import FaultTable
 from ..http.app import App
 from .action import action
-from .closed_fakes import note_token
-from .context import Context
+from .context import Context, note_token
 
 if TYPE_CHECKING:
     from ..http.mount import Mount
 
 C = TypeVar("C", bound=HandleConfig)
 _stack_lock = threading.Lock()
+HANDLE_FIELDS: Mapping[str, Field] = {
+    **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
+    "url": Field(URL),
+    "closed": Field(FLAG),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +379,19 @@ class Handle:
         """Fail if any client's call matches."""
         __tracebackhide__ = True
         self.journal.assert_not_called(what, **where)
+
+
+def found_handles(handles: Iterable[Handle]) -> Found[Handle]:
+    """Return a list of fakes whose ``where()`` rejects unknown names and services."""
+    found = list(handles)
+    names = {
+        name: Field(
+            one_of(f"{name} of a fake here", sorted({getattr(each, name) for each in found}))
+        )
+        for name in ("name", "fixture", "service")
+        if found
+    }
+    return found_of(found, {**HANDLE_FIELDS, **names}, "handle")
 
 
 def _close_client(client: Any) -> None:
