@@ -16,7 +16,7 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core.matching import Field
-from ..core.recording.recorder import is_own
+from ..core.recording.recorder import is_own, place_of
 from ..http.messages import Request, Response, Serve
 from .answer_maker import AnswerMaker
 from .fault import Rule
@@ -86,7 +86,7 @@ class FaultTable:
         """
         recorder = getattr(self._app, "recorder", None)
         if recorder is not None and not is_own(caller):
-            recorder.record_action(kind, caller, recorder.reserve(), **data)
+            recorder.record_action(kind, place_of(caller), recorder.reserve(), **data)
 
     def add(self, rule: Rule) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .action import action as action
+from .action import perform as perform
 from .context import ClosedFakes as ClosedFakes
 from .context import Context as Context
 from .context import Delivery as Delivery

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..core.recording.recorder import is_own
+from ..core.recording.recorder import is_own, place_of
 from ..core.wording import brief
 
 if TYPE_CHECKING:
@@ -28,23 +28,33 @@ def action(method: Method) -> Method:
         caller = sys._getframe(1)
         if is_own(caller):
             return method(self, *given, **named)
-        number = self._recorder.reserve()
-        result = method(self, *given, **named)
-        arguments = [
-            *map(_argument, given),
-            *(f"{name}={_named_argument(name, value)}" for name, value in named.items()),
-        ]
-        # Read the private attribute, because reading the public id counts as an inspection by the
-        # test.
-        message = getattr(result, "_id", None)
-        ids = {"message_id": message} if isinstance(message, str) else {}
-        call = given, named
-        self._recorder.record_action(
-            method.__name__, caller, number, call, arguments=arguments, **ids
-        )
-        return result
+        return perform(self, method, place_of(caller), given, named)
 
     return cast("Method", recorded)
+
+
+def perform(
+    handle: Handle,
+    method: Callable[..., Any],
+    place: Mapping[str, object],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+) -> Any:
+    """Call a method as an action that the test takes on the fake, at a place of the test's code."""
+    __tracebackhide__ = True
+    number = handle._recorder.reserve()
+    result = method(handle, *given, **named)
+    arguments = [
+        *map(_argument, given),
+        *(f"{name}={_named_argument(name, value)}" for name, value in named.items()),
+    ]
+    # Read the private attribute, because reading the public id counts as an inspection by the test.
+    message = getattr(result, "_id", None)
+    ids = {"message_id": message} if isinstance(message, str) else {}
+    handle._recorder.record_action(
+        method.__name__, place, number, (given, named), arguments=arguments, **ids
+    )
+    return result
 
 
 def _named_argument(name: str, value: Any) -> str:

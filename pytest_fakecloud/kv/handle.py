@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -11,7 +12,8 @@ from urllib.parse import quote
 
 from ..core.auth import new_token
 from ..core.errors import ContractError
-from ..handle import Context, Handle, Snapshot, action
+from ..core.recording.recorder import place_of
+from ..handle import Context, Handle, Snapshot, action, perform
 from .assertions import KVAssertions
 from .engine.engine import Engine
 from .model import AnyEngine
@@ -302,8 +304,11 @@ class KVServer(KVAssertions, Handle):
                 f"run={run!r} is not a function or a command: pass a function to call, or a command "
                 "such as ['SET', 'k', 'v']"
             )
-        line = tuple(map(encode, run))
-        return Between(self._app.interruptions, commands, lambda: self.execute(*line))
+        for word in run:
+            encode(word)
+        place = place_of(sys._getframe(1))
+        execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
+        return Between(self._app.interruptions, commands, execute)
 
 
 def _credentials_for(config: KVConfig) -> Credentials:

@@ -16,6 +16,7 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl.users import AclUser
 from pytest_fakecloud.kv.errors import CommandError
@@ -475,6 +476,14 @@ class TestBetween:
         with server.between(("get", "get"), run=lambda: server.execute("INCR", "n")) as between:
             assert self.send(server) == [None, "OK", None, "1"]
         assert between.hits == 1
+
+    @pytest.mark.parametrize("run", [["INCR", "n"], None])
+    def test_reports_show_the_command(self, server: KVServer, run: Any) -> None:
+        with server.between(1, run=run or (lambda: server.execute("INCR", "n"))):
+            self.send(server)
+        (action,) = recorder_of(server.journal).shared.actions
+        assert (action.kind, action.data["arguments"]) == ("execute", ["'INCR'", "'n'"])
+        assert action.data["where"]["file"] == __file__
 
     @pytest.mark.parametrize(
         "names", [("G*", "G*"), (re.compile("^GET$"), "get"), (ANY, lambda name: name == "GET")]

@@ -215,18 +215,16 @@ class Recorder:
     def record_action(
         self,
         kind: str,
-        caller: FrameType,
+        where: Mapping[str, object],
         number: int,
         call: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
         **data: object,
     ) -> None:
         """Record an action of the test on the fake, with a number from ``reserve()``.
 
-        ``caller`` is the frame of the test's code, ``call`` the arguments of the method ``kind``.
+        ``where`` is the place of the test's code, ``call`` the arguments of the method ``kind``.
         Actions are not journal entries: only reports show them.
         """
-        code = caller.f_code
-        where = {"file": code.co_filename, "line": caller.f_lineno, "function": code.co_name}
         self.shared.actions.append(
             Action(number, self._now_us(), self._service, self._handle, kind, "",
                    {**data, "where": where}, call)
@@ -355,6 +353,12 @@ class Recorder:
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
                 self.shared.large.remove(gone)
+
+
+def place_of(frame: FrameType) -> dict[str, object]:
+    """Return the file, line and function of a frame, for ``Recorder.record_action()``."""
+    code = frame.f_code
+    return {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
 
 
 def is_own(frame: FrameType) -> bool:
