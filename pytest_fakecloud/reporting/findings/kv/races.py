@@ -1,13 +1,24 @@
-"""Findings about writes of several clients to the same key."""
+"""Findings about clients that compete for a key: locks, writes if absent, lost updates."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from ....core.calls import Event
 from ...model import Finding
 from ..look import Look, about_key
-from .commands import UNKNOWN, Command, by_execution
+from .commands import (
+    COUNTING,
+    EXPIRING,
+    UNKNOWN,
+    Command,
+    by_execution,
+    commands,
+    history,
+    with_expiries,
+)  # fmt: skip
 
 _RACE_US = 1_000_000
 """Maximum time in microseconds from the first check to the second write of a race."""
@@ -91,3 +102,105 @@ def _is_race(check: Command, first: Command, second: Command) -> bool:
     until = first.deadline_us()
     existed = until is None or second.at_us < until
     return existed and second.at_us - check.at_us <= _RACE_US
+
+
+_LOCK_NAME = re.compile(
+    r"(?i)(^|[^a-z])(locks?|locked|mutex|lease|idempoten\w*|dedup\w*|once|processed|seen)([^a-z]|$)"
+)
+
+
+def lock_without_ttl(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find locks and idempotency keys that were set with NX and have no TTL."""
+    deleted = {
+        key: one.entry.number
+        for one in commands(look, handle)
+        if one.name in ("DEL", "UNLINK")
+        for key in one.arguments
+    }
+    for command in commands(look, handle):
+        key = command.key
+        sets = command.sets_nx and command.succeeded and not command.options & EXPIRING
+        stays = deleted.get(key, 0) <= command.entry.number
+        if sets and stays and _LOCK_NAME.search(key) and handle.ttl(key) == -1:
+            yield about_key("lock_without_ttl", command.entry, key)
+
+
+def lock_of_another(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find locks that were deleted while they held a value that another client had set.
+
+    Example: one client sets a lock with a TTL, which ends; a second client sets the lock; then the
+    first client, or the second, deletes it.
+    """
+    holders: dict[str, list[str]] = {}
+    for command, expiries in with_expiries(look, handle):
+        key = command.key
+        for known in [one for one in holders if expiries.deadline_us(one) is None]:
+            del holders[known]
+        if command.name == "SET" and command.sets_nx and command.succeeded:
+            earlier = holders.get(key, []) if expiries.expired(key, command.at_us) else []
+            holders[key] = [*earlier, command.words[2]]
+            continue
+        values = holders.get(key, [])
+        deletes = command.name == "DEL" and command.result == 1 and len(command.words) == 2
+        if deletes and len(set(values)) > 1 and not expiries.expired(key, command.at_us):
+            held = {"holder": values[-1], "earlier": values[0]}
+            yield about_key("lock_of_another", command.entry, key, **held)
+        command.drop_replaced(holders)
+
+
+def changed_nothing(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find writes that had no effect because of NX or XX.
+
+    Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
+    same message set it, and a counter that NX initializes.
+    """
+    setters: dict[str, Event | None] = {}
+    found: list[tuple[Command, dict[str, Any]]] = []
+    counted: set[str] = set()
+    for command in history(look, handle):
+        if command.name in COUNTING:
+            counted.add(command.key)
+        command.drop_replaced(setters)
+        during = look.attempt_around(command.entry)
+        if command.sets_nx and command.succeeded:
+            setters[command.key] = during
+        if command.result is UNKNOWN or len(command.words) < 3:
+            continue
+        option, members = _prevented(command)
+        values: dict[str, Any] = {"message": "", "attempt": 0}
+        left = _left_by(setters.get(command.key), during) if command.sets_nx else {}
+        if left and not command.succeeded:
+            option, values = option or "NX", left
+        if option and not (_LOCK_NAME.search(command.key) and not values["message"]):
+            values |= {"command": command.name, "option": option, "members": members}
+            found.append((command, values))
+    for command, values in found:
+        if command.key not in counted:
+            yield about_key("changed_nothing", command.entry, command.key, **values)
+
+
+def _prevented(command: Command) -> tuple[str, list[str]]:
+    """Return the option that prevented a write, and the affected members or fields; an empty string
+    and an empty list if none did.
+    """
+    if command.name == "SET" and command.result is None and "GET" not in command.options:
+        return next((one for one in ("NX", "XX") if one in command.options), ""), []
+    if command.name == "HSETNX" and command.result == 0:
+        return "HSETNX", [command.words[2]]
+    if command.name == "ZADD" and command.result == 0:
+        options = command.zadd_options
+        if "NX" in options:
+            return "ZADD", command.words[3 + len(options) :: 2]
+    return "", []
+
+
+def _left_by(setter: Event | None, during: Event | None) -> dict[str, Any]:
+    """Return details of the failed attempt to deliver the same message during which the key was
+    set; an empty mapping if there is none.
+    """
+    if setter is None or during is None or setter is during:
+        return {}
+    message, status = setter.data.get("message_id"), setter.data.get("status")
+    if message != during.data.get("message_id") or (isinstance(status, int) and status < 300):
+        return {}
+    return {"message": str(message), "attempt": setter.data.get("number")}

@@ -1,0 +1,407 @@
+"""Findings about brokers: commits, records received twice or skipped, members of groups."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ...broker.model import CONSUMER_HEADERS
+from ...core.calls import Call, Event
+from ..bodies import parsed
+from ..model import Finding
+from .kv.commands import ADDING, commands
+from .look import Look, about, about_group, executed, items_of
+
+
+class _Place(NamedTuple):
+    """The position of a record, or an offset that a group committed."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> _Place:
+        return cls(record["topic"], record["partition"], record["offset"])
+
+    @property
+    def of_partition(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def _group_of(call: Call) -> str:
+    return str(call.facts.get("group"))
+
+
+def _instance_of(call: Call) -> str:
+    return str(call.facts.get("instance"))
+
+
+def _calls_of(look: Look, handle: Any) -> list[Call]:
+    """Return the calls of a broker except those of groups of which a call is not known in full.
+
+    What such a group has received and committed is unknown.
+    """
+    calls = look.calls_of(handle)
+    unknown = {call.facts.get("group") for call in calls if call.reached and not _is_known(call)}
+    return [call for call in calls if call.facts.get("group") not in unknown - {None}]
+
+
+def _is_known(call: Call) -> bool:
+    consumed = call.route == "consume" and executed(call)
+    return not call.cut and (not consumed or isinstance(parsed(call.answer), list))
+
+
+def _received_records(call: Call) -> list[dict[str, Any]]:
+    """Return the records that a consume call returned."""
+    answer = parsed(call.answer) if call.route == "consume" and executed(call) else []
+    return answer if isinstance(answer, list) else []
+
+
+def _consume_calls(look: Look, handle: Any) -> Iterator[tuple[Call, str, list[_Place]]]:
+    """Yield each successful consume call with its group and the records that it returned."""
+    for call in _calls_of(look, handle):
+        if call.route == "consume" and executed(call):
+            yield call, _group_of(call), list(map(_Place.of, _received_records(call)))
+
+
+def _committed_places(call: Call) -> list[_Place]:
+    """Return the offsets that a successful commit request contains."""
+    items = items_of(call.body) if call.route == "commit" and call.status == 200 else []
+    return [_Place.of(one) for one in items if type(one.get("offset")) is int]
+
+
+def _groups_without_commits(handle: Any) -> set[str]:
+    """Return the groups that disabled automatic commits and have committed nothing."""
+    views = {name: handle.group(name) for name in handle.groups()}
+    return {
+        name
+        for name, view in views.items()
+        if view.members
+        and not view.committed
+        and not any(member.config.auto_commit for member in view.members)
+    }
+
+
+# -- commits ---------------------------------------------------------------------------------------
+
+
+def commit_too_high(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find commits of an offset beyond the end, or beyond the last record that was received."""
+    last_offset: dict[tuple[str, str, int], int] = {}
+    for call in _calls_of(look, handle):
+        group = _group_of(call)
+        for record in _received_records(call):
+            partition = group, record["topic"], record["partition"]
+            last_offset[partition] = max(record["offset"], last_offset.get(partition, -1))
+        for place in _committed_places(call):
+            ends = look.scene.end_offsets.get((handle.name, place.topic), ())
+            if place.partition >= len(ends):
+                continue
+            last, end = last_offset.get((group, *place[:2])), ends[place.partition]
+            values = {"partition": place.of_partition, "offset": place.offset, "last": last}
+            if place.offset > end:
+                yield about_group("commit_beyond_end", call, group, end=end, **values)
+            elif last is not None and place.offset > last + 1:
+                yield about_group("commit_beyond_received", call, group, **values)
+
+
+def unknown_header(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find headers that the broker ignored and whose name is similar to one that it reads."""
+    reported: set[str] = set()
+    for call in _calls_of(look, handle):
+        for name, value in call.headers.items():
+            setting = _intended_setting(name)
+            if not setting or name in reported:
+                continue
+            reported.add(name)
+            disables = setting == "enable-auto-commit" and value.lower() == "false"
+            commits = _auto_commits_after(look, call) if disables else []
+            # Keep the spelling of the prefix "Kafka-".
+            values = {
+                "header": name, "known": f"{name[: len('kafka-')]}{setting.title()}", "value": value,
+                "committed": [f"{topic}-{partition}={offset}" for event in commits
+                              for topic, partition, offset in event.data["offsets"]],
+            }  # fmt: skip
+            rows = call.number, *(event.number for event in commits)
+            yield Finding("unknown_header", handle.name, rows, values=values)
+
+
+def _intended_setting(header: str) -> str:
+    """Return the setting with a name similar to an unknown header's; empty if there is none."""
+    prefix, _, setting = header.lower().partition("-")
+    if prefix != "kafka" or setting in CONSUMER_HEADERS:
+        return ""
+    return next(iter(difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)), "")
+
+
+def _auto_commits_after(look: Look, call: Call) -> list[Event]:
+    consumer = call.handle, call.facts.get("group"), call.facts.get("instance")
+    return [
+        event
+        for event in look.events("auto commit")
+        if event.number > call.number
+        and (event.handle, event.data["group"], event.data["instance"]) == consumer
+    ]
+
+
+def committed_before_failure(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find records that a group committed before a call to another fake failed, and that were not
+    redelivered.
+    """
+    commits: dict[str, tuple[Call, int]] = {}
+    uncommitted: dict[str, int] = {}
+    known = {call.number for call in _calls_of(look, handle)}
+    for call in look.calls:
+        group = _group_of(call)
+        if call.handle != handle.name:
+            if call.status is None or call.status >= 500:
+                for name, (commit, count) in commits.items():
+                    yield about_group("committed_before_failure", commit, name, records=count)
+                commits.clear()
+        elif call.number not in known:
+            continue
+        elif call.route == "consume":
+            commits.pop(group, None)
+            uncommitted[group] = len(_received_records(call))
+        elif call.route == "commit" and call.status == 200 and uncommitted.get(group):
+            commits[group] = call, uncommitted.pop(group)
+
+
+def never_committed(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find groups with automatic commits off that received records and committed nothing."""
+    received: dict[str, list[_Place]] = {}
+    last: dict[str, Call] = {}
+    for call, group, places in _consume_calls(look, handle):
+        if places:
+            received.setdefault(group, []).extend(places)
+            last[group] = call
+    without_commits = _groups_without_commits(handle)
+    for group, places in received.items():
+        if group in without_commits:
+            values = {"records": len(set(places)), "deliveries": len(places)}
+            yield about_group("never_committed", last[group], group, **values)
+
+
+# -- deliveries ------------------------------------------------------------------------------------
+
+
+def produced_again(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find produce requests that failed after appending records, and were then repeated."""
+    failed: list[Call] = []
+    for call in _calls_of(look, handle):
+        if call.route != "produce" or call.cut:
+            continue
+        if call.status is None or call.status >= 500:
+            failed.append(call)
+            continue
+        first = next((one for one in failed if one.body == call.body), None)
+        if first is None or call.status != 200:
+            continue
+        values = {one.get("value") for one in items_of(call.body)}
+        milliseconds = range(first.at_us // 1000, call.at_us // 1000 + 1)
+        own = {_Place.of(one) for one in items_of(call.answer) if "offset" in one}
+        appended_before = [
+            record.value
+            for topic in handle.topics()
+            for record in handle.records(topic)
+            if record.timestamp in milliseconds
+            and record.value in values
+            and (topic, record.partition, record.offset) not in own
+        ]
+        if appended_before:
+            found = {"status": first.status, "values": appended_before}
+            yield Finding("produced_again", handle.name, (call.number, first.number), (), found)
+
+
+def received_again(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find records that a group received more than once."""
+    deliveries: dict[tuple[str, _Place], list[Call]] = {}
+    for call, group, places in _consume_calls(look, handle):
+        for place in places:
+            deliveries.setdefault((group, place), []).append(call)
+    # Records that the same instances received in the same calls are one finding.
+    together: dict[tuple[str, tuple[str, ...], Call, Call], list[_Place]] = {}
+    for (group, place), calls in deliveries.items():
+        if len(calls) > 1:
+            by = tuple(map(_instance_of, calls))
+            together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
+    without_commits = _groups_without_commits(handle)
+    for (group, by, first, again), places in together.items():
+        repeated = _repeated_commands(look, first, again)
+        if repeated:
+            ((name, times),) = repeated.most_common(1)
+            values: dict[str, Any] = {"records": len(places), "command": name, "times": times}
+            yield about_group("redelivered_and_repeated", again, group, **values)
+        elif group not in without_commits:
+            committed = {
+                place
+                for call in _calls_of(look, handle)
+                if call.number <= again.number and _group_of(call) == group
+                for place in _committed_places(call)
+            }
+            # A client that commits a record's own offset, and not the next, receives it again.
+            own = [one for one in places if one in committed]
+            values = {
+                "records": [f"{one.of_partition}@{one.offset}" for one in places], "by": list(by),
+                "last": [f"{one.of_partition}={one.offset}" for one in own],
+            }  # fmt: skip
+            yield about_group("received_again", again, group, **values)
+
+
+def _repeated_commands(look: Look, first: Call, again: Call) -> Counter[str]:
+    """Return how often each command was repeated after a redelivery, by the command's name."""
+    before: list[list[str]] = []
+    repeated: Counter[str] = Counter()
+    for handle in look.handles("kv"):
+        for command in commands(look, handle):
+            if command.name not in ADDING or command.entry.number < first.number:
+                continue
+            if command.entry.number < again.number:
+                before.append(command.words)
+            elif command.words in before:
+                before.remove(command.words)
+                repeated[command.name] += 1
+    return repeated
+
+
+def records_skipped(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find records between a committed offset and the next record that the group received.
+
+    Example: a group commits the offset 3 and next receives the record at 5, so it skipped two.
+    """
+    committed: dict[tuple[str, str, int], int] = {}
+    received: dict[tuple[str, str, int], set[int]] = {}
+    for call in _calls_of(look, handle):
+        if not executed(call):
+            continue
+        group = _group_of(call)
+        for place in _committed_places(call):
+            committed[group, place.topic, place.partition] = place.offset
+        for place in map(_Place.of, _received_records(call)):
+            partition = group, place.topic, place.partition
+            known, first = received.setdefault(partition, set()), committed.get(partition)
+            if first is not None and first < place.offset and max(known, default=-1) < first:
+                start = handle.topic(place.topic).start_offsets[place.partition]
+                resets = {one.name: one.config.auto_offset_reset
+                          for one in handle.group(group).members}  # fmt: skip
+                yield about_group(
+                    "records_skipped", call, group,
+                    partition=place.of_partition, committed=first, received=place.offset,
+                    skipped=place.offset - first, start=start,
+                    deleted=max(0, min(start, place.offset) - first),
+                    latest=resets.get(_instance_of(call)) == "latest",
+                )  # fmt: skip
+            known.add(place.offset)
+
+
+def started_at_end(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find groups without commits that started after existing records because their reset is
+    ``latest``.
+    """
+    received: dict[tuple[str, str, int], set[int]] = {}
+    first: dict[str, Call] = {}
+    for call, group, places in _consume_calls(look, handle):
+        first.setdefault(group, call)
+        for place in places:
+            received.setdefault((group, place.topic, place.partition), set()).add(place.offset)
+    for group, call in first.items():
+        view = handle.group(group)
+        for member in view.members:
+            if member.config.auto_offset_reset != "latest":
+                continue
+            for tp, position in member.position.items():
+                offsets = received.get((group, tp.topic, tp.partition), set())
+                start = handle.topic(tp.topic).start_offsets[tp.partition]
+                reached = min(offsets, default=position)
+                if tp in view.committed or reached is None or reached <= start:
+                    continue
+                values = {"skipped": reached - start, "partition": f"{tp.topic}-{tp.partition}"}
+                yield about_group("started_at_end", call, group, **values)
+
+
+def no_order(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find records without keys that one call received from several partitions."""
+    for call in _calls_of(look, handle):
+        records = _received_records(call)
+        unkeyed: dict[str, set[int]] = {}
+        for record in records:
+            if not record.get("key"):
+                unkeyed.setdefault(record["topic"], set()).add(record["partition"])
+        for topic, partitions in unkeyed.items():
+            if len(partitions) > 1 and len(records) > len(partitions):
+                yield about("topic", "no_order", call, topic, partitions=len(partitions))
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+def shared_group(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find groups shared by instances with dissimilar names, for example the instances of two
+    services.
+    """
+    received: dict[str, dict[str, set[_Place]]] = {}
+    last: dict[str, Call] = {}
+    for call, group, places in _consume_calls(look, handle):
+        received.setdefault(group, {}).setdefault(_instance_of(call), set()).update(places)
+        last[group] = call
+    assignments = [
+        (event.data["group"], event.data["assignment"].keys())
+        for event in look.events("rebalance")
+        if event.handle == handle.name
+    ]
+    for group, by_instance in received.items():
+        if not any(name == group and by_instance.keys() <= names for name, names in assignments):
+            continue
+        stems = {re.sub(r"[\W_\d]+", "", name) for name in by_instance}
+        differ = len(stems) == len(by_instance) > 1 and all(len(stem) > 2 for stem in stems)
+        records = list(by_instance.values())
+        if differ and any(records) and not set.intersection(*records):
+            yield about_group("shared_group", last[group], group, instances=list(by_instance))
+
+
+def instances_used_once(look: Look, handle: Any) -> Iterator[Finding]:
+    """Find groups whose similarly named instances each consumed once, although partitions of
+    earlier instances have unread records.
+    """
+    calls: dict[str, dict[str, list[Call]]] = {}
+    for call, group, _ in _consume_calls(look, handle):
+        calls.setdefault(group, {}).setdefault(_instance_of(call), []).append(call)
+    for group, by_instance in calls.items():
+        *earlier, last = by_instance
+        stems = {re.sub(r"\d+", "", name) for name in by_instance}
+        once = all(len(made) == 1 for made in by_instance.values())
+        unread = _unread_partitions(handle, group, earlier)
+        if len(by_instance) > 2 and len(stems) == 1 and once and unread:
+            values = {"instances": len(by_instance), "partitions": unread}
+            yield about_group("instances_used_once", by_instance[last][0], group, **values)
+
+
+def _unread_partitions(handle: Any, group: str, instances: list[str]) -> list[str]:
+    """Return the partitions with unread records that are assigned to some of a group's instances."""
+    return [
+        f"{tp.topic}-{tp.partition}"
+        for member in handle.group(group).members
+        if member.name in instances
+        for tp in member.assignment
+        if (position := member.position.get(tp)) is not None
+        and position < handle.topic(tp.topic).end_offsets[tp.partition]
+    ]
+
+
+FINDINGS = (
+    commit_too_high,
+    unknown_header,
+    produced_again,
+    committed_before_failure,
+    received_again,
+    started_at_end,
+    shared_group,
+    instances_used_once,
+    records_skipped,
+    never_committed,
+    no_order,
+)
