@@ -10,7 +10,7 @@ from typing import Any
 from ..core.conditions.globs import pieces_matcher
 from ..core.found import Found
 from ..core.wording import counted
-from ..reporting.credentials import HIDDEN
+from ..reporting.masking import HIDDEN
 
 
 class _Absent:

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..core.errors import ContractError
 from ..core.timeparse import instant_us
 from ..files import DATA_BYTES, read_file
-from ..reporting.credentials import HIDDEN
+from ..reporting.masking import HIDDEN
 
 
 @dataclass(frozen=True, slots=True)

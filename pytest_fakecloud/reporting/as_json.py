@@ -18,8 +18,7 @@ from ..core.timeparse import to_datetime
 from .applications import Served
 from .bodies import as_plain, compact, decoded, parsed, printable
 from .connections import on_connection, reply
-from .credentials import HIDDEN
-from .masking import Mask, hides_words
+from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Place, Report, Row
 from .private_files import write_private
 from .resp_reply import is_error

@@ -13,8 +13,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.as_json import as_json
-from pytest_fakecloud.reporting.credentials import HIDDEN
-from pytest_fakecloud.reporting.masking import Mask
+from pytest_fakecloud.reporting.masking import HIDDEN, Mask
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section

@@ -10,8 +10,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, shorten
-from pytest_fakecloud.reporting.credentials import HIDDEN
-from pytest_fakecloud.reporting.masking import Mask, hides_words
+from pytest_fakecloud.reporting.masking import HIDDEN, Mask, hides_words
 
 
 def sent(cloud: Cloud, *commands: list[str]) -> Call:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.core.timeparse import monotonic
-from pytest_fakecloud.reporting.credentials import HIDDEN
+from pytest_fakecloud.reporting.masking import HIDDEN
 from pytest_fakecloud.verify import bounds as limits
 from pytest_fakecloud.verify import command, exchange, run
 from pytest_fakecloud.verify.bounds import Bounds, Interrupted, Unreachable

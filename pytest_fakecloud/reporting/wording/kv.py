@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.wording import counted, listed
 from ..bodies import as_plain, compact, parsed, scalar, shortened
 from ..connections import on_connection
-from ..credentials import HIDDEN
-from ..masking import hides_words
+from ..masking import HIDDEN, hides_words
 from ..resp_reply import is_error
 from ..scene import Scene, has_full_answer, hash_of
 from .common import Script, Sentences, Summary, Values, clock_time, envelope
