@@ -58,7 +58,7 @@ class _Numbers:
 def picture(
     cloud: AnyCloud, report: Report, states: Mapping[str, Any], found: BrokenSchedule
 ) -> dict[str, Any]:
-    """Return the data of the page about a broken promise, for ``trace.document()``.
+    """Return the data of the page about a broken promise, for ``page.document()``.
 
     The actor of each call is the client, worker, task, thread or delivery that made it. The events
     of the schedule are rows of their own.

@@ -1,22 +1,30 @@
-"""The HTML pages of failing tests in a folder, and their index."""
+"""The HTML pages of failing tests, and the index of a folder of pages.
+
+A page shows the failure, the findings, and the timeline (`trace.js`, `page.js`). It is
+self-contained; its Content-Security-Policy allows only its own script and style.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
+from ..core.errors import shown
 from ..core.wording import counted
 from .as_json import as_json
+from .bodies import printable, shortened
 from .masking import Mask
 from .private_files import write_private
 from .replay import states
-from .trace import document, headline, whole
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
@@ -24,8 +32,14 @@ if TYPE_CHECKING:
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
+_SOURCE_LINES = 6
+"""Maximum number of source lines above the failing one."""
+_LONGEST = 160
+"""Maximum number of characters of the text of a link to a row."""
+_MOST_LINKS = 6
+"""Maximum number of rows that a line of the header links to."""
+_Links = Mapping[int, tuple[str, str]]
+"""A link with the text of its row, and a short one, by the row's number."""
 Picture: TypeAlias = "Callable[[AnyCloud, Report, Mapping[str, Any]], Mapping[str, Any]]"
 """A function that returns the data of a page, given the cloud, its report and the states of the
 fakes.
@@ -37,9 +51,9 @@ def page(cloud: AnyCloud, report: Report, picture: Picture | None = None) -> str
     data).
     """
     masked: Mapping[str, Any] = Mask(cloud).value(states(cloud, report))
-    if picture is not None:
-        return document(picture(cloud, report, masked))
-    return document({**as_json(report), "states": masked})
+    return document(
+        picture(cloud, report, masked) if picture else {**as_json(report), "states": masked}
+    )
 
 
 def write(cloud: AnyCloud, folder: Path, report: Report, picture: Picture | None = None) -> Path:
@@ -58,18 +72,18 @@ def write_index(folder: Path) -> Path | None:
         return None
     groups: dict[str, list[tuple[Path, Mapping[str, Any]]]] = {}
     for path in pages:
-        data = _summary(path)
-        groups.setdefault(_first_finding(data).get("kind", ""), []).append((path, data))
+        data = _data_of(path)
+        groups.setdefault(_first_finding(data, "kind"), []).append((path, data))
     title = counted(len(pages), "failing test")
     # Sort groups by size, with the most frequent finding first and tests without a finding last.
     ordered = sorted(groups.items(), key=lambda group: (not group[0], -len(group[1])))
     body = [f"<header><h1>{title}</h1>"]
     for kind, members in ordered:
         body += _group(kind, members)
-    return write_private(folder / _INDEX, whole(title, "\n".join([*body, "</header>"])))
+    return write_private(folder / _INDEX, _whole(title, "\n".join([*body, "</header>"])))
 
 
-def _summary(path: Path) -> Mapping[str, Any]:
+def _data_of(path: Path) -> Mapping[str, Any]:
     """Return the JSON file that belongs to a page; an empty mapping if it is missing or invalid."""
     try:
         found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -78,27 +92,22 @@ def _summary(path: Path) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _first_finding(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
-    return found
+def _first_finding(data: Mapping[str, Any], field: str) -> str:
+    """Return a field of the first finding in a page's data; empty if there is none."""
+    return str(next(iter(data.get("findings", ())), {}).get(field, ""))
 
 
 def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[str]:
-    texts = {_first_finding(data).get("text", "") for _, data in members}
-    name = kind.replace("_", " ").capitalize() or "No finding"
+    texts = {_first_finding(data, "text") for _, data in members}
     shared = texts.pop() if len(texts) == 1 else ""
-    heading = shared or name
+    heading = shared or kind.replace("_", " ").capitalize() or "No finding"
     count = f" ({len(members)})" if len(members) > 1 else ""
     yield f"<section><h2>{html.escape(heading)}{count}</h2><ul>"
     for path, data in members:
-        link = html.escape(quote(path.name))
-        lines = [headline(data.get("failure", ""))]
-        if not shared:
-            lines.append(_first_finding(data).get("text", ""))
-        below = "".join(
-            f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line
-        )
-        yield f'<li><a href="{link}">{html.escape(data.get("test", path.stem))}</a>{below}</li>'
+        lines = [headline(data.get("failure", "")), "" if shared else _first_finding(data, "text")]
+        below = [f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line]
+        link = f'<a href="{html.escape(quote(path.name))}">'
+        yield f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"
     yield "</ul></section>"
 
 
@@ -113,3 +122,196 @@ def file_name(name: str) -> str:
     # Two tests may differ only in characters that were replaced.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{cleaned[:130]}-{digest}"
+
+
+def document(data: Mapping[str, Any]) -> str:
+    """Return the HTML document of a report in its JSON form (`docs/reference/report.schema.json`)."""
+    rows = data["rows"]
+    clock = data["clock"]
+    now = clock["now"][:19].replace("T", " ")
+    at = f" at {now} UTC" if clock["mode"] == "frozen" else f", {now} UTC at the end"
+    facts = f"clock {clock['mode']}{at} · {counted(len(rows), 'row')}"
+    # The test's name is the default seed, so do not repeat it.
+    if data["seed"] != data["test"]:
+        facts = f"seed {shown(data['seed'])} · {facts}"
+    links = {
+        row["number"]: (_link(place, row), f'<a href="#row-{place}">row {place}</a>')
+        for place, row in enumerate(rows, 1)
+    }
+    failed = [one for one in data["unfinished"] if one["kind"] == "dead_letter"]
+    body = [
+        f"<header><h1>{html.escape(data['test'])}</h1>",
+        f'<p class="facts">{html.escape(facts)}</p>',
+        *_failure(data["failure"]),
+        *_hints(data.get("hints", ())),
+        *_findings("Problems", data["problems"], links),
+        *_findings("Findings", data["findings"], links, marked=True),
+        *_first_error(rows, links),
+        *_findings("Unfinished", [one for one in data["unfinished"] if one not in failed], links),
+        *_findings("Failed", failed, links),
+        *_log(data.get("log", ""), is_open=not data["findings"]),
+        "</header>",
+        *_timelines(data.get("beside")),
+    ]
+    # The page has both modules in one script, which needs no import.
+    script = _asset("trace.js") + re.sub(r"(?m)^import .*\n", "", _asset("page.js"))
+    report = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=shown)
+    # A "<" in the data must not end the element that contains it.
+    escaped = printable(report).replace("<", "\\u003c")
+    return _whole(
+        data["test"],
+        "\n".join(body)
+        + f'<script type="application/json" id="report">{escaped}</script>'
+        + f'<script type="module">{script}</script>',
+        style=_asset("trace.css"),
+        script=script,
+    )
+
+
+def _timelines(beside: Mapping[str, Any] | None) -> Iterator[str]:
+    timeline = '<div id="timeline"><noscript>The timeline needs JavaScript.</noscript></div>'
+    if beside is None:
+        yield f"<main><h2>Timeline</h2>{timeline}</main>"
+        return
+    yield '<main class="both">'
+    yield f"<section><h2>Timeline</h2>{timeline}</section>"
+    yield f'<section><h2>{html.escape(beside["title"])}</h2><div id="beside"></div></section></main>'
+
+
+def _whole(title: str, body: str, *, style: str = "", script: str = "") -> str:
+    """Return an HTML document whose policy allows only `page.css` and the given style and script."""
+    style = _asset("page.css") + style
+    allowed = f"script-src {_hash(script)}; " if script else ""
+    allowed += f"style-src {_hash(style)}"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>"
+        f"{body}</body></html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    """Return a text file of this package."""
+    # Read it through the import system, which works even if a test fakes the file system.
+    found = get_data(__package__, name)
+    assert found is not None
+    return found.decode("utf-8").replace("\r\n", "\n")
+
+
+def headline(failure: str) -> str:
+    """Return the first line of a test's exception, as pytest prints it."""
+    lines = failure.splitlines()
+    return next((line[1:].strip() for line in lines if line.startswith("E ")), (lines or [""])[-1])
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _failure(text: str) -> Iterator[str]:
+    """Yield the assertion with its source lines, and pytest's complete output in a collapsed
+    element.
+    """
+    if not text:
+        return
+    lines = text.splitlines()
+    raised = [index for index, line in enumerate(lines) if line.startswith("E ")]
+    if not raised:
+        yield f"<pre>{html.escape(text)}</pre>"
+        return
+    first, last = raised[0], raised[-1]
+    failing = next((index for index in range(first, -1, -1) if lines[index].startswith(">")), first)
+    start = max(0, failing - _SOURCE_LINES)
+    # Lines above an empty line belong to another frame of the traceback.
+    start = max([start, *(at + 1 for at in range(start, failing) if not lines[at].strip())])
+    place = [line for line in lines[last + 1 :] if re.match(r"\S+:\d+: ", line)][:1]
+    # Remove the common indentation of the text after pytest's markers (`>`, `E`).
+    code = lines[start : last + 1]
+    rests = textwrap.dedent("\n".join(line[1:] for line in code)).split("\n")
+    code = [f"{line[:1] or ' '} {rest}" for line, rest in zip(code, rests, strict=True)]
+    told = [
+        f"<b>{html.escape(line)}</b>" if line[:1] in (">", "E") else html.escape(line)
+        for line in [*code, *place]
+    ]
+    yield f'<pre class="assertion" tabindex="0">{chr(10).join(told)}</pre>'
+    if start > 0 or last + 1 + len(place) < len(lines):
+        yield (
+            "<details><summary>Whole traceback</summary>"
+            f'<pre tabindex="0">{html.escape(text)}</pre></details>'
+        )
+
+
+def _hints(hints: Sequence[str]) -> Iterator[str]:
+    if hints:
+        items = "".join(f'<li class="hint">{html.escape(one)}</li>' for one in hints)
+        yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
+
+
+def _log(log: str, *, is_open: bool) -> Iterator[str]:
+    if log:
+        pre = f'<pre tabindex="0">{html.escape(log)}</pre>'
+        yield f"<details{' open' * is_open}><summary>Log</summary>{pre}</details>"
+
+
+def _findings(
+    title: str, findings: Sequence[Mapping[str, Any]], links: _Links, *, marked: bool = False
+) -> Iterator[str]:
+    """Yield a list of findings, each with links to its rows.
+
+    The timeline marks the rows of ``marked`` findings with their numbers.
+    """
+    if not findings:
+        return
+    note = " <small>marked ▲ in the timeline</small>" if marked and links else ""
+    yield f"<section><h2>{title}{note}</h2><ul>"
+    for index, one in enumerate(findings, 1):
+        known = [links[number] for number in one["rows"] if number in links]
+        first, _, rest = one["text"].partition("\n")
+        text = html.escape(first)
+        if marked and known:
+            text = f"<b>▲{index}</b> {text}"
+        if known:
+            others = (short for _, short in known[1:_MOST_LINKS])
+            text += f"<br>{' · '.join([known[0][0], *others])}"
+        if rest:
+            more = f'<pre tabindex="0">{html.escape(rest)}</pre>'
+            text += f"<details><summary>More</summary>{more}</details>"
+        yield f'<li class="{html.escape(one["severity"])}">{text}</li>'
+    yield "</ul></section>"
+
+
+def _link(place: int, row: Mapping[str, Any]) -> str:
+    """Return a link to a row of the timeline, whose rows are numbered from 1."""
+    text = row["text"]["what"]
+    # The text of a delivery already contains the URL of its peer.
+    if row["actor"] != row["peer"] and row["peer"] not in text:
+        text = f"{row['actor']} → {row['peer']} {text}"
+    text = shortened(" ".join(text.split()), _LONGEST)
+    where = row["where"]
+    called = f" (called at {where['file']}:{where['line']})" if where else ""
+    return f'<a href="#row-{place}">row {place}: {html.escape(text)}</a>{html.escape(called)}'
+
+
+def _first_error(rows: Sequence[Mapping[str, Any]], links: _Links) -> Iterator[str]:
+    """Yield links to the failed rows: first to one without an injected fault, if possible.
+
+    If calls that a row made have failed, the first link leads to the first of these calls instead.
+    """
+    wrong = [row for row in rows if not row["ok"]]
+    if not wrong:
+        return
+    injected = {row["number"] for row in rows if row["faults"]}
+    injected |= {row["cause"] for row in rows if row["faults"]}
+    causes = {row["cause"] for row in wrong}
+    deepest = [row for row in wrong if row["number"] not in causes] or wrong
+    first = next((row for row in deepest if row["number"] not in injected), deepest[0])
+    count = f"{len(wrong)} failed rows" if len(wrong) > 1 else "Failed row"
+    others = [links[row["number"]][1] for row in wrong if row is not first]
+    answer = html.escape(shortened(first["text"]["answer"], _LONGEST))
+    told = [f"{links[first['number']][0]} {answer}", *others[: _MOST_LINKS - 1]]
+    told += ["…"] if len(others) >= _MOST_LINKS else []
+    yield f'<p class="soft">{count}: {" · ".join(told)}</p>'

@@ -37,7 +37,7 @@ BESIDE = (
 """Modules outside the package that only reports use. They run during a delivery."""
 LEFT_OUT = {"tracebacks", "applications", "replay"}
 """Modules that run before a report is made, and the replay, whose errors become a note on the page."""
-OF_THE_PAGE = {"page", "trace", "as_json", "private_files"}
+OF_THE_PAGE = {"page", "as_json", "private_files"}
 PART_OF_DELIVERY = {
     "_start_recording",
     "listen",

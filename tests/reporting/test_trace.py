@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.reporting.trace import document, headline
+from pytest_fakecloud.reporting.page import document, headline
 
 AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
 """The script of axe-core; without it, the test that needs it is skipped."""

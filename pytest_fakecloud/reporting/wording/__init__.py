@@ -14,7 +14,7 @@ from ..applications import Served
 from ..bodies import readable, shortened, visible
 from ..connections import error_of
 from ..scene import Scene
-from . import broker, general, kv, queue, vector
+from . import broker, common, kv, queue, vector
 from .common import EXCERPT, Sentences, Summary, filled
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _SENTENCES: Sentences = {
     **vector.SENTENCES,
     **broker.SENTENCES,
     **queue.SENTENCES,
-    **general.SENTENCES,
+    **common.SENTENCES,
 }
 
 
@@ -83,7 +83,7 @@ def _described(row: Row, last: Row, scene: Scene) -> Summary:
         if row.kind == "attempt":
             return queue.attempt_summary(row, last, scene)
         if row.kind == "action":
-            return Summary(general.action(entry, scene))
+            return Summary(common.action(entry, scene))
         is_brokers = row.service == "broker"
         told = broker.event(entry, scene) if is_brokers else f"{entry.kind}: {entry.text}"
         return Summary(told, note=str(entry.data.get("note") or ""))

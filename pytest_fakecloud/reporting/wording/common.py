@@ -1,4 +1,4 @@
-"""Wording for all services: sentences from templates, lists, times."""
+"""Wording for all services: templates, lists, times; errors, faults, credentials, actions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.timeparse import to_datetime
-from ...core.wording import counted, listed
+from ...core.wording import counted, listed, plural
 from ..bodies import compact, parsed, shortened
 from ..connections import on_connection, reply
 
 if TYPE_CHECKING:
-    from ...core.calls import Call
+    from ...core.calls import Call, Event
     from ..scene import Scene
 
 EXCERPT = 400
@@ -110,3 +110,61 @@ def envelope(call: Call) -> Any:
     Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the response has none.
     """
     return (reply(call) if on_connection(call) else parsed(call.answer))["result"]
+
+
+def action(event: Event, scene: Scene) -> str:
+    given = ", ".join(event.data.get("arguments") or ())
+    did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
+    if did:
+        limits = f" ({given})" if given else ""
+        return f"{event.handle} fault {did}: {event.data['fault']}{limits}"
+    if event.kind == "clear_faults":
+        return f"{event.handle} faults cleared"
+    message = event.data.get("message_id")
+    made = f" -> {scene.short(message)}" if message else ""
+    return f"{event.handle}.{event.kind}({given}){made}"
+
+
+def _continued(values: Values, scene: Scene) -> str:
+    later = counted(values["later"], "call")
+    error = " ".join(filter(None, [values["status"], values["error"]]))
+    return f"{values['call']} was answered {error}, and {later} followed"
+
+
+def _swallowed(values: Values, scene: Scene) -> str:
+    answered = values["status"] or "with an error"
+    return f"this {values['call']} was answered {answered}, and the test saw no exception"
+
+
+def _unused_fault(values: Values, scene: Scene) -> str:
+    faults = values["faults"]
+    named = f"the {plural('fault', len(faults))} {listed(faults)}" if faults else "a fault"
+    return f"{named} never fired; the calls were {listed(values['calls'])}"
+
+
+def _rejected(values: Values, scene: Scene) -> str:
+    reasons = "; ".join(
+        _WHY_REJECTED[one["kind"]].format(fake=values["fake"], **one) for one in values["reasons"]
+    )
+    return f"answered 401 to {values['rejected']} of {counted(values['calls'], 'call')}: {reasons}"
+
+
+_WHY_REJECTED = {
+    "none": "no credentials were sent",
+    "query": "the _token in the URL is wrong",
+    "read_only": "the credentials are the read-only token",
+    "other": "the credentials are those of {other}",
+    "unknown": "the credentials are not those of {fake}",
+}
+SENTENCES: Sentences = {
+    "continued_after_error": _continued,
+    "error_not_seen": _swallowed,
+    "unused_fault": _unused_fault,
+    "never_called": "no call was received",
+    "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
+    "fakecloud.clock.advance() moves it, time.sleep() does not",
+    "rejected": _rejected,
+    "problem": "[{problem:raw}] {text:raw}",
+    "failed": "{text:raw}",
+    "more": "and {count:raw} more",
+}
