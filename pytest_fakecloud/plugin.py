@@ -287,7 +287,7 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
     not set.
     """
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
-        from .reporting.hints.mistakes import at_import
+        from .reporting.hints.variables import at_import
 
         lines = at_import(call.excinfo.value)
         if lines:

@@ -17,11 +17,10 @@ from ..core.errors import shown
 from ..core.timeparse import to_datetime
 from .applications import Served
 from .bodies import as_plain, compact, decoded, parsed, printable
-from .connections import on_connection, reply
+from .connections import is_error, on_connection, reply
 from .masking import HIDDEN, Mask, hides_words
 from .model import VERSION, Finding, Place, Report, Row
 from .private_files import write_private
-from .resp_reply import is_error
 from .text import problem
 from .wording import Scene, describe, sentence, status_line
 from .wording.kv import command_text

@@ -94,7 +94,8 @@ def _data_of(path: Path) -> Mapping[str, Any]:
 
 def _first_finding(data: Mapping[str, Any], field: str) -> str:
     """Return a field of the first finding in a page's data; empty if there is none."""
-    return str(next(iter(data.get("findings", ())), {}).get(field, ""))
+    first: Mapping[str, Any] = next(iter(data.get("findings", ())), {})
+    return str(first.get(field, ""))
 
 
 def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[str]:

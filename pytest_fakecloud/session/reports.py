@@ -107,10 +107,13 @@ def _hints(
     report: pytest.TestReport,
 ) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
-    from ..reporting.hints.missing_requests import hints_about_error, hints_about_silence
+    from ..reporting.hints.missing_requests import (
+        hints_about_error,
+        hints_about_silence,
+        old_token_hints,
+    )
     from ..reporting.hints.mistakes import mistakes
-    from ..reporting.hints.stale_clients import old_token_hints
-    from ..reporting.hints.unread_variables import unread_variables
+    from ..reporting.hints.variables import unread_variables
 
     lines: list[str] = []
     with report_failure("the hints about missing requests could not be made", lines.append):

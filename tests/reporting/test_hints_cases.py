@@ -12,8 +12,11 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.reporting.hints.missing_requests import hints_about_error, hints_about_silence
-from pytest_fakecloud.reporting.hints.stale_clients import old_token_hints
+from pytest_fakecloud.reporting.hints.missing_requests import (
+    hints_about_error,
+    hints_about_silence,
+    old_token_hints,
+)
 
 STAY = [
     "    [pytest]",

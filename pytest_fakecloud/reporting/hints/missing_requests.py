@@ -1,19 +1,29 @@
-"""Hints about requests that did not reach their fake: what intercepted them, or where they were
-sent.
+"""Hints about requests that did not reach their fake: a library intercepted them, or a client sent
+them to the address, or with the token, of a closed fake.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING
 
-from .intercepting_libraries import interception_hints, request_of, suspicion_hints
-from .introspection import chain
-from .stale_clients import closed_fake_hints, unconnected_clients
+from ...core.auth import bearer_token
+from ...handle import closed_fakes_of, secrets_of, was_given
+from ...http.hub import default_hub
+from .introspection import attributes_of, chain, frames_of, locals_of, root
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
+
+_CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
+"""The packages of the official clients, with their services."""
+FAKE_ADDRESS = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5})")
 
 
 def hints_about_error(cloud: AnyCloud, error: BaseException) -> list[str]:
@@ -21,15 +31,12 @@ def hints_about_error(cloud: AnyCloud, error: BaseException) -> list[str]:
     address of a closed fake, and say what to do.
     """
     found: list[str] = []
+    transport_error = getattr(sys.modules.get("httpx"), "TransportError", OSError)
     for one in chain(error):
-        found += interception_hints(cloud, one)
-        if issubclass(type(one), OSError | _transport_error()):
-            found += closed_fake_hints(cloud, f"{request_of(one)} {one}")
+        found += _interception_hints(cloud, one)
+        if issubclass(type(one), OSError | transport_error):
+            found += _closed_fake_hints(cloud, f"{_request_of(one)} {one}")
     return list(dict.fromkeys(found))
-
-
-def _transport_error() -> type[BaseException]:
-    return getattr(sys.modules.get("httpx"), "TransportError", OSError)
 
 
 def hints_about_silence(
@@ -41,5 +48,261 @@ def hints_about_silence(
     lazy objects (Django's ``SimpleLazyObject``, werkzeug's ``LocalProxy``) are not evaluated.
     """
     called = [handle for handle in cloud.handles if len(handle.journal)]
-    found = [] if called else unconnected_clients(cloud, names, error)
-    return [*found, *suspicion_hints(cloud, error)]
+    found = [] if called else _unconnected_clients(cloud, names, error)
+    return [*found, *_suspicion_hints(cloud, error)]
+
+
+def old_token_hints(cloud: AnyCloud) -> list[str]:
+    """Explain requests from a client that still uses the token of a fake from an earlier test."""
+    own = closed_fakes_of(cloud).secrets.union(*map(secrets_of, cloud.handles))
+    for call in cloud.journal.calls():
+        token = bearer_token(call.headers.get("Authorization")) if call.status == 401 else None
+        if token is not None and token not in own and was_given(token):
+            return _fakes_that_stay(
+                cloud, f"a client called {call.handle} with the token of a fake that is closed"
+            )
+    return []
+
+
+# -- libraries -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """A library that intercepts requests.
+
+    ``errors`` are the modules and names of the errors that it raises, ``text`` is a part of their
+    messages, and ``recipe`` explains how to let requests to fakes through. While the library is
+    active, it replaces the ``patched`` names (pairs of module and name) with objects of its
+    ``package``. ``begins`` are the names that activate it. ``blocks_all`` is True if it blocks all
+    connections and its error may not contain an address.
+    """
+
+    name: str
+    package: str
+    errors: tuple[tuple[str, str], ...]
+    recipe: str
+    text: str = ""
+    patched: tuple[tuple[str, str], ...] = ()
+    begins: frozenset[str] = frozenset()
+    blocks_all: bool = False
+
+
+_LIBRARIES = (
+    _Library(
+        name="responses",
+        package="responses",
+        errors=(("requests.exceptions", "ConnectionError"),),
+        text="Connection refused by Responses",
+        recipe="let it through with responses.add_passthru({name}.url)",
+        patched=(("requests.adapters", "HTTPAdapter.send"),),
+        begins=frozenset({"activate", "mock", "RequestsMock", "start"}),
+    ),
+    _Library(
+        name="respx",
+        package="respx",
+        errors=(("respx.models", "AllMockedAssertionError"),),
+        recipe='let it through with respx.route(host="127.0.0.1").pass_through()',
+        patched=(
+            ("httpcore", "ConnectionPool.handle_request"),
+            ("httpcore", "AsyncConnectionPool.handle_async_request"),
+            ("httpx", "HTTPTransport.handle_request"),
+        ),
+        begins=frozenset({"mock", "MockRouter", "start"}),
+    ),
+    _Library(
+        name="pytest-httpx",
+        package="pytest_httpx",
+        errors=(("httpx", "TimeoutException"),),
+        text="No response can be found for",
+        recipe="let it through with @pytest.mark.httpx_mock("
+        'should_mock=lambda request: request.url.host != "127.0.0.1")',
+        patched=(("httpx", "HTTPTransport.handle_request"),),
+    ),
+    _Library(
+        name="requests-mock",
+        package="requests_mock",
+        errors=(("requests_mock.exceptions", "NoMockAddress"),),
+        recipe="let it through with requests_mock.Mocker(real_http=True)",
+        patched=(("requests", "Session.send"),),
+        begins=frozenset({"Mocker", "mock"}),
+    ),
+    _Library(
+        name="pook",
+        package="pook",
+        errors=(("pook.exceptions", "PookNoMatches"),),
+        recipe="let it through with pook.use(network=True), or pook.enable_network()",
+        patched=(("urllib3.connectionpool", "HTTPConnectionPool.urlopen"),),
+        begins=frozenset({"activate", "on", "use"}),
+    ),
+    _Library(
+        name="VCR.py",
+        package="vcr",
+        errors=(("vcr.errors", "CannotOverwriteExistingCassetteException"),),
+        recipe="let it through with vcr.VCR(ignore_localhost=True)",
+        patched=(("http.client", "HTTPConnection"),),
+        begins=frozenset({"use_cassette", "VCR"}),
+    ),
+    _Library(
+        name="pytest-socket",
+        package="pytest_socket",
+        errors=(("pytest_socket", "SocketBlockedError"),),
+        recipe="allow loopback with @pytest.mark.enable_socket, or --allow-hosts=127.0.0.1 in place "
+        "of --disable-socket",
+        patched=(("socket", "socket"),),
+        begins=frozenset({"disable_socket"}),
+        blocks_all=True,
+    ),
+    _Library(
+        name="pytest-socket",
+        package="pytest_socket",
+        errors=(("pytest_socket", "SocketConnectBlockedError"),),
+        recipe="allow loopback with --allow-hosts=127.0.0.1, or "
+        "@pytest.mark.allow_hosts(['127.0.0.1'])",
+        blocks_all=True,
+    ),
+    _Library(
+        name="pytest-recording (--block-network)",
+        package="pytest_recording",
+        errors=(("builtins", "RuntimeError"),),
+        text="Network is disabled",
+        recipe="allow loopback with --allowed-hosts=127.0.0.1, or "
+        "@pytest.mark.block_network(allowed_hosts=['127.0.0.1'])",
+        blocks_all=True,
+    ),
+)
+
+
+def _interception_hints(cloud: AnyCloud, error: BaseException) -> Iterator[str]:
+    """Yield hints if a library raised the error because it intercepted a request to a fake."""
+    kinds = {(kind.__module__, kind.__name__) for kind in type(error).__mro__}
+    for library in _LIBRARIES:
+        if kinds.isdisjoint(library.errors) or library.text not in str(error):
+            continue
+        address = f"{_request_of(error)} {error}"
+        addressed = [handle for handle in cloud.handles if handle.url in address]
+        for handle in addressed:
+            recipe = library.recipe.format(name=handle.name)
+            yield f"{library.name} intercepted a request to {handle.name}: {recipe}"
+        if not addressed and library.blocks_all and not _names_another_host(str(error)):
+            yield f"{library.name} blocked the connection to the fakes: {library.recipe}"
+
+
+def _suspicion_hints(cloud: AnyCloud, error: BaseException | None) -> Iterator[str]:
+    """Yield hints about libraries that are active, or were in the frames of the error, for each fake
+    that received no request, because the application may have caught a library's error.
+    """
+    frames = frames_of(error)
+    for library in _LIBRARIES:
+        if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
+            continue
+        for handle in cloud.handles:
+            if not len(handle.journal):
+                recipe = library.recipe.format(name=handle.name)
+                yield (
+                    f"{handle.name} received no request; {library.name} was active in this test and "
+                    f"may have intercepted it: {recipe}"
+                )
+
+
+def _request_of(error: BaseException) -> str:
+    """Return the address of the request that an error refers to; empty if there is none."""
+    for carrier, name in (("failed_request", "uri"), ("request", "url")):
+        # httpx raises an error if the attribute is not set; other libraries may too.
+        with suppress(Exception):
+            address = getattr(getattr(error, carrier, None), name, None)
+            if address:
+                return str(address)
+    return ""
+
+
+def _names_another_host(text: str) -> bool:
+    return "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
+
+
+def _is_active(library: _Library) -> bool:
+    for module, name in library.patched:
+        value: object = sys.modules.get(module)
+        for part in name.split("."):
+            value = inspect.getattr_static(value, part, None)
+        if value is not None and root(value) == library.package:
+            return True
+    return False
+
+
+def _activates(library: _Library, frame: FrameType) -> bool:
+    """Return whether a function in a traceback belongs to the library or activates it."""
+    home = frame.f_globals.get("__name__")
+    if type(home) is str and home.partition(".")[0] == library.package:
+        return True
+    names = frame.f_code.co_names
+    if library.begins.isdisjoint(names):
+        return False
+    known = {**frame.f_globals, **frame.f_locals}
+    mentioned = (*names, *frame.f_code.co_varnames)
+    return any(root(known[one]) == library.package for one in mentioned if one in known)
+
+
+# -- clients ---------------------------------------------------------------------------------------
+
+
+def _closed_fake_hints(cloud: AnyCloud, address: str) -> list[str]:
+    """Explain a client that used the address of an earlier test's fake."""
+    found = FAKE_ADDRESS.search(address)
+    port = int(found[1] or found[2]) if found else 0
+    is_open = any(handle.url.endswith(f":{port}") for handle in cloud.handles)
+    if is_open or not default_hub().ports.has_given(port):
+        return []
+    return _fakes_that_stay(
+        cloud, f"a client called 127.0.0.1:{port}, the address of a fake that is closed"
+    )
+
+
+def _fakes_that_stay(cloud: AnyCloud, what: str) -> list[str]:
+    names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.handles))
+    return [
+        f"{what}, for example an earlier test's. An application that creates its client once needs "
+        "fakes that last; in pytest.ini:",
+        "    [pytest]",
+        "    fakecloud_scope = session",
+        f"    fakecloud_early = {names}",
+    ]
+
+
+def _unconnected_clients(
+    cloud: AnyCloud, names: Iterable[object], error: BaseException | None
+) -> list[str]:
+    """Explain the test's official clients that use other addresses, unless a client uses the
+    address of a fake.
+    """
+    urls = [handle.url for handle in cloud.handles]
+    found = []
+    for (package, address), client in _clients([*names, *locals_of(error)]).items():
+        if any(address.startswith(url) for url in urls):
+            return []
+        if _CLIENTS[package] not in [handle.service for handle in cloud.handles]:
+            continue
+        found += _closed_fake_hints(cloud, address) or [
+            f"the test has {type(client).__name__} of {package} "
+            f"for {address}, which is not the address of a fake: the fixture fakecloud_env "
+            "(or fakecloud_env = true in pytest.ini) sets the variables such a client reads, before "
+            "the application makes it"
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
+    """Return the official clients among the given values and their attributes, by package and
+    address. A client that is a part of another one is left out.
+    """
+    found: dict[tuple[str, str], object] = {}
+    for value in values:
+        for one in (value, *attributes_of(value).values()):
+            if (package := root(type(one))) in _CLIENTS:
+                parts = list(attributes_of(one).values())
+                parts += [each for part in parts for each in attributes_of(part).values()]
+                texts = [each for each in parts if isinstance(each, str)]
+                urls = [text for text in texts if text.startswith(("http://", "https://"))]
+                if urls:
+                    found.setdefault((package, urls[0]), one)
+    return found

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.wording import counted, listed
 from ..bodies import as_plain, compact, parsed, scalar, shortened
-from ..connections import on_connection
+from ..connections import is_error, on_connection
 from ..masking import HIDDEN, hides_words
-from ..resp_reply import is_error
 from ..scene import Scene, has_full_answer, hash_of
 from .common import Script, Sentences, Summary, Values, clock_time, envelope
 

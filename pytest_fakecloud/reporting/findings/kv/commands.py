@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.calls import Action, Call, faults_ended
 from ....kv.table.rows import ROWS
 from ...bodies import as_plain, parsed
-from ...connections import on_connection, reply
-from ...resp_reply import is_error
+from ...connections import is_error, on_connection, reply
 from ..look import Look
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""Environment variables that the application reads, although ``fakecloud_env`` sets others."""
+"""Hints about environment variables: unset ones, and those that the application reads although
+``fakecloud_env`` sets others.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,37 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..masking import Mask
-from .stale_clients import FAKE_ADDRESS
+from .introspection import chain, frames_of, locals_of
+from .missing_requests import FAKE_ADDRESS
 
 if TYPE_CHECKING:
     from ...any_cloud import AnyCloud
 
+VARIABLES = {
+    "kv_server": (
+        "UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN", "KV_REST_API_URL",
+        "KV_REST_API_TOKEN", "KV_REST_API_READ_ONLY_TOKEN", "KV_URL", "REDIS_URL",
+    ),
+    "vector_index": ("UPSTASH_VECTOR_REST_URL", "UPSTASH_VECTOR_REST_TOKEN"),
+    "broker": (
+        "UPSTASH_KAFKA_REST_URL", "UPSTASH_KAFKA_REST_USERNAME", "UPSTASH_KAFKA_REST_PASSWORD",
+    ),
+    "queue": (
+        "QSTASH_URL", "QSTASH_TOKEN", "QSTASH_CURRENT_SIGNING_KEY", "QSTASH_NEXT_SIGNING_KEY",
+    ),
+}  # fmt: skip
+"""The variables that official clients read, by the fixture whose fakes set them."""
+_NO_URL = re.compile(
+    r"missing an 'http|No scheme supplied|Invalid type for url|Invalid URL|unknown url type"
+)
+"""Messages of HTTP clients about a URL that contains a missing variable."""
+_OF_PROCESSES = {("subprocess", "CalledProcessError"), ("subprocess", "CompletedProcess")}
 _READERS = {"environ", "environ.get", "getenv"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCHEMES = {"redis", "rediss", "http", "https"}
@@ -26,6 +48,82 @@ _MODULES = 300
 _MOST = 8
 """Maximum number of variables that a hint names."""
 _UNCONNECTED = re.compile(r"\b(?:Connect\w*Error|Connection refused)\b")
+
+
+# -- unset -----------------------------------------------------------------------------------------
+
+
+def at_import(error: BaseException) -> list[str]:
+    """Return the hints about an error that a module raised while pytest was importing it."""
+    return _early(_named(list(chain(error)), VARIABLES))
+
+
+def hints_about_unset_variables(cloud: AnyCloud, errors: Sequence[BaseException]) -> Iterator[str]:
+    handles = {one.fixture: one.name for one in cloud.handles if one.fixture in VARIABLES}
+    for text in (text for error in errors for text in _outputs(error)):
+        for fixture, name in handles.items():
+            for variable in VARIABLES[fixture]:
+                if re.search(rf"\b{variable}\b", text):
+                    yield (
+                        f"a subprocess had no {variable}: start it with "
+                        f"env={{**os.environ, **{name}.env}}"
+                    )
+                    return
+    names = _named(errors, handles)
+    if not names and any(_NO_URL.search(str(error)) for error in errors):
+        names = [name for name in (VARIABLES[one][0] for one in handles) if name not in os.environ]
+    imports = (frame.f_code.co_name for error in errors for frame in frames_of(error))
+    if names and "<module>" in imports:
+        yield from _early(names)
+    elif names:
+        yield (
+            f"{_are_not_set(names)}: use the fixture fakecloud_env (or fakecloud_env = true in "
+            "pytest.ini), which sets the variables before the test"
+        )
+
+
+def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:
+    """Return the unset variables that errors mention, ignoring case: settings libraries use lower
+    case.
+    """
+    texts = [str(one) for one in errors if isinstance(one, LookupError | ValueError | TypeError)]
+    words = set(re.findall(r"\w+", " ".join(texts).upper()))
+    return [
+        name
+        for fixture in fixtures
+        for name in VARIABLES[fixture]
+        if name in words and name not in os.environ
+    ]
+
+
+def _are_not_set(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set"
+
+
+def _outputs(error: BaseException) -> Iterator[str]:
+    values: list[object] = [error]
+    if isinstance(error, AssertionError):
+        values += locals_of(error)
+    for value in values:
+        kind = type(value)
+        if (kind.__module__, kind.__name__) in _OF_PROCESSES:
+            for part in (value.stdout, value.stderr):  # type: ignore[attr-defined]
+                yield part.decode("utf-8", "replace") if isinstance(part, bytes) else part or ""
+
+
+def _early(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    fixtures = [one for one, own in VARIABLES.items() if not set(own).isdisjoint(names)]
+    return [
+        f"{_are_not_set(names)} when a module that reads it is imported. Start the fakes before any "
+        "import; in pytest.ini:",
+        "    [pytest]",
+        f"    fakecloud_early = {' '.join(fixtures)}",
+    ]
+
+
+# -- read by the application -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
