@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .commands.server.help import summary
+from .commands.server.introspection import summary
 from .commands.server.process import REASONS
 from .engine import engine as _engine  # noqa: F401 - binds every command's function
 from .table.documented import DOCUMENTED

@@ -21,8 +21,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ...core.budget import spend
-from .cardinality import HASH_BITS, PRECISION, REGISTERS, estimate
-from .murmur import murmur_hash_64a
+from .cardinality import HASH_BITS, PRECISION, REGISTERS, estimate, murmur_hash_64a
 
 REGISTER_BITS = 6
 REGISTER_MAX = (1 << REGISTER_BITS) - 1

@@ -1,10 +1,11 @@
-"""Parsers for arguments that several command groups share: options, counts, indexes, timeouts."""
+"""Parsers for arguments that several command groups share, and random choices of members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import errors
+from ..engine.engine import Session
 from ..errors import CommandError
 from ..table.registry import Args
 from ..table.syntax import I64_MAX, parse_int
@@ -65,3 +66,17 @@ def parse_milliseconds(text: bytes) -> int:
     if timeout_ms < 0:
         raise CommandError(errors.TIMEOUT_NEGATIVE)
     return timeout_ms
+
+
+MOST_REPETITIONS = 1_000_000
+"""Maximum number of random members that a negative count may request (decided here)."""
+
+
+def random_indexes(session: Session, size: int, count: int) -> Sequence[int]:
+    """Return random indexes below ``size``: distinct ones, or repeated ones for a negative count."""
+    random = session.engine.random
+    if count < -MOST_REPETITIONS:
+        raise CommandError(errors.OUT_OF_RANGE)
+    if count < 0:
+        return [random.randrange(size) for _ in range(-count)]
+    return range(size) if count >= size else random.sample(range(size), count)

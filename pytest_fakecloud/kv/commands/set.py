@@ -10,8 +10,7 @@ from ..reply import Reply, SetReply
 from ..table.registry import Args, command
 from ..table.syntax import I64_MAX, parse_int
 from ..values.sets import SetValue
-from .arguments import options, parse_negatable
-from .sampling import random_indexes
+from .arguments import options, parse_negatable, random_indexes
 from .scanning import scan_page
 
 # -- one set -------------------------------------------------------------------------------------

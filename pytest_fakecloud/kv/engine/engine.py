@@ -19,8 +19,8 @@ from ..acl.users import AclUser
 from ..errors import CLIENT_LEFT, CommandError, over_budget, unknown_command
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
+from ..scripting.runs import Turns
 from ..scripting.scripts import Scripting
-from ..scripting.turns import Turns
 from ..settings import VERSION, Dialect, Limits
 from ..table.config import Config
 from ..table.registry import CommandSpec, function_of, table_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ..values.integers import canonical_integer
+from ..values.listpack import canonical_integer
 from .source import RdbError
 
 Entry = bytes | int

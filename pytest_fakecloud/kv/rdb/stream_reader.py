@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..values.consumer_group import SEQUENCE_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
-from ..values.group_progress import entries_up_to
+from ..values.consumer_group import (
+    SEQUENCE_MAX,
+    UNKNOWN_ENTRIES_READ,
+    Consumer,
+    Group,
+    entries_up_to,
+)
 from ..values.stream import Node, Stream, make_id
 from .listpack import Entry, read_listpack, texts
 from .source import RdbError, Source

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..table.syntax import format_double
 from ..values.consumer_group import SEQUENCE_MAX, Group, PendingList
 from ..values.hashes import HashValue
-from ..values.integers import canonical_integer
 from ..values.json import JsonValue, write_json
-from ..values.listpack import LISTPACK_OVERHEAD, entry_size
+from ..values.listpack import LISTPACK_OVERHEAD, canonical_integer, entry_size
 from ..values.lists import NODE_BYTES, QuickList
 from ..values.sets import SetValue
 from ..values.stream import Node, Stream

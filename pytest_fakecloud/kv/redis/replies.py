@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from ..errors import REPLY_TOO_DEEP, CommandError
 from ..reply import NIL_ARRAY, OK, Reply, Status
-from ..scripting.limits import LEVELS
+from ..scripting.runs import LEVELS
 
 LONGEST = 512 << 20
 """Maximum string length that a server accepts: the default of ``proto-max-bulk-len``."""

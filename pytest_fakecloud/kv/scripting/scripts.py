@@ -22,8 +22,7 @@ from ..table.availability import asks_to_wait
 from . import errors
 from .errors import HostLost, ScriptFailure
 from .libraries import Libraries, Library, LibraryFunction
-from .limits import LEVELS, PORT_LEVELS, ScriptLimits
-from .runs import GIVE_WAY_SECONDS, ScriptRun
+from .runs import GIVE_WAY_SECONDS, LEVELS, PORT_LEVELS, ScriptLimits, ScriptRun
 from .shebang import KEY_LOCKING, library_name, script_shebang
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .integers import canonical_integer
+import re
 
 LISTPACK_OVERHEAD = 7
 """Size of an empty listpack in bytes: the total length, the number of elements and the end marker."""
@@ -33,6 +33,17 @@ def integer_size(number: int) -> int:
     if -(1 << 31) <= number < 1 << 31:
         return 6
     return 10
+
+
+_CANONICAL = re.compile(rb"(?:0|-?[1-9][0-9]{0,18})\Z")
+
+
+def canonical_integer(text: bytes) -> int | None:
+    """Return the 64-bit integer of a canonical string (not ``01``, ``+1``, ``-0``), or None."""
+    if not _CANONICAL.match(text):
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
 
 
 def entry_size(item: bytes) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar
 
-from .integers import canonical_integer
+from .listpack import canonical_integer
 
 if TYPE_CHECKING:
     from ..table.config import Config

@@ -11,14 +11,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy as shallow_copy
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from .consumer_group import ID_MAX, SEQUENCE_MAX, Group
 from .listpack import LISTPACK_OVERHEAD, entry_size, integer_size
-from .radix_tree import node_count
 
 if TYPE_CHECKING:
     from ..table.config import Config
+
 
 Entry = tuple[int, list[bytes]]
 """An entry: its ID and a list of alternating fields and values."""
@@ -312,3 +313,18 @@ class Stream:
     def radix_tree_nodes(self) -> int:
         """The number of nodes in a radix tree whose 16-byte keys are those of the stream's nodes."""
         return node_count([key.to_bytes(16, "big") for key in self._keys]) or 1
+
+
+def node_count(keys: list[bytes], depth: int = 0) -> int:
+    """Return the nodes of a compressed radix tree of sorted keys, from byte ``depth`` on."""
+    if not keys:
+        return 0
+    if len(keys) == 1:
+        return 1 + (depth < len(keys[0]))
+    common = depth
+    while keys[0][common] == keys[-1][common]:
+        common += 1
+    nodes = 1 + (common > depth)
+    for _, branch in groupby(keys, key=lambda key: key[common]):
+        nodes += node_count(list(branch), common + 1)
+    return nodes

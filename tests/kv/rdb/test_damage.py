@@ -10,6 +10,7 @@ import pytest
 
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.kv.commands.server.debugging import value_digest
 from pytest_fakecloud.kv.engine import state
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.rdb import lzf, source
@@ -18,7 +19,6 @@ from pytest_fakecloud.kv.rdb.file import read_file, write_file
 from pytest_fakecloud.kv.rdb.listpack import write_listpack
 from pytest_fakecloud.kv.rdb.reader import module_id
 from pytest_fakecloud.kv.rdb.source import RdbError
-from pytest_fakecloud.kv.values.digest import value_digest
 from tests.budget import cases
 
 from .packing import OTHERS, count, file_of, sealed, text, ziplist

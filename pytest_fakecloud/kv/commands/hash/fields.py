@@ -12,8 +12,7 @@ from ...table.long_double import parse_long_double
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, parse_int
 from ...values.hashes import HashValue
-from ..arguments import parse_negatable
-from ..sampling import random_indexes
+from ..arguments import parse_negatable, random_indexes
 from ..scanning import scan_page
 from ..string.numbers import incremented, incremented_float
 

@@ -1,5 +1,5 @@
 """JSON commands, which read, change and describe the values at a path of a document."""
 
-from . import about, change, documents
+from . import change, documents
 
-__all__ = ["about", "change", "documents"]
+__all__ = ["change", "documents"]

@@ -1,5 +1,5 @@
 """Generic key commands, which rename, copy, expire, inspect and sort keys."""
 
-from . import expiry, generic, objects, sort
+from . import generic, sort
 
-__all__ = ["expiry", "generic", "objects", "sort"]
+__all__ = ["generic", "sort"]

@@ -1,8 +1,9 @@
-"""Generic key commands: existence, names, copies, scans, DUMP and RESTORE, and WAIT."""
+"""Commands for keys of any type: names, copies, scans, payloads, TTLs, OBJECT and WAIT."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import errors
 from ...algorithms.glob import matcher
@@ -10,11 +11,17 @@ from ...engine.engine import Session
 from ...engine.keyspace import Keyspace, type_name
 from ...errors import CommandError
 from ...reply import OK, Reply, Status
+from ...table.expiry import is_met, nearest_second, parse_conditions, relative_ms
 from ...table.registry import Args, command
-from ...table.syntax import I64_MAX, parse_database, parse_int
+from ...table.syntax import I64_MAX, parse_database, parse_int, try_int
 from ...table.versions import rdb_version
+from ...values.memory import UnpackedInteger
 from ..arguments import options, parse_milliseconds
 from ..scanning import parse_cursor, parse_scan
+
+if TYPE_CHECKING:
+    from ...table.config import Config
+
 
 # -- existence -----------------------------------------------------------------------------------
 
@@ -259,3 +266,144 @@ def waitaof(session: Session, args: Args) -> Reply:
     parse_int(args[1], 0, I64_MAX, errors.OUT_OF_RANGE)
     parse_milliseconds(args[2])
     return [0, 0]
+
+
+# -- expiry ----------------------------------------------------------------------------------------
+
+
+def _expire(session: Session, args: Args, name: str, *, seconds: bool, since_ms: int = 0) -> Reply:
+    """Set the expiry of a key to a number of seconds or milliseconds after ``since_ms``."""
+    condition = parse_conditions(args[2:])
+    at_ms = relative_ms(args[1], seconds, since_ms, name)
+    if session.db.lookup(args[0]) is None:
+        return 0
+    if not is_met(condition, session.db.expires.get(args[0]), at_ms):
+        return 0
+    session.db.expire_at(args[0], at_ms)
+    return 1
+
+
+@command("EXPIRE")
+def expire(session: Session, args: Args) -> Reply:
+    """Set the TTL of a key in seconds."""
+    return _expire(session, args, "expire", seconds=True, since_ms=session.now_ms)
+
+
+@command("PEXPIRE")
+def pexpire(session: Session, args: Args) -> Reply:
+    """Set the TTL of a key in milliseconds."""
+    return _expire(session, args, "pexpire", seconds=False, since_ms=session.now_ms)
+
+
+@command("EXPIREAT")
+def expireat(session: Session, args: Args) -> Reply:
+    """Set the time at which a key expires, as a Unix time in seconds."""
+    return _expire(session, args, "expireat", seconds=True)
+
+
+@command("PEXPIREAT")
+def pexpireat(session: Session, args: Args) -> Reply:
+    """Set the time at which a key expires, as a Unix time in milliseconds."""
+    return _expire(session, args, "pexpireat", seconds=False)
+
+
+def _read(session: Session, key: bytes, convert: Callable[[int], int]) -> Reply:
+    """Return the expiry of a key, converted from Unix milliseconds to the form of the reply."""
+    if session.db.peek(key) is None:
+        return -2
+    at_ms = session.db.expires.get(key)
+    return -1 if at_ms is None else convert(at_ms)
+
+
+@command("TTL")
+def ttl(session: Session, args: Args) -> Reply:
+    """Return the TTL of a key in seconds; -1 if it has no TTL, -2 if it does not exist."""
+    return _read(session, args[0], lambda at_ms: nearest_second(at_ms - session.now_ms))
+
+
+@command("PTTL")
+def pttl(session: Session, args: Args) -> Reply:
+    """Return the TTL of a key in milliseconds; -1 if it has no TTL, -2 if it does not exist."""
+    return _read(session, args[0], lambda at_ms: at_ms - session.now_ms)
+
+
+@command("EXPIRETIME")
+def expiretime(session: Session, args: Args) -> Reply:
+    """Return the Unix time in seconds at which a key expires; -1 if never, -2 if it does not exist."""
+    return _read(session, args[0], nearest_second)
+
+
+@command("PEXPIRETIME")
+def pexpiretime(session: Session, args: Args) -> Reply:
+    """Return the Unix time in ms at which a key expires; -1 if never, -2 if it does not exist."""
+    return _read(session, args[0], lambda at_ms: at_ms)
+
+
+@command("PERSIST")
+def persist(session: Session, args: Args) -> Reply:
+    """Remove the TTL of a key and return whether it had one."""
+    return int(session.db.persist(args[0]))
+
+
+# -- OBJECT ----------------------------------------------------------------------------------------
+
+
+_MAX_EMBSTR_LENGTH = 44
+_SHARED_INTEGERS = range(10_000)
+"""Integers that Redis stores once. It reports the maximum as the number of their references."""
+
+
+def _is_packed(value: bytes) -> bool:
+    return not isinstance(value, UnpackedInteger) and try_int(value) is not None
+
+
+def encoding(value: Any, config: Config) -> str:
+    """Return the name of the encoding that Redis would use for a value."""
+    if isinstance(value, bytearray):
+        return "raw"
+    if isinstance(value, bytes):
+        if _is_packed(value):
+            return "int"
+        return "embstr" if len(value) <= _MAX_EMBSTR_LENGTH else "raw"
+    return str(value.encoding(config))
+
+
+def reference_count(value: Any) -> int:
+    """Return the number of references that Redis would report for a value."""
+    is_shared = isinstance(value, bytes) and _is_packed(value) and int(value) in _SHARED_INTEGERS
+    return 2**31 - 1 if is_shared else 1
+
+
+@command("OBJECT ENCODING")
+def object_encoding(session: Session, args: Args) -> Reply:
+    """Return the internal encoding of the value of a key."""
+    value = session.db.peek(args[0])
+    return None if value is None else encoding(value, session.engine.config).encode()
+
+
+@command("OBJECT REFCOUNT")
+def object_refcount(session: Session, args: Args) -> Reply:
+    """Return the reference count of the value of a key."""
+    value = session.db.peek(args[0])
+    return None if value is None else reference_count(value)
+
+
+@command("OBJECT IDLETIME")
+def object_idletime(session: Session, args: Args) -> Reply:
+    """Return the number of seconds since a key was last accessed."""
+    if session.db.peek(args[0]) is None:
+        return None
+    if session.db.frequencies is not None:
+        raise CommandError(errors.LFU)
+    accessed = session.db.accessed.get(args[0], session.now_ms)
+    return max(0, session.now_ms - accessed) // 1000
+
+
+@command("OBJECT FREQ")
+def object_freq(session: Session, args: Args) -> Reply:
+    """Return the logarithmic access frequency of a key; requires an LFU eviction policy."""
+    if session.db.peek(args[0]) is None:
+        return None
+    if session.db.frequencies is None:
+        raise CommandError(errors.NOT_LFU)
+    return session.db.frequencies.of(args[0], session.now_ms)

@@ -1,18 +1,14 @@
 """Server and connection commands, such as ACL, CLIENT, COMMAND, CONFIG and INFO."""
 
-from . import (
-    acl,
-    client,
-    configuration,
-    connection,
-    debugging,
-    introspection,
-    process,
-    server,
-    statistics,
-)
+from . import acl, client, connection, debugging, introspection, process, server, statistics
 
 __all__ = [
-    "acl", "client", "configuration", "connection", "debugging", "introspection", "process",
-    "server", "statistics",
-]  # fmt: skip
+    "acl",
+    "client",
+    "connection",
+    "debugging",
+    "introspection",
+    "process",
+    "server",
+    "statistics",
+]

@@ -1,8 +1,10 @@
-"""COMMAND and its subcommands, which return the command table in the formats of Redis."""
+"""COMMAND, which returns the command table in the formats of Redis, and HELP of all containers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from pkgutil import get_data
 
 from ... import errors
 from ...algorithms.glob import matcher
@@ -10,10 +12,9 @@ from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import Map, Reply, SetReply, Status
 from ...table.key_specs import sort_destination
-from ...table.registry import Args, CommandSpec, KeySpec, command
+from ...table.registry import COMMANDS, Args, CommandSpec, KeySpec, command, function_of
 from ...table.tips import DEPRECATED, INTERNAL, NOTES, TIPS
 from ...table.versions import MODULES
-from .help import summary
 
 
 def _top_level_specs(session: Session) -> list[CommandSpec]:
@@ -244,3 +245,53 @@ def _access_flags(args: Args, spec: KeySpec) -> list[str]:
     if name == b"BITFIELD" and not words & {b"SET", b"INCRBY"}:
         return ["RO", "access"]
     return [flag for flag in spec.flags if flag != "variable_flags"]
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+
+def summary(spec: CommandSpec) -> str:
+    """Return a command's summary, which is the first line of its function's docstring."""
+    function = function_of(spec)
+    return ((function and function.__doc__) or "").strip().split("\n")[0]
+
+
+@cache
+def _help_texts() -> dict[str, str]:
+    """Return the help texts of Redis 7.0, keyed by the names of the containers."""
+    # Read the file through the import system, because a test may use a fake file system that does
+    # not contain it.
+    data = get_data(__package__, "help.txt")
+    assert data is not None
+    parts = (part.partition("\n") for part in data.decode().split("== ")[1:])
+    return {container: text for container, _, text in parts}
+
+
+def _help_reply(session: Session, container: str) -> Reply:
+    """Return the lines of HELP as in Redis 7.0, and of the vendor's own subcommands."""
+    text = _help_texts().get(container, "")
+    lines = [f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    lines += text.splitlines()
+    listed = {line.split()[0] for line in lines}
+    if session.engine.dialect == "vendor" or not text:
+        for spec in (session.engine.table.commands[container].subcommands or {}).values():
+            word = spec.name.split()[1]
+            if word not in listed and word != "HELP":
+                words = " ".join(f"[{option}]" for option in spec.options)
+                lines += [f"{word} {words}".strip(), f"    {summary(spec)}"]
+    lines += ["HELP", "    Prints this help."]
+    return [Status(line.encode()) for line in lines]
+
+
+def _bind(container: str) -> None:
+    @command(f"{container} HELP")
+    def show_help(session: Session, args: Args) -> Reply:
+        return _help_reply(session, container)
+
+    show_help.__doc__ = f"Return the subcommands of {container}."
+
+
+for _name, _spec in COMMANDS.items():
+    # All commands of the group "cluster" are rejected.
+    if _name.endswith(" HELP") and _spec.group != "cluster":
+        _bind(_name.removesuffix(" HELP"))

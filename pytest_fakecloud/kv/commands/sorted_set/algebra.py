@@ -16,7 +16,7 @@ from ...table.syntax import I64_MAX, parse_float, parse_int
 from ...values.sets import SetValue
 from ...values.zset import SortedSet
 from ..arguments import options
-from .printing import members_reply
+from .members import members_reply
 
 
 def _sum(left: float, right: float) -> float:

@@ -1,21 +1,62 @@
-"""Commands that act on a single sorted set: scores, ranks, ranges, removal."""
+"""Commands for the members of a single sorted set: scores, ranks, scans, removal, pops."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, Reply
 from ...table.registry import Args, command
-from ...table.syntax import parse_float
+from ...table.syntax import I64_MAX, format_double, parse_float, parse_int
 from ...values.score_order import Item
 from ...values.zset import SortedSet
-from ..arguments import parse_bounds, slice_bounds
+from ..arguments import parse_negatable, random_indexes
+from ..blocking import pop_or_wait, pop_several
 from ..scanning import scan_page
-from .printing import members_reply, printable_score, scan_printer
-from .ranges import RangeKind, parse_lex_range, parse_range, parse_score_range, select
+
+
+def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> Reply:
+    """Return a reply of members with alternating scores or, in RESP3, in pairs with scores."""
+    if not scores:
+        return [member for _, member in items]
+    print_double = session.engine.print_double
+    if print_double is not None:
+        items = ((print_double(score), member) for score, member in items)
+    if session.resp > 2:
+        return [[member, score] for score, member in items]
+    return [each for score, member in items for each in (member, score)]
+
+
+def printable_score(session: Session, score: float | None) -> float | None:
+    """Return a score in the form in which the reported server version prints it."""
+    print_double = session.engine.print_double
+    return score if print_double is None or score is None else print_double(score)
+
+
+def _listpack_text(score: float) -> bytes:
+    """Format a score as Redis 7.0 stores it in a listpack: as an integer or with 17 digits."""
+    if abs(score) <= 2**62 and score == int(score):
+        return b"%d" % score
+    return b"%.17g" % score
+
+
+def _skiplist_text(score: float) -> bytes:
+    return b"%.17g" % score
+
+
+def _scan_printer(session: Session, members: SortedSet | None) -> Callable[[float], bytes]:
+    """Return the function that formats scores in replies of ZSCAN.
+
+    Only in these replies, every version prints the scores of a skiplist with 17 digits.
+    """
+    if members is None or members.encoding(session.engine.config) != "listpack":
+        return _skiplist_text
+    return format_double if session.engine.print_double is None else _listpack_text
+
 
 # -- scores --------------------------------------------------------------------------------------
 
@@ -174,88 +215,11 @@ def zrevrank(session: Session, args: Args) -> Reply:
     return _rank(session, args, reverse=True)
 
 
-# -- ranges --------------------------------------------------------------------------------------
-
-
-def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
-    """Return a range of members. Options of the command decide about what is None."""
-    wanted = parse_range(session, args, kind, reverse)
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return []
-    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
-
-
-@command("ZRANGE")
-def zrange(session: Session, args: Args) -> Reply:
-    """Return members in a range of ranks, scores, or names, in either order."""
-    return _range(session, args, None, reverse=None)
-
-
-@command("ZREVRANGE")
-def zrevrange(session: Session, args: Args) -> Reply:
-    """Return members in a range of ranks, ordered from the highest score."""
-    return _range(session, args, "rank", reverse=True)
-
-
-@command("ZRANGEBYSCORE")
-def zrangebyscore(session: Session, args: Args) -> Reply:
-    """Return members in a range of scores, lowest score first."""
-    return _range(session, args, "score", reverse=False)
-
-
-@command("ZREVRANGEBYSCORE")
-def zrevrangebyscore(session: Session, args: Args) -> Reply:
-    """Return members in a range of scores, highest score first."""
-    return _range(session, args, "score", reverse=True)
-
-
-@command("ZRANGEBYLEX")
-def zrangebylex(session: Session, args: Args) -> Reply:
-    """Return members in a range of names; all scores must be equal."""
-    return _range(session, args, "lex", reverse=False)
-
-
-@command("ZREVRANGEBYLEX")
-def zrevrangebylex(session: Session, args: Args) -> Reply:
-    """Return members in a range of names in reverse order; all scores must be equal."""
-    return _range(session, args, "lex", reverse=True)
-
-
-@command("ZRANGESTORE")
-def zrangestore(session: Session, args: Args) -> Reply:
-    """Store a range of members of a sorted set in a key and return their number."""
-    wanted = parse_range(session, args[1:], None, None, storing=True)
-    members = session.db.get(args[1], SortedSet)
-    found: list[Item] = [] if members is None else select(members, wanted)
-    scores = {member: score for score, member in found}
-    return session.db.store(args[0], SortedSet(scores).as_stored())
-
-
-@command("ZCOUNT")
-def zcount(session: Session, args: Args) -> Reply:
-    """Return the number of members in a range of scores."""
-    interval = parse_score_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
-    start, stop = members.span(interval)
-    return stop - start
-
-
-@command("ZLEXCOUNT")
-def zlexcount(session: Session, args: Args) -> Reply:
-    """Return the number of members in a range of names."""
-    interval = parse_lex_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    return 0 if members is None else len(members.in_lex_range(interval))
-
-
 @command("ZSCAN")
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
     page = scan_page(session, args, SortedSet, name=lambda item: item[1])
-    print_score = scan_printer(session, page.collection)
+    print_score = _scan_printer(session, page.collection)
     pairs = [part for score, member in page.items for part in (member, print_score(score))]
     return [page.cursor, pairs]
 
@@ -275,41 +239,90 @@ def zrem(session: Session, args: Args) -> Reply:
     return removed
 
 
-@command("ZREMRANGEBYRANK")
-def zremrangebyrank(session: Session, args: Args) -> Reply:
-    """Remove the members in a range of ranks and return their number."""
-    first, last = parse_bounds(args[1], args[2])
+def _take(session: Session, key: bytes, members: SortedSet, lowest: bool, count: int) -> list[Item]:
+    size = len(members)
+    count = min(count, size)
+    start = 0 if lowest else size - count
+    taken = members.remove_span(start, start + count)
+    session.db.note_removal(key, "zpopmin" if lowest else "zpopmax")
+    return taken if lowest else taken[::-1]
+
+
+def _pop(session: Session, args: Args, *, lowest: bool) -> Reply:
+    if len(args) > 2:
+        raise CommandError(errors.SYNTAX)
+    count = None if len(args) == 1 else parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
+    members = session.db.get(args[0], SortedSet)
+    if members is None or count == 0:
+        return []
+    if count is None:
+        return _take_one(session, args[0], members, lowest)
+    return members_reply(session, _take(session, args[0], members, lowest, count), scores=True)
+
+
+def _take_one(session: Session, key: bytes, members: SortedSet, lowest: bool) -> list[Reply]:
+    return _take_pairs(session, key, members, lowest, 1)[0]
+
+
+def _take_pairs(
+    session: Session, key: bytes, members: SortedSet, lowest: bool, count: int
+) -> list[list[Reply]]:
+    taken = _take(session, key, members, lowest, count)
+    return [[member, printable_score(session, score)] for score, member in taken]
+
+
+@command("ZPOPMIN")
+def zpopmin(session: Session, args: Args) -> Reply:
+    """Remove and return the members with the lowest scores."""
+    return _pop(session, args, lowest=True)
+
+
+@command("ZPOPMAX")
+def zpopmax(session: Session, args: Args) -> Reply:
+    """Remove and return the members with the highest scores."""
+    return _pop(session, args, lowest=False)
+
+
+_ENDS = (b"MIN", b"MAX")
+
+
+@command("ZMPOP")
+def zmpop(session: Session, args: Args) -> Reply:
+    """Remove and return members of the first non-empty sorted set."""
+    return pop_several(session, args, _ENDS, SortedSet, partial(_take_pairs, session))
+
+
+@command("BZMPOP")
+def bzmpop(session: Session, args: Args) -> Reply:
+    """Remove and return members of the first non-empty sorted set; block while all are empty."""
+    take = partial(_take_pairs, session)
+    return pop_several(session, args, _ENDS, SortedSet, take, blocking=True)
+
+
+@command("BZPOPMIN")
+def bzpopmin(session: Session, args: Args) -> Reply:
+    """Remove and return the lowest member of the first non-empty set; block while all are empty."""
+    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=True))
+
+
+@command("BZPOPMAX")
+def bzpopmax(session: Session, args: Args) -> Reply:
+    """Remove and return the highest member of the first non-empty set; block while all are empty."""
+    return pop_or_wait(session, args, SortedSet, partial(_take_one, session, lowest=False))
+
+
+@command("ZRANDMEMBER")
+def zrandmember(session: Session, args: Args) -> Reply:
+    """Return one or more random members of a sorted set; a negative count allows repetitions."""
+    count = None if len(args) == 1 else parse_negatable(args[1])
+    if len(args) > 3 or (len(args) == 3 and args[2].upper() != b"WITHSCORES"):
+        raise CommandError(errors.SYNTAX)
+    if len(args) == 3 and count is not None and abs(count) > I64_MAX // 2:
+        raise CommandError(errors.OUT_OF_RANGE)
     members = session.db.get(args[0], SortedSet)
     if members is None:
-        return 0
-    removed = members.remove_span(*slice_bounds(first, last, len(members)))
-    return _removed(session, args[0], removed)
-
-
-@command("ZREMRANGEBYSCORE")
-def zremrangebyscore(session: Session, args: Args) -> Reply:
-    """Remove the members in a range of scores and return their number."""
-    interval = parse_score_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
-    return _removed(session, args[0], members.remove_span(*members.span(interval)))
-
-
-@command("ZREMRANGEBYLEX")
-def zremrangebylex(session: Session, args: Args) -> Reply:
-    """Remove the members in a range of names and return their number."""
-    interval = parse_lex_range(args[1], args[2])
-    members = session.db.get(args[0], SortedSet)
-    if members is None:
-        return 0
-    doomed = members.in_lex_range(interval)
-    for _, member in doomed:
-        members.remove(member)
-    return _removed(session, args[0], doomed)
-
-
-def _removed(session: Session, key: bytes, items: list[Item]) -> int:
-    if items:
-        session.db.note_removal(key)
-    return len(items)
+        return None if count is None else []
+    if count is None:
+        return members.at(session.engine.random.randrange(len(members)))[1]
+    ranks = random_indexes(session, len(members), count)
+    return members_reply(session, map(members.at, ranks), scores=len(args) == 3)

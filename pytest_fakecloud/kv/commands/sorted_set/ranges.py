@@ -1,4 +1,4 @@
-"""Parsers for the ranges in sorted set commands: by rank, by score, or by name."""
+"""Commands for ranges of a sorted set, by rank, by score or by name, and parsers for the ranges."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Literal
 from ... import errors
 from ...engine.engine import Session
 from ...errors import CommandError
-from ...table.registry import Args
+from ...reply import Reply
+from ...table.registry import Args, command
 from ...table.syntax import parse_float
 from ...values.score_order import Item
 from ...values.zset import LexRange, ScoreRange, SortedSet
 from ..arguments import options, parse_bounds, slice_bounds
+from .members import members_reply
 
 RangeKind = Literal["rank", "score", "lex"]
 _SIZES = {b"WITHSCORES": 0, b"LIMIT": 2, b"REV": 0, b"BYLEX": 0, b"BYSCORE": 0}
@@ -160,3 +162,120 @@ def _limited_span(start: int, stop: int, limit: tuple[int, int], reverse: bool) 
         return stop - size, stop
     start = min(start + offset, stop)
     return start, start + size
+
+
+# -- commands ---------------------------------------------------------------------------------------
+
+
+def _range(session: Session, args: Args, kind: RangeKind | None, *, reverse: bool | None) -> Reply:
+    """Return a range of members. Options of the command decide about what is None."""
+    wanted = parse_range(session, args, kind, reverse)
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return []
+    return members_reply(session, select(members, wanted), scores=wanted.with_scores)
+
+
+@command("ZRANGE")
+def zrange(session: Session, args: Args) -> Reply:
+    """Return members in a range of ranks, scores, or names, in either order."""
+    return _range(session, args, None, reverse=None)
+
+
+@command("ZREVRANGE")
+def zrevrange(session: Session, args: Args) -> Reply:
+    """Return members in a range of ranks, ordered from the highest score."""
+    return _range(session, args, "rank", reverse=True)
+
+
+@command("ZRANGEBYSCORE")
+def zrangebyscore(session: Session, args: Args) -> Reply:
+    """Return members in a range of scores, lowest score first."""
+    return _range(session, args, "score", reverse=False)
+
+
+@command("ZREVRANGEBYSCORE")
+def zrevrangebyscore(session: Session, args: Args) -> Reply:
+    """Return members in a range of scores, highest score first."""
+    return _range(session, args, "score", reverse=True)
+
+
+@command("ZRANGEBYLEX")
+def zrangebylex(session: Session, args: Args) -> Reply:
+    """Return members in a range of names; all scores must be equal."""
+    return _range(session, args, "lex", reverse=False)
+
+
+@command("ZREVRANGEBYLEX")
+def zrevrangebylex(session: Session, args: Args) -> Reply:
+    """Return members in a range of names in reverse order; all scores must be equal."""
+    return _range(session, args, "lex", reverse=True)
+
+
+@command("ZRANGESTORE")
+def zrangestore(session: Session, args: Args) -> Reply:
+    """Store a range of members of a sorted set in a key and return their number."""
+    wanted = parse_range(session, args[1:], None, None, storing=True)
+    members = session.db.get(args[1], SortedSet)
+    found: list[Item] = [] if members is None else select(members, wanted)
+    scores = {member: score for score, member in found}
+    return session.db.store(args[0], SortedSet(scores).as_stored())
+
+
+@command("ZCOUNT")
+def zcount(session: Session, args: Args) -> Reply:
+    """Return the number of members in a range of scores."""
+    interval = parse_score_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    start, stop = members.span(interval)
+    return stop - start
+
+
+@command("ZLEXCOUNT")
+def zlexcount(session: Session, args: Args) -> Reply:
+    """Return the number of members in a range of names."""
+    interval = parse_lex_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    return 0 if members is None else len(members.in_lex_range(interval))
+
+
+@command("ZREMRANGEBYRANK")
+def zremrangebyrank(session: Session, args: Args) -> Reply:
+    """Remove the members in a range of ranks and return their number."""
+    first, last = parse_bounds(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    removed = members.remove_span(*slice_bounds(first, last, len(members)))
+    return _removed(session, args[0], removed)
+
+
+@command("ZREMRANGEBYSCORE")
+def zremrangebyscore(session: Session, args: Args) -> Reply:
+    """Remove the members in a range of scores and return their number."""
+    interval = parse_score_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    return _removed(session, args[0], members.remove_span(*members.span(interval)))
+
+
+@command("ZREMRANGEBYLEX")
+def zremrangebylex(session: Session, args: Args) -> Reply:
+    """Remove the members in a range of names and return their number."""
+    interval = parse_lex_range(args[1], args[2])
+    members = session.db.get(args[0], SortedSet)
+    if members is None:
+        return 0
+    doomed = members.in_lex_range(interval)
+    for _, member in doomed:
+        members.remove(member)
+    return _removed(session, args[0], doomed)
+
+
+def _removed(session: Session, key: bytes, items: list[Item]) -> int:
+    if items:
+        session.db.note_removal(key)
+    return len(items)

@@ -1,5 +1,5 @@
 """Stream commands for entries, consumer groups, and pending entries."""
 
-from . import append, delete, groups, info, pending, read
+from . import entries, groups, info, pending, read
 
-__all__ = ["append", "delete", "groups", "info", "pending", "read"]
+__all__ = ["entries", "groups", "info", "pending", "read"]

@@ -8,8 +8,7 @@ from ...errors import CommandError, bad_subcommand_arguments
 from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group
-from ...values.group_progress import advance
+from ...values.consumer_group import ID_MAX, UNKNOWN_ENTRIES_READ, Consumer, Group, advance
 from ...values.stream import Stream, format_id
 from ..arguments import options
 from .ids import entry_reply, parse_extreme_id, parse_id, parse_ids

@@ -8,8 +8,7 @@ from ...errors import CommandError, bad_subcommand_arguments
 from ...reply import Map, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group
-from ...values.group_progress import lag
+from ...values.consumer_group import UNKNOWN_ENTRIES_READ, Consumer, Group, lag
 from ...values.stream import Stream, format_id
 from .ids import entry_reply
 from .read import entries_reply

@@ -1,6 +1,10 @@
-"""String commands that treat values as bytes."""
+"""String commands that treat values as bytes, with the options of SET, GETEX and MSETEX."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ....core.budget import spend
 from ... import errors
@@ -8,21 +12,13 @@ from ...engine.engine import Session
 from ...engine.keyspace import String
 from ...errors import CommandError, wrong_arity
 from ...reply import OK, Reply
-from ...table.expiry import expiry_ms
+from ...table.expiry import EXPIRY_WORDS, expiry_ms
 from ...table.registry import Args, command
 from ...table.syntax import parse_int
-from .options import (
-    COMPARISONS,
-    GETEX_SIZES,
-    MSETEX_SIZES,
-    SET_SIZES,
-    digest,
-    is_condition_met,
-    parse_set_options,
-)
+from ..arguments import options
 
 
-def check_length(session: Session, size: int) -> None:
+def _check_length(session: Session, size: int) -> None:
     """Raise an error if a string would exceed the maximum length."""
     if size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.STRING_TOO_LONG)
@@ -47,6 +43,101 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     return buffer
 
 
+# -- options -------------------------------------------------------------------------------------
+
+_COMPARISONS = frozenset({b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"})
+"""Conditions that compare a value, or its digest, with the argument after them."""
+
+_EXPIRIES = dict.fromkeys(EXPIRY_WORDS, 1)
+_SET_SIZES: Mapping[bytes, int] = {
+    **dict.fromkeys((b"NX", b"XX", b"GET", b"KEEPTTL"), 0),
+    **_EXPIRIES,
+    **dict.fromkeys(_COMPARISONS, 1),
+}
+"""The options of SET with their numbers of values."""
+_GETEX_SIZES: Mapping[bytes, int] = {b"PERSIST": 0, **_EXPIRIES}
+_MSETEX_SIZES: Mapping[bytes, int] = {
+    **dict.fromkeys((b"NX", b"XX", b"KEEPTTL"), 0),
+    **_EXPIRIES,
+}
+
+_DIGEST = re.compile(rb"[0-9a-fA-F]{16}")
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class _SetOptions:
+    """The options of SET, GETEX or MSETEX."""
+
+    condition: bytes = b""
+    """NX, XX, or one of ``_COMPARISONS`` with its ``operand``."""
+    operand: bytes = b""
+    lifetime: bytes = b""
+    """KEEPTTL, PERSIST, or an expiry word such as EX with its ``amount``."""
+    amount: bytes = b""
+    get: bool = False
+
+    @property
+    def keep_ttl(self) -> bool:
+        return self.lifetime == b"KEEPTTL"
+
+    def expires_at(self, session: Session, name: str) -> int | None:
+        """Return the expiry in Unix milliseconds; an error contains the command's name."""
+        if self.lifetime not in EXPIRY_WORDS:
+            return None
+        return expiry_ms(self.lifetime, self.amount, session.now_ms, name)
+
+
+def _parse_set_options(
+    session: Session, args: Args, at: int, sizes: Mapping[bytes, int]
+) -> _SetOptions:
+    """Parse options from ``at`` on.
+
+    NX, XX and options about the lifetime may be repeated. The last number of an expiry counts.
+    """
+    given = _SetOptions()
+    for word, values in options(args, at, sizes):
+        if word == b"GET":
+            given.get = True
+        elif word in (b"NX", b"XX"):
+            if given.condition not in (b"", word):
+                raise CommandError(errors.SYNTAX)
+            given.condition = word
+        elif word in _COMPARISONS:
+            if given.condition or not session.engine.table.knows[f"SET {word.decode()}"]:
+                raise CommandError(errors.SYNTAX)
+            given.condition, given.operand = word, values[0]
+        else:
+            if given.lifetime not in (b"", word):
+                raise CommandError(errors.SYNTAX)
+            given.lifetime, given.amount = word, values[0] if values else b""
+    return given
+
+
+def _is_condition_met(condition: bytes, operand: bytes, value: object) -> bool:
+    """Return whether the current value of a key meets a condition of SET or DELEX."""
+    if condition == b"NX":
+        return value is None
+    if condition == b"XX":
+        return value is not None
+    if condition in (b"IFDEQ", b"IFDNE") and not _DIGEST.fullmatch(operand):
+        raise CommandError(errors.BAD_DIGEST)
+    if value is None:
+        return condition in (b"IFNE", b"IFDNE")
+    if not isinstance(value, bytes | bytearray):
+        raise CommandError(errors.WRONGTYPE)
+    whole = condition in (b"IFEQ", b"IFNE")
+    same = value == operand if whole else _digest(value) == operand.lower()
+    return same == (condition in (b"IFEQ", b"IFDEQ"))
+
+
+def _digest(value: String) -> bytes:
+    """Return the XXH3 digest of a string as 16 hexadecimal digits."""
+    import xxhash  # imported here because it is rarely needed
+
+    digits: str = xxhash.xxh3_64_hexdigest(value)
+    return digits.encode()
+
+
 # -- whole values --------------------------------------------------------------------------------
 
 
@@ -64,14 +155,14 @@ def set_(session: Session, args: Args) -> Reply:
     if len(args) == 2:
         db.set(key, args[1])
         return OK
-    given = parse_set_options(session, args, 2, SET_SIZES)
+    given = _parse_set_options(session, args, 2, _SET_SIZES)
     at_ms = given.expires_at(session, "set")
     old: object = None
     if given.get:
         old = db.string(key)
     elif given.condition:
         old = db.find(key)
-    if given.condition and not is_condition_met(given.condition, given.operand, old):
+    if given.condition and not _is_condition_met(given.condition, given.operand, old):
         return _string_reply(old) if given.get else None
     db.set(key, args[1], given.keep_ttl)
     if at_ms is not None:
@@ -143,7 +234,7 @@ def getdel(session: Session, args: Args) -> Reply:
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
     """Return the string value of a key, and optionally set or remove its TTL."""
-    given = parse_set_options(session, args, 1, GETEX_SIZES)
+    given = _parse_set_options(session, args, 1, _GETEX_SIZES)
     value = session.db.string(args[0])
     if value is None:
         return None
@@ -197,7 +288,7 @@ def msetex(session: Session, args: Args) -> Reply:
     end = 1 + 2 * count
     if end > len(args):
         raise CommandError(errors.SYNTAX)
-    given = parse_set_options(session, args, end, MSETEX_SIZES)
+    given = _parse_set_options(session, args, end, _MSETEX_SIZES)
     at_ms = given.expires_at(session, "msetex")
     keys = args[1:end:2]
     if given.condition:
@@ -222,9 +313,9 @@ def delex(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if len(args) == 3:
         condition = args[1].upper()
-        if condition not in COMPARISONS:
+        if condition not in _COMPARISONS:
             raise CommandError(errors.SYNTAX)
-        if not is_condition_met(condition, args[2], value):
+        if not _is_condition_met(condition, args[2], value):
             return 0
     return int(session.db.delete(args[0]))
 
@@ -242,7 +333,7 @@ def delifeq(session: Session, args: Args) -> Reply:
 def digest_(session: Session, args: Args) -> Reply:
     """Return the XXH3 digest of a string value as 16 hexadecimal digits."""
     value = session.db.string(args[0])
-    return None if value is None else digest(value)
+    return None if value is None else _digest(value)
 
 
 # -- parts of values -----------------------------------------------------------------------------
@@ -256,7 +347,7 @@ def append(session: Session, args: Args) -> Reply:
     if value is None:
         session.db.set(key, addition)
         return len(addition)
-    check_length(session, len(value) + len(addition))
+    _check_length(session, len(value) + len(addition))
     buffer = grow(session, key, value, 0)
     buffer += addition
     session.db.touch(key)
@@ -292,7 +383,7 @@ def setrange(session: Session, args: Args) -> Reply:
     value = session.db.string(key)
     if not addition:
         return 0 if value is None else len(value)
-    check_length(session, offset + len(addition))
+    _check_length(session, offset + len(addition))
     buffer = grow(session, key, value, offset)
     buffer[offset : offset + len(addition)] = addition
     session.db.touch(key)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.kv.reply import Status
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from tests.kv.comparison.servers import running
 from tests.kv.conftest import Run
 
 
@@ -97,3 +99,30 @@ class TestDocs:
         children = docs[docs.index(b"subcommands") + 1]
         assert b"xgroup|create" in children
         assert b"arguments" in children[children.index(b"xgroup|create") + 1]
+
+
+CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name != "CLUSTER"]
+"""All containers except the one that is rejected as a whole, including HELP."""
+
+
+def told(run: Run, container: str) -> list[str]:
+    port = run.other(transport="port")
+    return [line.text.decode() for line in port(f"{container} HELP")]
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_every_subcommand_is_described(run: Run, container: str) -> None:
+    lines = told(run, container)
+    assert lines[0] == f"{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    assert lines[-2:] == ["HELP", "    Prints this help."]
+    words = {line.split()[0] for line in lines[1:] if line[0].isupper()}
+    assert words == {word.decode() for word in COMMANDS[container].subcommands or ()}
+
+
+@pytest.mark.dialect("redis")
+def test_the_stock_dialect_has_the_texts_of_the_real_server(run: Run) -> None:
+    with running(version="7.0.") as server:
+        for container in CONTAINERS:
+            if container != "JSON.DEBUG":
+                reply = server.call([container.encode(), b"HELP"])
+                assert told(run, container) == [line.text.decode() for line in reply]

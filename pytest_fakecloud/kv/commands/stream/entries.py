@@ -1,4 +1,4 @@
-"""XADD, XTRIM and XSETID: adding entries to a stream, and trimming it."""
+"""XADD, XTRIM, XSETID, XDEL and their variants, which add, trim and delete entries of a stream."""
 
 from __future__ import annotations
 
@@ -14,8 +14,22 @@ from ...table.syntax import parse_int
 from ...values.consumer_group import SEQUENCE_MAX
 from ...values.stream import Stream, format_id
 from ..arguments import options
-from .delete import POLICIES, forget_entry
-from .ids import parse_id, parse_new_id
+from .ids import parse_id, parse_ids, parse_new_id
+
+_POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
+"""Policies for deleting an entry that is pending in groups.
+
+KEEPREF keeps the entry's ID in the groups, DELREF removes it from them, and ACKED deletes the entry
+only if all groups have acknowledged it.
+"""
+DELETED, ABSENT, KEPT = 1, -1, 2
+
+
+def _forget_entry(stream: Stream, entry_id: int) -> None:
+    """Remove a pending entry from all groups of a stream."""
+    for group in stream.groups.values():
+        group.acknowledge(entry_id)
+
 
 # -- trimming ------------------------------------------------------------------------------------
 
@@ -65,7 +79,7 @@ class _Options:
         )
         if self.policy == b"DELREF":
             for entry_id in removed:
-                forget_entry(stream, entry_id)
+                _forget_entry(stream, entry_id)
         return len(removed)
 
 
@@ -88,7 +102,7 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
             given.end += 1
         elif adding and word == b"NOMKSTREAM":
             given.no_mkstream = True
-        elif word in POLICIES and session.engine.table.knows["XADD KEEPREF"]:
+        elif word in _POLICIES and session.engine.table.knows["XADD KEEPREF"]:
             if given.policy:
                 raise CommandError(errors.SYNTAX)
             given.policy = word
@@ -231,3 +245,73 @@ def xsetid(session: Session, args: Args) -> Reply:
     stream.max_deleted_id = new.max_deleted_id or stream.max_deleted_id
     session.db.touch_unwatched(args[0])
     return OK
+
+
+# -- deleting --------------------------------------------------------------------------------------
+
+
+@command("XDEL")
+def xdel(session: Session, args: Args) -> Reply:
+    """Delete entries by ID and return the number that existed."""
+    stream = session.db.get(args[0], Stream)
+    if stream is None:
+        return 0
+    deleted = sum(map(stream.delete, parse_ids(args[1:])))
+    if deleted:
+        session.db.touch(args[0])
+    return deleted
+
+
+def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
+    """Parse ``[KEEPREF|DELREF|ACKED] IDS numids id [id ...]``."""
+    policy = b"KEEPREF"
+    if args[at].upper() in _POLICIES:
+        policy = args[at].upper()
+        at += 1
+    if len(args) - at < 3 or args[at].upper() != b"IDS":
+        raise CommandError(errors.SYNTAX)
+    count = parse_int(args[at + 1], 1, error=errors.XDELEX_NUMIDS)
+    if count != len(args) - at - 2:
+        raise CommandError(errors.XDELEX_IDS)
+    return policy, parse_ids(args[at + 2 :])
+
+
+def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
+    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT (still awaited)."""
+    if policy == b"ACKED" and entry_id in stream and stream.awaited(entry_id):
+        return KEPT
+    if policy == b"DELREF":
+        _forget_entry(stream, entry_id)
+    return DELETED if stream.delete(entry_id) else ABSENT
+
+
+@command("XDELEX")
+def xdelex(session: Session, args: Args) -> Reply:
+    """Delete entries, with a policy for groups that refer to them; return the result for each ID."""
+    policy, ids = _parse_ids_with_policy(args, 1)
+    stream = session.db.get(args[0], Stream)
+    if stream is None:
+        return [ABSENT] * len(ids)
+    outcomes = [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]
+    if DELETED in outcomes:
+        session.db.touch(args[0])
+    return list(outcomes)
+
+
+@command("XACKDEL")
+def xackdel(session: Session, args: Args) -> Reply:
+    """Acknowledge entries in a group and delete them as XDELEX does.
+
+    An entry is deleted even if it is not pending in the group, as tests of the official clients
+    show.
+    """
+    policy, ids = _parse_ids_with_policy(args, 2)
+    stream = session.db.get(args[0], Stream)
+    group = None if stream is None else stream.groups.get(args[1])
+    if stream is None or group is None:
+        return [ABSENT] * len(ids)
+    acknowledged = [group.acknowledge(entry_id) for entry_id in ids]
+    outcomes = [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]
+    if any(acknowledged) or DELETED in outcomes:
+        session.db.touch(args[0])
+    return list(outcomes)
