@@ -15,8 +15,7 @@ from ..core.errors import ContractError
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import unknown_name
 from .model import HeaderList
-from .wire.header_maps import unprefixed
-from .wire.text import as_wire
+from .wire.text import as_wire, unprefixed
 
 
 class FlowControl(TypedDict, total=False):

@@ -20,8 +20,7 @@ from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attemp
 from .model import KINDS, Attempt, Kind, Message
 from .timeline import timeline
 from .wire.callback import source_headers
-from .wire.header_maps import canonical
-from .wire.text import as_text
+from .wire.text import as_text, canonical
 
 WORDS = {
     "CREATED": "pending",

@@ -17,7 +17,7 @@ from urllib3.exceptions import TimeoutError as SocketTimeout
 
 from ...core.timeparse import monotonic
 from ..model import Delivery, HeaderList, Outcome
-from ..wire.header_maps import HOP_BY_HOP
+from ..wire.text import HOP_BY_HOP
 from .deadlines import Deadlines
 from .replies import timed_out
 

@@ -9,9 +9,8 @@ from ..engine.flow import FlowKey
 from ..errors import bad_request
 from ..model import SECOND, HeaderList
 from ..wire import records
-from ..wire.header_maps import json_headers
 from ..wire.headers import read_given
-from ..wire.text import as_wire
+from ..wire.text import as_wire, json_headers
 from ..wire.values import check_name, read_flag, read_integer
 from .payloads import (
     empty,

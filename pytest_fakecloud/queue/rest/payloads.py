@@ -12,8 +12,7 @@ from ..engine.publishing import Accepted
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList
 from ..wire import filters
-from ..wire.header_maps import json_headers
-from ..wire.text import as_text, as_wire
+from ..wire.text import as_text, as_wire, json_headers
 from ..wire.values import check_name
 
 _ID = re.compile(r"(?:(?:msg|msd|wfr)_[\w.-]+|\d+-\d+)\Z", re.ASCII)

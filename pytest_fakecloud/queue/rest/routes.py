@@ -33,9 +33,8 @@ from ..model import (
 )
 from ..wire import filters, records
 from ..wire.callback import failure_text
-from ..wire.header_maps import HOP_BY_HOP, first_setting
 from ..wire.named import LLM_URL
-from ..wire.text import as_text, as_wire
+from ..wire.text import HOP_BY_HOP, as_text, as_wire, first_setting
 from ..wire.values import check_name, read_labels
 from .admin import SCHEDULES, AdministrationRoutes, FlowRoutes
 from .history import HistoryRoutes

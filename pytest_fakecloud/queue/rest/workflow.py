@@ -20,9 +20,8 @@ from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import filters
 from ..wire.callback import encoded
-from ..wire.header_maps import first_setting, header_map, unprefixed
 from ..wire.headers import read_given
-from ..wire.text import as_text, as_wire
+from ..wire.text import as_text, as_wire, first_setting, header_map, unprefixed
 from ..wire.values import check_url, read_flag
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun

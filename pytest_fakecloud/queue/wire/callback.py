@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import HeaderList, Message, Outcome
-from .header_maps import header_map
-from .text import as_text
+from .text import as_text, header_map
 
 SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "both": ("sourceMessageId", "sourceMessasgeId"),

@@ -18,9 +18,8 @@ from typing import Any
 
 from ..errors import bad_request
 from ..model import HeaderList, PublishSettings
-from .header_maps import CONTROL, HOP_BY_HOP, check_header, over, unprefixed
 from .retry import check_expression
-from .text import as_text
+from .text import CONTROL, HOP_BY_HOP, as_text, check_header, over, unprefixed
 from .values import (
     check_name,
     check_url,

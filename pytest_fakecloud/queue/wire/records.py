@@ -24,8 +24,7 @@ from ..model import (
     Redaction,
 )
 from .callback import encoded, failure_text, given, source_headers
-from .header_maps import canonical, header_map
-from .text import as_text
+from .text import as_text, canonical, header_map
 
 Record = dict[str, Any]
 

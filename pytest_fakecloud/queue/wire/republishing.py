@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..model import PublishSettings
-from .header_maps import over
+from .text import over
 
 
 def settings_to_republish(

@@ -1,6 +1,18 @@
-"""Strings as they are sent over HTTP, with one Latin-1 character per byte."""
+"""Strings and headers as they are sent over HTTP.
+
+A string has one Latin-1 character per byte. Headers are pairs, or JSON objects that map names to lists
+of values.
+"""
 
 from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import bad_request
+from ..model import HeaderList
 
 
 def as_text(wire: str) -> str:
@@ -23,3 +35,89 @@ def as_wire(text: str) -> str:
 def quoted(wire: str) -> str:
     """Return decoded wire characters in quotes, for error messages."""
     return repr(as_text(wire))
+
+
+HOP_BY_HOP = frozenset(
+    [
+        "host",
+        "content-length",
+        "connection",
+        "transfer-encoding",
+        "accept-encoding",
+        "keep-alive",
+        "te",
+        "upgrade",
+        "trailer",
+        "proxy-connection",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "expect",
+    ]
+)
+"""Headers about a message's framing or about a single connection, which are not forwarded."""
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that a header value must not contain."""
+
+
+def canonical(name: str) -> str:
+    """Return a header name in canonical case (``X-My-Id`` for ``x-my-id``)."""
+    return "-".join(part[:1].upper() + part[1:].lower() for part in name.split("-"))
+
+
+def unprefixed(name: str) -> str | None:
+    """Return the rest of a header name after ``Upstash-`` or ``Service-``, in lower case.
+
+    Returns None for other headers.
+    """
+    lower = name.lower()
+    if lower.startswith(("upstash-", "service-")):
+        return lower[8:]
+    return None
+
+
+def first_setting(headers: Iterable[tuple[str, str]], name: str) -> str | None:
+    """Return the first value of a setting such as ``workflow-runid``, or None."""
+    return next((value for key, value in headers if unprefixed(key) == name), None)
+
+
+def over(base: HeaderList, given: HeaderList) -> HeaderList:
+    """Return headers combined with ``given``, whose headers replace those of the same name."""
+    own = {name.lower() for name, _ in given}
+    return [pair for pair in base if pair[0].lower() not in own] + given
+
+
+def check_header(name: str, value: str) -> None:
+    """Raise a 400 error for a forwarded header that cannot be sent or would inject another header."""
+    if not _TOKEN.match(name):
+        raise bad_request(f"invalid header name: {quoted(name)}")
+    if CONTROL.search(value):
+        raise bad_request(f"invalid header value for {name}: it contains a control character")
+
+
+def json_headers(headers: Mapping[str, Any], *, first_spelling: bool = False) -> HeaderList:
+    """Return headers as pairs, from a JSON object that maps names to values or lists of values.
+
+    ``first_spelling`` drops a name that is repeated in another case, as workflow clients do. Raises
+    a 400 error for values that are not strings, numbers or booleans.
+    """
+    pairs: HeaderList = []
+    seen: set[str] = set()
+    for name, values in headers.items():
+        if first_spelling and str(name).lower() in seen:
+            continue
+        seen.add(str(name).lower())
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, dict | list) or value is None:
+                raise bad_request(f"invalid header {name}: expected a string")
+            text = value if isinstance(value, str) else json.dumps(value)
+            pairs.append((as_wire(str(name)), as_wire(text)))
+    return pairs
+
+
+def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return headers as the API represents them, with lists of values by canonical name."""
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(canonical(name), []).append(as_text(value))
+    return found

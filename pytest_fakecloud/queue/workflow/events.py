@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import bad_request
 from ..model import HeaderList
 from ..wire.callback import encoded
-from ..wire.header_maps import first_setting, header_map
-from ..wire.text import as_wire
+from ..wire.text import as_wire, first_setting, header_map
 from ..wire.values import read_duration, read_integer
 from .model import Waiter
 from .steps import check_step, wire_pairs, with_run_id

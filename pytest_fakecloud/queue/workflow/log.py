@@ -11,9 +11,8 @@ from typing import Any
 
 from ..engine.engine import Engine
 from ..model import Message
-from ..wire.header_maps import header_map
 from ..wire.records import ms
-from ..wire.text import as_text
+from ..wire.text import as_text, header_map
 from .model import RunStep, WorkflowRun, callback_state
 
 Record = dict[str, Any]

@@ -30,8 +30,7 @@ from ..model import (
     first,
 )
 from ..wire.callback import encoded
-from ..wire.header_maps import first_setting, header_map
-from ..wire.text import as_text
+from ..wire.text import as_text, first_setting, header_map
 from .events import RunEvents
 from .inheritance import inherit_settings
 from .invocations import publish_result, read_invocation

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..errors import bad_request
 from ..model import HeaderList
-from ..wire.header_maps import first_setting, json_headers
 from ..wire.headers import read_given
+from ..wire.text import first_setting, json_headers
 from ..wire.values import check_url
 
 

@@ -11,8 +11,7 @@ from ...core.errors import ContractError
 from ...core.timeparse import to_datetime
 from ...queue.model import Message
 from ...queue.views import WORDS, PublishedMessage
-from ...queue.wire.header_maps import header_map
-from ...queue.wire.text import as_text
+from ...queue.wire.text import as_text, header_map
 from ...queue.workflow.log import run_record
 from ..views import attempt_view, message_view
 from .pages import Listing, NotFound, View, Wanted, page_of

@@ -19,7 +19,7 @@ from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.wire.header_maps import json_headers
+from pytest_fakecloud.queue.wire.text import json_headers
 from pytest_fakecloud.queue.workflow.model import RunStep
 
 APP = "https://app.example.com/flow"
