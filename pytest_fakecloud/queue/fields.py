@@ -15,7 +15,7 @@ from ..core.matching import HEADERS, Field, fields_of
 from ..core.wording import brief
 from .errors import QueueError
 from .model import KINDS, Attempt
-from .wire.named import NAMED
+from .wire.targets import NAMED
 
 
 class MessageFields(TypedDict, total=False):

@@ -20,7 +20,7 @@ from ...core.fatal_errors import broken_promise
 from ...core.found import Found, found_of
 from ...core.wording import brief
 from ..model import Delivery, Outcome
-from ..wire.named import named_url
+from ..wire.targets import named_url
 from .app_answer import AppAnswer, failed
 from .deadlines import Deadlines
 from .replies import (

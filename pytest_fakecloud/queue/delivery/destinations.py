@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ContractError, shown
 from ...core.found import Found
 from ...core.timeparse import Duration
-from ..wire.named import named_url
+from ..wire.targets import named_url
 from .destination_routes import (
     AsgiRoute,
     DestinationRoute,

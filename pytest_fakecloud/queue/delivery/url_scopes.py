@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ...core.errors import ContractError, shown
 from ...core.field_types import TEXT
 from ...core.matching import Question
-from ..wire.named import named_url
+from ..wire.targets import named_url
 from ..wire.text import as_text
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}

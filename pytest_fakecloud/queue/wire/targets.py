@@ -1,4 +1,9 @@
-"""The URLs to which a publish request delivers."""
+"""The URLs to which a publish request delivers.
+
+The service knows some destinations by name. Source of their URLs: the official JavaScript client,
+which publishes to ``api/llm``. In a test, they need a handler like any other destination, added by
+name or by URL: ``queue.destinations.answers("api/llm", ...)``.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,20 @@ from urllib.parse import urlsplit
 
 from ..errors import INVALID_SCHEME, bad_request
 from ..model import Message, PublishSettings
-from .named import LLM_URL, NAMED, named_url
 from .values import check_url
 
 if TYPE_CHECKING:
     from ..engine.url_groups import UrlGroup
+
+
+LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
+"""The destination of ``api/llm``, and of the queue's own endpoint ``/llm/v1/chat/completions``."""
+NAMED = {"api/llm": LLM_URL, "api/email": "https://api.resend.com/emails"}
+
+
+def named_url(destination: str) -> str | None:
+    """Return the URL of a named destination, or None."""
+    return NAMED.get(destination.rstrip("/"))
 
 
 class Target(NamedTuple):
