@@ -18,8 +18,7 @@ from ..model import (
     Message,
     PublishSettings,
 )
-from ..wire.headers import read_given, read_settings
-from ..wire.republishing import settings_to_republish
+from ..wire.headers import read_given, read_settings, settings_to_republish
 from ..wire.targets import Target, target_of, targets_of
 from .deduplication import Deduplication, deduplication_key
 from .lifecycle import Lifecycle

@@ -19,8 +19,7 @@ from ..engine.engine import Engine
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message, PublishSettings
 from ..wire import filters
-from ..wire.headers import read_given
-from ..wire.republishing import settings_to_republish
+from ..wire.headers import read_given, settings_to_republish
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
 from ..workflow.runs import WorkflowRuns
