@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import PurePath
 
 from .model import Outcome
-from .wire.callback import failure_text
+from .wire.delivery import failure_text
 
 _PACKAGE = str(PurePath(__file__).parent.parent)
 _MAX_VALUE_LENGTH = 60

@@ -19,7 +19,7 @@ from .engine.schedules import Schedule
 from .fields import CRON, DESTINATION, DLQ_ID, LABEL, NAME, always, found_attempts, json_of
 from .model import KINDS, Attempt, Kind, Message
 from .timeline import timeline
-from .wire.callback import source_headers
+from .wire.delivery import source_headers
 from .wire.text import as_text, canonical
 
 WORDS = {

@@ -26,8 +26,7 @@ from ..model import (
     SigningKeys,
     first,
 )
-from ..wire.callback import callback_body, failure_text
-from ..wire.delivery_request import DeliverySigner, delivery_of
+from ..wire.delivery import DeliverySigner, callback_body, delivery_of, failure_text
 from ..wire.retry import next_wait
 from ..wire.text import as_text
 from .admission import Admission

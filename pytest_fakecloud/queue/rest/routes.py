@@ -32,7 +32,7 @@ from ..model import (
     first,
 )
 from ..wire import filters, records
-from ..wire.callback import failure_text
+from ..wire.delivery import failure_text
 from ..wire.targets import LLM_URL
 from ..wire.text import HOP_BY_HOP, as_text, as_wire, first_setting
 from ..wire.values import check_name, read_labels

@@ -19,7 +19,7 @@ from ..engine.engine import Engine
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import filters
-from ..wire.callback import encoded
+from ..wire.delivery import encoded
 from ..wire.headers import read_given
 from ..wire.text import as_text, as_wire, first_setting, header_map, unprefixed
 from ..wire.values import check_url, read_flag

@@ -23,7 +23,7 @@ from ..model import (
     PublishSettings,
     Redaction,
 )
-from .callback import encoded, failure_text, given, source_headers
+from .delivery import encoded, failure_text, given, source_headers
 from .text import as_text, canonical, header_map
 
 Record = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import bad_request
 from ..model import HeaderList
-from ..wire.callback import encoded
+from ..wire.delivery import encoded
 from ..wire.text import as_wire, first_setting, header_map
 from ..wire.values import read_duration, read_integer
 from .model import Waiter

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from ..model import Message, PublishSettings, first
-from ..wire.callback import encoded
+from ..wire.delivery import encoded
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""

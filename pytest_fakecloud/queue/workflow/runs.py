@@ -29,7 +29,7 @@ from ..model import (
     WorkflowPart,
     first,
 )
-from ..wire.callback import encoded
+from ..wire.delivery import encoded
 from ..wire.text import as_text, first_setting, header_map
 from .events import RunEvents
 from .inheritance import inherit_settings
