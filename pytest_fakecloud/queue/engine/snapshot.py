@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import LogEntry, Message, Outcome
 from .dead_letters import DeadLetter
-from .fifo import Queues
 from .flow import FlowControl
+from .ordered_queues import Queues
 from .quota import QuotaUsage
 from .schedules import Schedule
 from .url_groups import UrlGroups

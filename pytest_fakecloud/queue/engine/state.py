@@ -21,9 +21,9 @@ from ..model import (
     WorkflowHooks,
 )
 from ..settings import PlanLimits, QueueConfig
-from .fifo import Queues
 from .flow import FlowControl
 from .logs import Logs
+from .ordered_queues import Queues
 from .url_groups import UrlGroups
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ..engine.fifo import OrderedQueue
+from ..engine.ordered_queues import OrderedQueue
 from ..engine.schedules import Schedule
 from ..engine.url_groups import Endpoint, UrlGroup
 from ..model import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.queue.engine.fifo import Queues
+from pytest_fakecloud.queue.engine.ordered_queues import Queues
 from pytest_fakecloud.queue.errors import QueueError
 
 from .bench import Bench

@@ -14,10 +14,9 @@ from pytest_fakecloud.core.concurrency.dispatch import Dispatcher
 from pytest_fakecloud.queue.delivery.sender import Sender
 from pytest_fakecloud.queue.engine.admission import Admission
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.fifo import OrderedQueue
 from pytest_fakecloud.queue.engine.flow import FlowKey
 from pytest_fakecloud.queue.engine.lifecycle import Lifecycle
-from pytest_fakecloud.queue.engine.ordered_queues import QueueAdmission
+from pytest_fakecloud.queue.engine.ordered_queues import OrderedQueue, QueueAdmission
 from pytest_fakecloud.queue.engine.publishing import Publisher
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
