@@ -29,11 +29,10 @@ from ..model import (
 from ..wire.delivery import DeliverySigner, callback_body, delivery_of, failure_text
 from ..wire.retry import next_wait
 from ..wire.text import as_text
-from .admission import Admission
+from .admission import Admission, Overtaking
 from .causes import causing
 from .dead_letters import DeadLetters
 from .lifecycle import Lifecycle
-from .overtaking import Overtaking
 from .publishing import Publisher
 from .state import State
 
