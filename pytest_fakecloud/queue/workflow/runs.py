@@ -31,9 +31,7 @@ from ..model import (
 )
 from ..wire.delivery import encoded
 from ..wire.text import as_text, first_setting, header_map
-from .events import RunEvents
 from .inheritance import inherit_settings
-from .invocations import publish_result, read_invocation
 from .model import (
     RunState,
     RunStep,
@@ -43,6 +41,7 @@ from .model import (
     features_of,
     is_step,
 )
+from .steps import RunEvents, publish_result, read_invocation
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine

@@ -1,14 +1,25 @@
-"""Messages that the queue publishes as steps of workflow runs."""
+"""Steps that the queue publishes itself: waits for events, and results of invoked runs.
+
+A run that is started with ``Upstash-Workflow-Invoke: true`` has an invoker, another run that waits
+for its result. When the run ends, the result is published as a step of the invoker.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
-from ..errors import bad_request
-from ..model import HeaderList
+from ..errors import QueueError, bad_request
+from ..model import HeaderList, RejectedStep
+from ..wire.delivery import encoded
 from ..wire.headers import read_given
-from ..wire.text import first_setting, json_headers
-from ..wire.values import check_url
+from ..wire.text import as_text, as_wire, first_setting, header_map, json_headers
+from ..wire.values import check_url, read_duration, read_integer
+from .model import Invoker, Waiter, WorkflowRun
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+    from .runs import WorkflowRuns
 
 
 def with_run_id(pairs: HeaderList, run_id: str) -> HeaderList:
@@ -31,3 +42,160 @@ def check_step(url: str, pairs: HeaderList) -> None:
     check_url(url, "workflow")
     if "cron" in read_given(pairs):
         raise bad_request("invalid headers: a step of a workflow run cannot be scheduled")
+
+
+class RunEvents:
+    """The waits of runs for events, and notifications for which no run has waited yet.
+
+    The engine's lock must be held for every method.
+    """
+
+    def __init__(self, runs: WorkflowRuns) -> None:
+        self._runs = runs
+        self.waiters: list[Waiter] = []
+        self._notified: dict[tuple[str, str], bytes] = {}
+
+    def of(self, event_id: str) -> list[Waiter]:
+        return [waiter for waiter in self.waiters if waiter.event_id == event_id]
+
+    def wait(self, event_id: str, request: dict[str, Any], headers: HeaderList) -> Waiter:
+        """Make a run wait for an event.
+
+        Raises a 400 error for a malformed request and a 404 error for an unknown run.
+        """
+        run_id = first_setting(headers, "workflow-runid") or ""
+        self._runs.get_live(run_id)
+        step = request.get("step")
+        url = request.get("timeoutUrl") or request.get("url")
+        if not isinstance(step, dict) or not isinstance(url, str):
+            raise bad_request("invalid body: a wait needs a url and a step")
+        timeout_us = _timeout_us(request.get("timeout"))
+        given = request.get("timeoutHeaders")
+        pairs = wire_pairs(given) if isinstance(given, dict) else []
+        pairs = [pair for pair in pairs if pair[0].lower() != "upstash-delay"]
+        timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
+        now = self._runs.engine.clock.now_us()
+        pairs = with_run_id(pairs, run_id)
+        pairs.append(("Upstash-Delay", f"{timeout_us // 1_000_000}s"))
+        url = as_wire(url)
+        check_step(url, pairs)
+        published = self._runs.engine.publisher.publish(
+            url, pairs, json.dumps(timed_out).encode(), counted=False
+        )
+        waiter = Waiter(
+            event_id,
+            run_id,
+            published.accepted[0].message_id,
+            now + timeout_us,
+            request,
+            header_map(headers),
+        )
+        self.waiters.append(waiter)
+        early = self._notified.pop((run_id, event_id), None)
+        if early is not None:
+            self._wake(waiter, early)
+        return waiter
+
+    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
+        """Notify the runs that wait for an event.
+
+        With a run id, only that run is notified. If it does not wait yet, its next wait for the
+        event ends immediately.
+        """
+        woken = [
+            waiter for waiter in self.of(event_id) if run_id is None or waiter.run_id == run_id
+        ]
+        for waiter in woken:
+            self._wake(waiter, data)
+        if run_id is not None and not woken:
+            self._runs.get_live(run_id)
+            self._notified[run_id, event_id] = data
+        return [
+            {"waiter": waiter.record(), "messageId": waiter.message_id, "error": ""}
+            for waiter in woken
+        ]
+
+    def _wake(self, waiter: Waiter, data: bytes) -> None:
+        self.drop(waiter.message_id)
+        message = self._runs.engine.pending.get(waiter.message_id)
+        if message is None:
+            return
+        now = self._runs.engine.clock.now_us()
+        step = {
+            **waiter.request["step"],
+            "waitEventId": waiter.event_id,
+            "waitTimeout": False,
+            "out": encoded(data),
+        }
+        message.body = json.dumps(step).encode()
+        message.not_before_us = now
+        if message.due_us is not None:
+            self._runs.engine.plan(message, now, f"notified of {waiter.event_id}")
+
+    def drop(self, message_id: str) -> None:
+        """End the wait with this timeout message."""
+        self.waiters = [waiter for waiter in self.waiters if waiter.message_id != message_id]
+
+    def release(self, run_id: str) -> None:
+        """Forget the waits of a run, and the notifications that it has not waited for yet."""
+        self.waiters = [waiter for waiter in self.waiters if waiter.run_id != run_id]
+        self._notified = {key: data for key, data in self._notified.items() if key[0] != run_id}
+
+    def snapshot(self) -> tuple[list[Waiter], dict[tuple[str, str], bytes]]:
+        return list(self.waiters), dict(self._notified)
+
+    def restore(self, saved: tuple[list[Waiter], dict[tuple[str, str], bytes]]) -> None:
+        self.waiters, self._notified = list(saved[0]), dict(saved[1])
+
+
+def _timeout_us(value: object) -> int:
+    if value is None or value == "":
+        return 7 * 86_400 * 1_000_000
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise bad_request(f"invalid timeout: {value!r}, expected seconds or a duration such as 1h")
+    if isinstance(value, str) and not value.isdecimal():
+        return read_duration(value, "timeout")
+    seconds = value if isinstance(value, str) else f"{value:.0f}"
+    return read_integer(seconds, "timeout") * 1_000_000
+
+
+def read_invocation(body: bytes) -> tuple[Invoker, bytes]:
+    """Return the invoker and the first body of a run; raise a 400 error if the body has none."""
+    try:
+        invocation = json.loads(body)
+        inner = invocation.get("body")
+        invoker = Invoker(
+            str(invocation["workflowRunId"]),
+            as_wire(str(invocation["workflowUrl"])),
+            int(invocation.get("workflowRunCreatedAt") or 0),
+            dict(invocation.get("headers") or {}),
+            dict(invocation["step"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise bad_request("invalid body: expected the invocation of a workflow") from None
+    # Check the headers now, because no request can be rejected when the run ends.
+    check_step(invoker.url, wire_pairs(invoker.headers))
+    text = inner if isinstance(inner, str) else ""
+    return invoker, text.encode("utf-8", "surrogatepass")
+
+
+def publish_result(engine: Engine, run: WorkflowRun, invoker: Invoker) -> None:
+    """Publish the result of a finished run as a step of its invoker."""
+    result = {
+        "body": (run.response or b"").decode("utf-8", "replace"),
+        "isFailed": run.state == "RUN_FAILED",
+        "isCanceled": run.state == "RUN_CANCELED",
+    }
+    step = {**invoker.step, "out": json.dumps(result)}
+    try:
+        pairs = with_run_id(wire_pairs(invoker.headers), invoker.run_id)
+        engine.publisher.publish(invoker.url, pairs, json.dumps(step).encode(), counted=False)
+    except QueueError as error:
+        # Record the error in the timeline of this run, which finishes regardless.
+        started = engine.messages.get(run.first_message_id)
+        if started is not None:
+            started.lost_callbacks += (error.message,)
+        rejected = RejectedStep(
+            as_text(invoker.run_id), as_text(invoker.url), error.status, error.message
+        )
+        engine.attempt_hooks.rejected_step(rejected)
