@@ -9,14 +9,15 @@ message's own body, its deliveries contain the list up to this step, as ``[{mess
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
 Decided here: a list larger than the plan's message size is left out if the client can fetch it
 (``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
-together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
-a dead-lettered step is the run's failure callback.
+together with its whole batch. Callbacks about a cancelled run are dropped. A message inherits settings of
+its run's trigger (``WF_TriggerOnConfig``). The failure callback of a dead-lettered step is the run's failure callback.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import QueueError, bad_request, not_found
@@ -25,14 +26,15 @@ from ..model import (
     MESSAGE,
     HeaderList,
     Message,
+    PublishSettings,
     WorkflowHooks,
     WorkflowPart,
     first,
 )
 from ..wire.delivery import encoded
 from ..wire.text import as_text, first_setting, header_map
-from .inheritance import inherit_settings
 from .model import (
+    SDK_VERSION,
     RunState,
     RunStep,
     WorkflowRun,
@@ -319,3 +321,51 @@ def _is_true(message: Message, header: str) -> bool:
 
 def _already_finished(run: WorkflowRun) -> QueueError:
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
+
+
+_INHERITED = ("retry_delay", "failure_callback", "flow")
+
+
+def inherit_settings(engine: Engine, message: Message, trigger: PublishSettings) -> None:
+    """Complete the settings of a message with the settings of its run's trigger."""
+    own = message.settings
+    if "wf_triggeronconfig" not in features_of(own):
+        return
+    skipped = {name.lower() for name, _ in own.forward}
+    if not is_step(message):
+        # Omit the version header, with which a client would mistake the callback for a step.
+        skipped.add(SDK_VERSION.lower())
+    changes: dict[str, Any] = {
+        "forward": own.forward
+        + [pair for pair in trigger.forward if pair[0].lower() not in skipped],
+        "labels": own.labels or trigger.labels,
+    }
+    for name in _INHERITED:
+        if getattr(own, name) is None:
+            changes[name] = getattr(trigger, name)
+    if own.failure_callback is None:
+        changes["failure_callback_headers"] = trigger.failure_callback_headers
+    if call_type_of(message) == "failurecall":
+        # Remove the failure callback's own failure callback, so that its failure does not cause
+        # another one.
+        changes["failure_callback"], changes["failure_callback_headers"] = None, []
+    if own.retries is None or _has_default_retries(engine, message):
+        changes["retries"] = trigger.retries
+        message.max_retries = (
+            engine.settings.retries if trigger.retries is None else trigger.retries
+        )
+    message.settings = replace(own, **changes)
+    message.retry_delay = message.settings.retry_delay
+
+
+def _has_default_retries(engine: Engine, message: Message) -> bool:
+    """Return whether a callback's number of retries is only the default."""
+    source = engine.messages.get(message.source_id or "")
+    if message.kind == MESSAGE or source is None:
+        return False
+    nested = (
+        source.settings.callback_headers
+        if message.kind == "callback"
+        else source.settings.failure_callback_headers
+    )
+    return first(nested, "Upstash-Retries") is None
