@@ -21,7 +21,7 @@ from ...core.found import Found, found_of
 from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
-from .app_answer import AppAnswer, failed
+from .applications import AppAnswer, WsgiApp, call_wsgi, failed
 from .deadlines import Deadlines
 from .replies import (
     DELIVERIES,
@@ -33,7 +33,6 @@ from .replies import (
     timed_out,
 )
 from .url_scopes import split_text, split_wire
-from .wsgi import WsgiApp, call_wsgi
 
 if TYPE_CHECKING:
     from .asgi_runner import AsgiRunner
@@ -169,7 +168,7 @@ class AsgiRoute(DestinationRoute):
     async def _start_and_call(
         self, runner: AsgiRunner, running: RunningLifespan | None, delivery: Delivery
     ) -> AppAnswer:
-        from .asgi import call_asgi
+        from .applications import call_asgi
 
         state: Mapping[str, Any] = {}
         try:
@@ -182,7 +181,7 @@ class AsgiRoute(DestinationRoute):
         return await call_asgi(self._app, delivery, state)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        from .asgi import call_asgi
+        from .applications import call_asgi
 
         running = self._running_lifespan()
         if running is not None and running.host.is_running and not running.host.runs_in_this_thread:

@@ -25,7 +25,7 @@ from ...handle import Context, Handle, Snapshot
 from ...http.app import App
 from ...http.messages import Answer, Request
 from ...http.routing import Route
-from .wsgi import environ_of
+from .applications import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024
 """Maximum size of a body. A callback contains two bodies of the maximum message size, in Base64."""

@@ -17,6 +17,7 @@ from ...core.errors import ContractError, shown
 from ...core.found import Found
 from ...core.timeparse import Duration
 from ..wire.targets import named_url
+from .applications import WsgiApp
 from .destination_routes import (
     AsgiRoute,
     DestinationRoute,
@@ -31,7 +32,6 @@ from .destination_routes import (
 from .event_loops import EventLoops
 from .replies import Answer, Handler, Reply, as_reply
 from .url_scopes import UrlScope, scope_of, split_text, split_wire
-from .wsgi import WsgiApp
 
 if TYPE_CHECKING:
     from ...core.recording.recorder import Recorder

@@ -17,7 +17,7 @@ from requests.utils import requote_uri
 
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.text import as_text
-from .app_answer import failed
+from .applications import failed
 from .deadlines import DEFAULT_CAP
 from .loopback import headers_to_send
 

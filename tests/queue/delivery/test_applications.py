@@ -787,7 +787,7 @@ def test_a_framework_that_was_imported_again_is_heard(monkeypatch: pytest.Monkey
     signals = pytest.importorskip("flask.signals")
     from blinker import Namespace
 
-    from pytest_fakecloud.queue.delivery.app_answer import caught_by_framework
+    from pytest_fakecloud.queue.delivery.applications import caught_by_framework
 
     with caught_by_framework() as seen:
         signals.got_request_exception.send(None, exception=ValueError("first"))
