@@ -27,11 +27,14 @@ from .destination_routes import (
     PreparedRoute,
     RouteSpec,
     Url,
+    UrlScope,
     WsgiRoute,
+    scope_of,
+    split_text,
+    split_wire,
 )
 from .event_loops import EventLoops
 from .replies import Answer, Handler, Reply, as_reply
-from .url_scopes import UrlScope, scope_of, split_text, split_wire
 
 if TYPE_CHECKING:
     from ...core.recording.recorder import Recorder
