@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from ...core.fatal_errors import ends_the_test
 from .deadlines import Deadlines
-from .lifespans import AsgiApp, Lifespan
-from .running_lifespans import AsyncioHost, Host
+from .lifespans import AsgiApp, AsyncioHost, Host, Lifespan
 
 T = TypeVar("T")
 _SHUTDOWN_SECONDS = 1.0

@@ -33,8 +33,7 @@ from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, out
 if TYPE_CHECKING:
     from .asgi_runner import AsgiRunner
     from .destinations import Destinations
-    from .lifespans import AsgiApp
-    from .running_lifespans import RunningLifespan
+    from .lifespans import AsgiApp, RunningLifespan
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}

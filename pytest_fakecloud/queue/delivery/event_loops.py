@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .asgi_runner import AsgiRunner
-    from .lifespans import AsgiApp
-    from .running_lifespans import RunningLifespan, RunningLifespans
+    from .lifespans import AsgiApp, RunningLifespan, RunningLifespans
 
 
 class EventLoops:
@@ -35,7 +34,7 @@ class EventLoops:
         if self._runner is not None and self._runner.has(app):
             return None
         if self._running is None:
-            from .running_lifespans import RunningLifespans
+            from .lifespans import RunningLifespans
 
             self._running = RunningLifespans()
         return self._running.find(app)
