@@ -205,7 +205,7 @@ _DERIVED: Mapping[str, tuple[str, str]] = {
     "queue.views:DeadLetterView": ("at id message", ""),
     "queue.views:PublishedMessage": ("", ""),
     "queue.views:ScheduleView": ("id", ""),
-    "queue.capture.faults:ScopedFaults": ("", ""),
+    "queue.capture.handle:ScopedFaults": ("", ""),
     "kv.search.views:SearchIndexView": ("name", ""),
     "vector.handle:PendingChanges": (_LIST, ""),
 }

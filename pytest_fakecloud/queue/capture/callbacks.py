@@ -23,7 +23,7 @@ from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
 from .account import account, unfinished
-from .faults import ScopedFaults
+from .handle import ScopedFaults
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest

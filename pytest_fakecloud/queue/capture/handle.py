@@ -6,26 +6,100 @@ Importing this module imports pytest-httpserver.
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from typing import ClassVar, Unpack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
+from ...core.errors import ContractError
 from ...core.timeparse import monotonic
+from ...core.wording import unknown_name
+from ...faults.fault import rule_of
+from ...faults.plan import fault_words
 from ...handle import Context, Snapshot
+from ..delivery.clocks import signature_clock
 from ..delivery.destination_server import Destination
 from ..wire.signing import explain
-from .callbacks import (
-    DEFAULT_TIMEOUT,
-    Callback,
-    Captured,
-)
-from .faults import ScopedFaults
+from .callbacks import DEFAULT_TIMEOUT, Callback, Captured
 from .settings import CallbackCaptureConfig, CallbackCaptureSettings
-from .verification import why_not_signed_by
 from .waiting import CallbackWaiter, deadline_after
+
+if TYPE_CHECKING:
+    from ...faults.fault import Fault
+
+
+class ScopedFaults:
+    """The fault plan for one of a capture's two URLs, with the methods of ``FaultPlan``.
+
+    Methods that list or end faults apply to the faults of this URL and to those of the whole
+    capture, but not to the faults of the other URL.
+    """
+
+    def __init__(self, capture: Destination, route: str) -> None:
+        self._capture = capture
+        self._route = route
+
+    def __getattr__(self, word: str) -> Callable[..., Fault]:
+        if word not in (words := fault_words(type(self._capture.faults))):
+            raise AttributeError(unknown_name("fault", word, words))
+        return functools.partial(self._prepare, getattr(self._capture.faults, word))
+
+    def _prepare(self, method: Callable[..., Fault], *args: Any, **kwargs: Any) -> Fault:
+        if kwargs.get("route", self._route) != self._route:
+            raise ContractError(
+                f"these faults are for /{self._route} only: remove route={kwargs['route']!r}, or"
+                f" use the faults of {self._capture.name}"
+            )
+        return method(*args, **{**kwargs, "route": self._route})
+
+    def _applies(self, fault: Fault) -> bool:
+        return rule_of(fault).route in (None, self._route)
+
+    @property
+    def _active(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self._capture.faults if self._applies(fault))
+
+    @property
+    def is_down(self) -> bool:
+        """Whether a ``down()`` fault makes this URL unreachable."""
+        return any(fault.kind == "down" for fault in self._active)
+
+    def unused(self) -> list[Fault]:
+        """Return the faults that have not been applied to any request."""
+        return [fault for fault in self._capture.faults.unused() if self._applies(fault)]
+
+    def up(self) -> None:
+        """End every ``down()`` fault that applies to this URL."""
+        for fault in self._active:
+            if fault.kind == "down":
+                fault.remove()
+
+    def clear(self) -> None:
+        """Remove the faults and forget which of them were not used."""
+        for fault in {*self._active, *self.unused()}:
+            rule_of(fault).must_fire = False
+            fault.remove()
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._active)
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def __bool__(self) -> bool:
+        return bool(self._active)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *fault_words(type(self._capture.faults))})
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self._active)) or "none"
+        return f"<faults of /{self._route}: {shown}>"
 
 
 class CallbackCapture(Destination):
@@ -195,3 +269,47 @@ class AwaitableCapture:
             if (item := captured._take()) is not None:
                 return item
         captured._fail_missing()
+
+
+def why_not_signed_by(
+    queues: Sequence[Any],
+    now_us: Callable[[], int],
+    signature: str | None,
+    *,
+    body: bytes,
+    url: str,
+) -> str | None:
+    """Return why a callback does not verify with the keys of any of these queues, or None if it
+    does.
+
+    ``now_us`` is the cloud's clock, which some queues use for their signatures.
+    """
+    if not queues:
+        return (
+            "this cloud has no queue; pass the signing keys of the queue outside it, such as "
+            "keys={'current': ...}"
+        )
+    keys: dict[str, str] = {}
+    for queue in queues:
+        whose = f"{queue.name} " if len(queues) > 1 else ""
+        keys[f"{whose}current"] = queue.current_signing_key
+        keys[f"{whose}next"] = queue.next_signing_key
+    # Queues may sign with different clocks. Use the clock of the queue whose key signed the request.
+    signers = [queue for queue in queues[1:] if _signed_with(signature, _keys_of(queue))]
+    clock = signature_clock((signers or queues)[0].signature_clock, now_us)
+    return explain(signature, body=body, keys=keys, at=clock(), url=url)
+
+
+def _keys_of(queue: Any) -> tuple[str, str]:
+    return queue.current_signing_key, queue.next_signing_key
+
+
+def _signed_with(signature: str | None, keys: Iterable[str]) -> bool:
+    """Return whether a token was signed with one of the keys. Its claims are not checked."""
+    import jwt
+
+    for key in keys:
+        with suppress(jwt.InvalidTokenError):
+            jwt.PyJWS().decode(signature or "", key, algorithms=["HS256"])
+            return True
+    return False
