@@ -17,7 +17,7 @@ from ..core.recording.recorder import Recorder
 from .delivery_log import DeliveryLog, LogCollector
 from .handler_errors import raised_text
 from .model import MESSAGE, Delivery, HeaderList, Outcome, SigningKeys, first
-from .signature_details import shortened_body, signature_details
+from .signature_checks import shortened_body, signature_details
 
 _MAX_FINISHED = 1_000
 _QUEUES_OWN = ("upstash-", "user-agent", "content-type", "host", "content-length")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from .refusals import Refusal, Refusals
+from .signature_checks import Refusal, Refusals
 
 
 class LogCollector:

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from pytest_fakecloud.queue.refusals import Refusal, Refusals
+from pytest_fakecloud.queue.signature_checks import Refusal, Refusals
 
 receiver = pytest.importorskip("qstash.receiver")
 

@@ -21,8 +21,7 @@ from qstash.errors import SignatureError
 
 import pytest_fakecloud.queue.attempt_details
 import pytest_fakecloud.queue.delivery_log
-import pytest_fakecloud.queue.refusals
-import pytest_fakecloud.queue.signature_details
+import pytest_fakecloud.queue.signature_checks
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.session.reports import report_on
@@ -31,8 +30,8 @@ PACKAGE = pytest_fakecloud.reporting
 BESIDE = (
     pytest_fakecloud.queue.attempt_details,
     pytest_fakecloud.queue.delivery_log,
-    pytest_fakecloud.queue.refusals,
-    pytest_fakecloud.queue.signature_details,
+    pytest_fakecloud.queue.signature_checks,
+    pytest_fakecloud.queue.signature_checks,
 )
 """Modules outside the package that only reports use. They run during a delivery."""
 LEFT_OUT = {"tracebacks", "applications", "replay"}
@@ -214,7 +213,7 @@ def test_a_delivery_is_made_whatever_breaks() -> None:
                     shown = str(error)
                 is_broken = bool(BROKEN)
             heard.update(BROKEN)
-            pytest_fakecloud.queue.refusals._watching.clear()  # the entry that the broken code left
+            pytest_fakecloud.queue.signature_checks._watching.clear()  # the entry that the broken code left
             if is_broken and BROKE not in shown + told(played, None):
                 silent.append(name)
     assert silent == []

@@ -14,7 +14,7 @@ from .common import EXCERPT, Sentences, Summary, Values, clock_time
 
 if TYPE_CHECKING:
     from ...core.calls import Call
-    from ...queue.signature_details import SignatureDetails
+    from ...queue.signature_checks import SignatureDetails
     from ..model import Row
 
 _SETTINGS = {
