@@ -25,8 +25,7 @@ from .arguments import (
     text,
 )
 from .assertions import QueueAssertions
-from .attempt_details import AttemptDetails
-from .attempt_reports import AttemptReports
+from .attempt_reports import AttemptDetails, AttemptReports
 from .delivery.clocks import signature_clock as clock_of_signatures
 from .delivery.destinations import Destinations
 from .delivery.drivers import (

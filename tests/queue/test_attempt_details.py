@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.queue.attempt_reports import DeliveryLog, LogCollector
 from pytest_fakecloud.queue.delivery.replies import DeliveredRequest, Reply
-from pytest_fakecloud.queue.delivery_log import DeliveryLog, LogCollector
 from pytest_fakecloud.queue.handle import Queue
 
 URL = "https://app.example.com/hook"

@@ -19,8 +19,7 @@ import redis
 from qstash import Receiver
 from qstash.errors import SignatureError
 
-import pytest_fakecloud.queue.attempt_details
-import pytest_fakecloud.queue.delivery_log
+import pytest_fakecloud.queue.attempt_reports
 import pytest_fakecloud.queue.signature_checks
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
@@ -28,8 +27,8 @@ from pytest_fakecloud.session.reports import report_on
 
 PACKAGE = pytest_fakecloud.reporting
 BESIDE = (
-    pytest_fakecloud.queue.attempt_details,
-    pytest_fakecloud.queue.delivery_log,
+    pytest_fakecloud.queue.attempt_reports,
+    pytest_fakecloud.queue.attempt_reports,
     pytest_fakecloud.queue.signature_checks,
     pytest_fakecloud.queue.signature_checks,
 )
