@@ -14,7 +14,7 @@ from ..core.timekeeper import Timekeeper
 from .engine.engine import Engine
 from .fields import ATTEMPTS, AttemptFields, DeadLetterFields, ListedFields, MessageFields
 from .model import MESSAGE, Attempt
-from .unfinished import unfinished_text
+from .timeline import unfinished_text
 from .views import (
     DEAD_LETTERS,
     MESSAGES,

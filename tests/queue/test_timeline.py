@@ -10,8 +10,7 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handler_errors import raised_text
-from pytest_fakecloud.queue.timeline import span, waiting_text
-from pytest_fakecloud.queue.unfinished import unfinished_lines
+from pytest_fakecloud.queue.timeline import span, unfinished_lines, waiting_text
 
 from .scene import Scene
 

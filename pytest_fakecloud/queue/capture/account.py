@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.matching import Query
 from ...core.timeparse import to_datetime
 from ...core.wording import counted
-from ..unfinished import dead_letter_lines, unfinished_lines
+from ..timeline import dead_letter_lines, unfinished_lines
 from .waiting import LONGEST_DRIVE_US
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from ...core.wording import counted
 from ..engine.engine import Engine
 from ..fields import ATTEMPTS
 from ..model import Attempt
-from ..timeline import timeline
-from ..unfinished import unfinished_text
+from ..timeline import timeline, unfinished_text
 
 
 class Attempts(Found[Attempt]):

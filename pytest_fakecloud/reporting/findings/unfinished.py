@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import report_failure
-from ...queue.unfinished import dead_letter_lines, schedule_lines, unfinished_lines
+from ...queue.timeline import dead_letter_lines, schedule_lines, unfinished_lines
 from ..model import SEVERITIES, Finding, Subject
 from ..scene import Scene
 
