@@ -19,7 +19,7 @@ from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed
 from ..handle import Context, Handle, Snapshot, action
-from .actions import QueueActions
+from .actions import QueueActions, load
 from .arguments import (
     bytes_of,
     text,
@@ -36,7 +36,6 @@ from .delivery.drivers import (
 from .delivery.faults import DeliveryFaults, QueueFaults
 from .delivery.sender import Sender
 from .engine.engine import Engine
-from .loading import load
 from .model import (
     DAY,
     MESSAGE,
