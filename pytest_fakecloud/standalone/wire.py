@@ -293,7 +293,7 @@ def _surface(name: str, home: tuple[str, str]) -> Surface:
     kind = _class(home)
     names, follows = _extent(name, kind)
     methods = {each for each in names if _is_method(inspect.getattr_static(kind, each, None))}
-    if name == f"{_PACKAGE}.queue.capture.faults:ScopedFaults":
+    if name == f"{_PACKAGE}.queue.capture.handle:ScopedFaults":
         # Its attributes are created on access.
         methods |= set(fault_words(FaultPlan))
     # Classes in `_NAMED` do not support with-blocks or iteration: a cloud, for example, may be

@@ -28,8 +28,6 @@ from pytest_fakecloud.session.reports import report_on
 PACKAGE = pytest_fakecloud.reporting
 BESIDE = (
     pytest_fakecloud.queue.attempt_reports,
-    pytest_fakecloud.queue.attempt_reports,
-    pytest_fakecloud.queue.signature_checks,
     pytest_fakecloud.queue.signature_checks,
 )
 """Modules outside the package that only reports use. They run during a delivery."""
@@ -212,7 +210,8 @@ def test_a_delivery_is_made_whatever_breaks() -> None:
                     shown = str(error)
                 is_broken = bool(BROKEN)
             heard.update(BROKEN)
-            pytest_fakecloud.queue.signature_checks._watching.clear()  # the entry that the broken code left
+            # Remove the entry that the broken code left.
+            pytest_fakecloud.queue.signature_checks._watching.clear()
             if is_broken and BROKE not in shown + told(played, None):
                 silent.append(name)
     assert silent == []

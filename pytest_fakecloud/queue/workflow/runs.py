@@ -9,8 +9,9 @@ message's own body, its deliveries contain the list up to this step, as ``[{mess
 Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
 Decided here: a list larger than the plan's message size is left out if the client can fetch it
 (``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
-together with its whole batch. Callbacks about a cancelled run are dropped. A message inherits settings of
-its run's trigger (``WF_TriggerOnConfig``). The failure callback of a dead-lettered step is the run's failure callback.
+together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
+a dead-lettered step is the run's failure callback. Messages inherit settings from the trigger of
+their run (``WF_TriggerOnConfig``).
 """
 
 from __future__ import annotations
