@@ -32,7 +32,6 @@ from .engine.engine import Engine
 from .errors import not_found
 from .model import Api
 from .views import DeadLetterView, PublishedMessage, ScheduleView
-from .workflow.runs import WorkflowRuns
 
 
 class QueueActions:
@@ -198,7 +197,6 @@ class _Trial(QueueActions):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0))
-        self._engine.workflow = WorkflowRuns(self._engine)
         self._engine.restore(engine.snapshot())
 
     def _check_open(self) -> None:

@@ -42,12 +42,9 @@ from .model import (
     SigningKeys,
 )
 from .rest.routes import QueueApp
-from .rest.workflow import WorkflowRoutes
-from .rest.workflow_history import WorkflowHistoryRoutes
 from .settings import QueueConfig, QueueSettings
 from .wire.signing import Signer, explain
 from .wire.text import as_text
-from .workflow.runs import WorkflowRuns
 
 if TYPE_CHECKING:
     from qstash import AsyncQStash, QStash
@@ -130,15 +127,12 @@ class Queue(QueueAssertions, QueueActions, Handle):
             settings=config,
             lane=self.delivery,
         )
-        workflow = self._engine.workflow = WorkflowRuns(self._engine)
         self._engine.attempt_hooks = self._reports
         self._driver = Driver(self._engine, self._check_open, self._sender.release)
         table = DeliveryFaults(partial(context.ids.stream, name, "faults"), context.clock)
         self._engine.delivery_hooks = table
-        runs = WorkflowRoutes(self._engine, workflow).routes
-        letters = WorkflowHistoryRoutes(self._engine, workflow).routes
         self.read_only_token = self._new_token()
-        app = QueueApp(self._engine, lambda: (self.token, self.read_only_token), [runs, letters])
+        app = QueueApp(self._engine, lambda: (self.token, self.read_only_token))
         super().__init__(context, app, config, faults=QueueFaults(table))
         self._details.recorder = self._recorder
         # The engine enforces the plan's limits. This limit only rejects bodies that are far too

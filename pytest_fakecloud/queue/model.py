@@ -9,7 +9,7 @@ returns an ``Outcome``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
@@ -369,59 +369,6 @@ class DeliveryHooks:
     def overtaken(self, message: Message) -> bool:
         """Return whether a fault lets other messages overtake this one."""
         return False
-
-
-class WorkflowHooks:
-    """Hooks that inform workflow runs about messages.
-
-    The engine calls them with its lock held, so they must not do I/O. These defaults treat every
-    message as one that is not part of a workflow run.
-    """
-
-    def accept(self, message: Message, at_us: int) -> str | None:
-        """Check a message before it is stored.
-
-        Returns the id of the earlier message if this one is a duplicate (the response then contains
-        ``deduplicated: true``), else None. Raises ``QueueError`` if the message must be rejected,
-        for example with 400 for a step of a cancelled run.
-        """
-        return None
-
-    def refuse(self, requests: Iterable[HeaderList]) -> None:
-        """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
-
-    def delivery_body(self, message: Message, at_us: int) -> bytes:
-        """Return the body of a message's next attempt, which for a workflow step is the list of
-        steps.
-        """
-        return message.body
-
-    def callback_fields(self, message: Message) -> dict[str, object]:
-        """Return extra fields for the bodies of callbacks about a message, such as
-        ``workflowRunId``.
-        """
-        return {}
-
-    def dead_letter_fields(self, message: Message) -> dict[str, object]:
-        """Return extra fields for a dead letter in the API, such as ``failureCallbackInfo``."""
-        return {}
-
-    def companions(self, message: Message) -> Iterable[Message]:
-        """Return the messages that must be kept as long as this one."""
-        return ()
-
-    def forget(self, message: Message) -> None:
-        """Forget the run of a message that is about to be forgotten."""
-
-    def finished(self, message: Message, at_us: int) -> None:
-        """Update the run of a message that was delivered, failed, or was cancelled."""
-
-    def snapshot(self) -> object:
-        """Return a copy of the state of all runs."""
-        return None
-
-    def restore(self, saved: Any) -> None:
-        """Restore a copy that ``snapshot()`` returned."""
 
 
 def first(headers: Sequence[tuple[str, str]], name: str) -> str | None:

@@ -31,6 +31,7 @@ from ..model import (
     SigningKeys,
 )
 from ..settings import PlanLimits, QueueConfig
+from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
 from .dead_letters import DeadLetters
@@ -85,6 +86,7 @@ class Engine(State):
         self.quota = Quota(self)
         self.publisher = Publisher(self, self.lifecycle, self.quota)
         self.schedules = self.publisher.schedules
+        self.workflow = WorkflowRuns(self)
         self.runner = AttemptRunner(
             self,
             self.lifecycle,

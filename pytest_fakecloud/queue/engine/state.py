@@ -18,7 +18,6 @@ from ..model import (
     LogEntry,
     Message,
     Outcome,
-    WorkflowHooks,
 )
 from ..settings import PlanLimits, QueueConfig
 from .flow import FlowControl
@@ -27,6 +26,7 @@ from .ordered_queues import Queues
 from .url_groups import UrlGroups
 
 if TYPE_CHECKING:
+    from ..workflow.runs import WorkflowRuns
     from .attempts import AttemptRunner
 
 _COMPACT = 64
@@ -45,11 +45,12 @@ class State:
     the global parallelism limit, ``waiting_for_slot`` the ids of messages that wait for it, and
     ``overtaken`` the ids of messages that a fault delays. ``in_flight`` maps an id to the outcome of
     the attempt and the time at which it will be applied. ``drive`` counts the calls that deliver.
-    ``inspected`` is set when a test inspects messages. ``runner`` is set by the engine before the
-    first message is published.
+    ``inspected`` is set when a test inspects messages. The engine sets ``runner`` and ``workflow``
+    before the first message is published.
     """
 
     runner: AttemptRunner
+    workflow: WorkflowRuns
 
     def __init__(
         self,
@@ -65,7 +66,6 @@ class State:
         self.limits = limits
         self.settings = settings
         self.lane: Lane = lane
-        self.workflow = WorkflowHooks()
         self.delivery_hooks = DeliveryHooks()
         self.attempt_hooks = AttemptHooks()
         self.lock = threading.RLock()

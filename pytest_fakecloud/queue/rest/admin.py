@@ -25,7 +25,10 @@ SCHEDULES = ("/v2/schedules", "/v2/Schedules")
 
 
 class AdministrationRoutes:
-    """Endpoints for schedules (except their creation), queues and URL groups."""
+    """Endpoints for schedules (except their creation), queues and URL groups.
+
+    They are called with the engine's lock held.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -64,19 +67,17 @@ class AdministrationRoutes:
 
     def _schedule(self, schedule_id: str) -> records.Record:
         engine = self.engine
-        with engine.lock:
-            schedule = engine.schedules.get(schedule_id)
-            return records.schedule_record(
-                schedule,
-                engine.schedules.next_run_us(schedule),
-                engine.schedules.states(schedule),
-                min(engine.settings.retries, engine.limits.retries),
-                engine.limits.timeout_us,
-            )
+        schedule = engine.schedules.get(schedule_id)
+        return records.schedule_record(
+            schedule,
+            engine.schedules.next_run_us(schedule),
+            engine.schedules.states(schedule),
+            min(engine.settings.retries, engine.limits.retries),
+            engine.limits.timeout_us,
+        )
 
     def list_schedules(self, request: Request) -> object:
-        with self.engine.lock:
-            return [self._schedule(one) for one in self.engine.schedules.by_id]
+        return [self._schedule(one) for one in self.engine.schedules.by_id]
 
     def get_schedule(self, request: Request) -> object:
         return self._schedule(segment(request, "id"))
@@ -96,13 +97,11 @@ class AdministrationRoutes:
     # -- queues ----------------------------------------------------------------------------------
 
     def _queue(self, name: str) -> records.Record:
-        with self.engine.lock:
-            queue = self.engine.queues.get(name)
-            return records.queue_record(queue, self.engine.queue_admission.lag(queue))
+        queue = self.engine.queues.get(name)
+        return records.queue_record(queue, self.engine.queue_admission.lag(queue))
 
     def list_queues(self, request: Request) -> object:
-        with self.engine.lock:
-            return [self._queue(name) for name in self.engine.queues.by_name]
+        return [self._queue(name) for name in self.engine.queues.by_name]
 
     def upsert_queue(self, request: Request) -> Answer:
         body = json_object(request)
@@ -138,39 +137,29 @@ class AdministrationRoutes:
     # -- URL groups ------------------------------------------------------------------------------
 
     def list_groups(self, request: Request) -> object:
-        with self.engine.lock:
-            return [records.group_record(one) for one in self.engine.url_groups.by_name.values()]
+        return [records.group_record(one) for one in self.engine.url_groups.by_name.values()]
 
     def get_group(self, request: Request) -> object:
-        with self.engine.lock:
-            return records.group_record(self.engine.url_groups.get(segment(request, "name")))
+        return records.group_record(self.engine.url_groups.get(segment(request, "name")))
 
     def delete_group(self, request: Request) -> Answer:
-        with self.engine.lock:
-            group = self.engine.url_groups.find(segment(request, "name"))
-            if group is not None:
-                self.engine.url_groups.remove(group)
+        group = self.engine.url_groups.find(segment(request, "name"))
+        if group is not None:
+            self.engine.url_groups.remove(group)
         return empty()
 
     def change_group(self, request: Request) -> Answer:
         headers = json_object(request).get("headers")
         if not isinstance(headers, dict):
             raise bad_request("invalid topic: headers must be an object")
-        pairs = json_headers(headers)
-        defaults: HeaderList = [
-            (
-                name
-                if name.lower().startswith(("upstash-", "service-", "content-type"))
-                else f"Upstash-Forward-{name}",
-                value,
-            )
-            for name, value in pairs
-        ]
+        defaults: HeaderList = []
+        for name, value in json_headers(headers):
+            is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
+            defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
         read_given(defaults)
-        with self.engine.lock:
-            group = self.engine.url_groups.get(segment(request, "name"))
-            group.headers = defaults
-            group.updated_us = self.engine.clock.now_us()
+        group = self.engine.url_groups.get(segment(request, "name"))
+        group.headers = defaults
+        group.updated_us = self.engine.clock.now_us()
         return empty()
 
     def add_endpoints(self, request: Request) -> Answer:
@@ -179,12 +168,11 @@ class AdministrationRoutes:
             if not isinstance(item.get("url"), str):
                 raise bad_request("invalid endpoint: url must be a string")
         engine = self.engine
-        with engine.lock:
-            engine.url_groups.add_all(
-                segment(request, "name"),
-                [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
-                engine.clock.now_us(),
-            )
+        engine.url_groups.add_all(
+            segment(request, "name"),
+            [(as_wire(item["url"]), item.get("name") or None) for item in wanted],
+            engine.clock.now_us(),
+        )
         return empty()
 
     def remove_endpoints(self, request: Request) -> Answer:
@@ -194,14 +182,13 @@ class AdministrationRoutes:
                 raise bad_request("invalid endpoint: pass url or name")
             if item.get("url") is not None:
                 item["url"] = as_wire(item["url"])
-        with self.engine.lock:
-            group = self.engine.url_groups.get(segment(request, "name"))
-            self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
+        group = self.engine.url_groups.get(segment(request, "name"))
+        self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
         return empty()
 
 
 class FlowRoutes:
-    """Endpoints for flow control."""
+    """Endpoints for flow control. They are called with the engine's lock held."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -220,13 +207,11 @@ class FlowRoutes:
         ]
 
     def list_flow_controls(self, request: Request) -> object:
-        with self.engine.lock:
-            found = self.engine.flow.search(request.query("search"))
-            return [self.engine.admission.flow_record(key) for key in found]
+        found = self.engine.flow.search(request.query("search"))
+        return [self.engine.admission.flow_record(key) for key in found]
 
     def get_flow_control(self, request: Request) -> object:
-        with self.engine.lock:
-            return self.engine.admission.flow_record(self.engine.flow.get(segment(request, "key")))
+        return self.engine.admission.flow_record(self.engine.flow.get(segment(request, "key")))
 
     def pause_flow(self, request: Request) -> Answer:
         return self._set_flow_paused(request, True)
@@ -236,12 +221,11 @@ class FlowRoutes:
 
     def _set_flow_paused(self, request: Request, paused: bool) -> Answer:
         engine = self.engine
-        with engine.lock:
-            key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
-            key.paused = paused
-            if paused:
-                engine.admission.recall_admitted(key)
-            engine.admission.start_waiting_for_flow(key)
+        key = engine.flow.configure(segment(request, "key"), engine.clock.now_us())
+        key.paused = paused
+        if paused:
+            engine.admission.recall_admitted(key)
+        engine.admission.start_waiting_for_flow(key)
         return empty()
 
     def pin_flow(self, request: Request) -> Answer:
@@ -254,15 +238,14 @@ class FlowRoutes:
         period = numbers["period"]
         if period is not None and period > 7 * 86_400:
             raise bad_request("invalid period: it must be from 1 to 604800 seconds")
-        with engine.lock:
-            key = engine.flow.pin(
-                segment(request, "key"),
-                engine.clock.now_us(),
-                parallelism=numbers["parallelism"],
-                rate=numbers["rate"],
-                period_us=None if period is None else period * SECOND,
-            )
-            self._begin_period(key)
+        key = engine.flow.pin(
+            segment(request, "key"),
+            engine.clock.now_us(),
+            parallelism=numbers["parallelism"],
+            rate=numbers["rate"],
+            period_us=None if period is None else period * SECOND,
+        )
+        self._begin_period(key)
         return empty()
 
     def _begin_period(self, key: FlowKey) -> None:
@@ -277,16 +260,14 @@ class FlowRoutes:
             if name not in flags:
                 raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
             flags[name] = read_flag(value, name)
-        with self.engine.lock:
-            self.engine.flow.unpin(segment(request, "key"), **flags)
+        self.engine.flow.unpin(segment(request, "key"), **flags)
         return empty()
 
     def reset_rate(self, request: Request) -> Answer:
         engine = self.engine
-        with engine.lock:
-            key = engine.flow.get(segment(request, "key"))
-            key.restart_period(engine.clock.now_us())
-            self._begin_period(key)
+        key = engine.flow.get(segment(request, "key"))
+        key.restart_period(engine.clock.now_us())
+        self._begin_period(key)
         return empty()
 
     def global_parallelism(self, request: Request) -> object:

@@ -23,14 +23,14 @@ from .payloads import (
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
-    """Return a dead letter as the API represents it. The engine's lock must be held."""
+    """Return a dead letter as the API represents it."""
     message = engine.dead_letters.message(row)
     shown = records.dead_letter_record(message, row.id, engine.settings.no_answer_status)
     return shown | engine.workflow.dead_letter_fields(message)
 
 
 class HistoryRoutes:
-    """Endpoints for dead letters and logs."""
+    """Endpoints for dead letters and logs. They are called with the engine's lock held."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -51,37 +51,31 @@ class HistoryRoutes:
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = filters.read_filters(query_of(request), filters.FOR_DEAD_LETTERS)
-        with self.engine.lock:
-            rows, cursor = self.engine.dead_letters.select(chosen)
-            shown = [letter_record(self.engine, row) for row in rows]
-            return {"messages": shown} | cursor_field(cursor)
+        rows, cursor = self.engine.dead_letters.select(chosen)
+        shown = [letter_record(self.engine, row) for row in rows]
+        return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        with self.engine.lock:
-            row = self.engine.dead_letters.get(segment(request, "id"))
-            return letter_record(self.engine, row)
+        row = self.engine.dead_letters.get(segment(request, "id"))
+        return letter_record(self.engine, row)
 
     def delete_dead_letter(self, request: Request) -> Answer:
         letters = self.engine.dead_letters
-        with self.engine.lock:
-            letters.delete([letters.get(segment(request, "id"))])
+        letters.delete([letters.get(segment(request, "id"))])
         return empty()
 
     def delete_dead_letters(self, request: Request) -> object:
-        with self.engine.lock:
-            rows, cursor = self._chosen_letters(request)
-            return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+        rows, cursor = self._chosen_letters(request)
+        return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
         letters = self.engine.dead_letters
-        with self.engine.lock:
-            (accepted,) = self._retry([letters.get(segment(request, "id"))], request)
+        (accepted,) = self._retry([letters.get(segment(request, "id"))], request)
         return Answer(accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
-        with self.engine.lock:
-            rows, cursor = self._chosen_letters(request, known=True)
-            responses = [accepted_record(one) for one in self._retry(rows, request)]
+        rows, cursor = self._chosen_letters(request, known=True)
+        responses = [accepted_record(one) for one in self._retry(rows, request)]
         return Answer({"cursor": cursor or "", "responses": responses}, 201)
 
     def _chosen_letters(
@@ -118,13 +112,12 @@ class HistoryRoutes:
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
         engine = self.engine
         chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=MOST)
-        with engine.lock:
-            no_answer = engine.settings.no_answer_status
-            engine.history.sweep()
-            rows, cursor = engine.logs.page(chosen, engine.messages, no_answer)
-            found = [
-                records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
-            ]
+        no_answer = engine.settings.no_answer_status
+        engine.history.sweep()
+        rows, cursor = engine.logs.page(chosen, engine.messages, no_answer)
+        found = [
+            records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
+        ]
         return found, cursor_field(cursor)
 
     def list_events(self, request: Request) -> object:

@@ -9,7 +9,8 @@ body.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, ClassVar
 
 from ...core.auth import bearer_token, same
@@ -51,18 +52,17 @@ from .payloads import (
     segment,
 )
 from .v1 import V1Routes
+from .workflow import HOOKS, WorkflowRoutes
+from .workflow_history import WorkflowHistoryRoutes
 
 _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 """Endpoints that accept GET but that the read-only token must not use."""
-HOOKS = "/v2/workflows/hooks/"
-"""Prefix of paths that need no token, because the sender of a workflow's webhook has only the URL."""
 
 
 class QueueApp(App):
     """The HTTP app of a queue.
 
-    ``tokens`` returns the full-access token and the read-only token. ``more`` are functions that
-    return the routes of other parts of the queue.
+    ``tokens`` returns the full-access token and the read-only token.
     """
 
     service = "queue"
@@ -75,20 +75,21 @@ class QueueApp(App):
     }
     event_kinds: ClassVar[frozenset[str]] = frozenset(("attempt",))
 
-    def __init__(
-        self,
-        engine: Engine,
-        tokens: Callable[[], tuple[str, str]],
-        more: Iterable[Callable[[], list[Route]]] = (),
-    ) -> None:
+    def __init__(self, engine: Engine, tokens: Callable[[], tuple[str, str]]) -> None:
         self.engine = engine
         self._tokens = tokens
-        parts = (V1Routes, AdministrationRoutes, FlowRoutes, HistoryRoutes)
-        self._more = [*(part(engine).routes for part in parts), *more]
 
     def routes(self) -> list[Route]:
+        parts = (
+            V1Routes,
+            AdministrationRoutes,
+            FlowRoutes,
+            HistoryRoutes,
+            WorkflowRoutes,
+            WorkflowHistoryRoutes,
+        )
         return [
-            *(route for routes in self._more for route in routes()),
+            *(self._locked(route) for part in parts for route in part(self.engine).routes()),
             Route("POST", "/v2/publish/{destination*}", "publish", self.publish),
             Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", self.enqueue),
             Route("POST", "/v2/batch", "batch", self.batch),
@@ -107,6 +108,16 @@ class QueueApp(App):
             Route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", self.rotate_keys),
             Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
         ]
+
+    def _locked(self, route: Route) -> Route:
+        """Return a route whose endpoint holds the engine's lock."""
+
+        @wraps(route.endpoint)
+        def endpoint(request: Request) -> object:
+            with self.engine.lock:
+                return route.endpoint(request)
+
+        return route._replace(endpoint=endpoint)
 
     # -- authentication and errors ---------------------------------------------------------------
 

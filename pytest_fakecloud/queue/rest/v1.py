@@ -23,7 +23,7 @@ OK = {"status": "ok"}
 
 
 class V1Routes:
-    """Endpoints of ``/v1``."""
+    """Endpoints of ``/v1``. They are called with the engine's lock held."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -71,8 +71,7 @@ class V1Routes:
     # -- endpoints and topics --------------------------------------------------------------------
 
     def list_endpoints(self, request: Request) -> object:
-        with self.engine.lock:
-            return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
+        return [records.endpoint_record(*found) for found in self.engine.url_groups.endpoints()]
 
     def create_endpoint(self, request: Request) -> object:
         body = json_object(request, required=True)
@@ -80,66 +79,52 @@ class V1Routes:
         topic_id, name = body.get("topicId"), body.get("topicName")
         if (topic_id is None) == (name is None):
             raise bad_request("invalid endpoint: pass one of topicId and topicName")
-        engine = self.engine
-        with engine.lock:
-            now = engine.clock.now_us()
-            check_url(as_wire(url), "endpoint")
-            if topic_id is not None:
-                group = self.engine.url_groups.get(_text(body, "topicId"))
-            else:
-                group = engine.url_groups.create(_text(body, "topicName"), now)
-            endpoint = engine.url_groups.add(
-                group, as_wire(url), None, now, by_id=topic_id is not None
-            )
-            return records.endpoint_record(group, endpoint)
+        now = self.engine.clock.now_us()
+        groups = self.engine.url_groups
+        check_url(as_wire(url), "endpoint")
+        if topic_id is not None:
+            group = groups.get(_text(body, "topicId"))
+        else:
+            group = groups.create(_text(body, "topicName"), now)
+        endpoint = groups.add(group, as_wire(url), None, now, by_id=topic_id is not None)
+        return records.endpoint_record(group, endpoint)
 
     def get_endpoint(self, request: Request) -> object:
-        with self.engine.lock:
-            return records.endpoint_record(*self.engine.url_groups.endpoint(segment(request, "id")))
+        return records.endpoint_record(*self.engine.url_groups.endpoint(segment(request, "id")))
 
     def change_endpoint(self, request: Request) -> object:
-        engine = self.engine
-        with engine.lock:
-            group, endpoint = engine.url_groups.endpoint(segment(request, "id"))
-            url = as_wire(_text(json_object(request, required=True), "url"))
-            group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
-            group.updated_us = engine.clock.now_us()
-            return records.endpoint_record(group, endpoint)
+        group, endpoint = self.engine.url_groups.endpoint(segment(request, "id"))
+        url = as_wire(_text(json_object(request, required=True), "url"))
+        group.endpoints.change(endpoint, check_url(url, "endpoint"), endpoint.name)
+        group.updated_us = self.engine.clock.now_us()
+        return records.endpoint_record(group, endpoint)
 
     def delete_endpoint(self, request: Request) -> object:
-        with self.engine.lock:
-            group, endpoint = self.engine.url_groups.endpoint(segment(request, "id"))
-            group.endpoints.remove(endpoint)
-            group.updated_us = self.engine.clock.now_us()
+        group, endpoint = self.engine.url_groups.endpoint(segment(request, "id"))
+        group.endpoints.remove(endpoint)
+        group.updated_us = self.engine.clock.now_us()
         return OK
 
     def list_topics(self, request: Request) -> object:
-        with self.engine.lock:
-            return [records.topic_record(one) for one in self.engine.url_groups.by_name.values()]
+        return [records.topic_record(one) for one in self.engine.url_groups.by_name.values()]
 
     def create_topic(self, request: Request) -> object:
         name = check_name(_text(json_object(request, required=True), "name"), "topic name")
-        with self.engine.lock:
-            if name in self.engine.url_groups.by_name:
-                raise bad_request(f"invalid topic name: {name!r} is already in use")
-            return records.topic_record(
-                self.engine.url_groups.create(name, self.engine.clock.now_us())
-            )
+        if name in self.engine.url_groups.by_name:
+            raise bad_request(f"invalid topic name: {name!r} is already in use")
+        return records.topic_record(self.engine.url_groups.create(name, self.engine.clock.now_us()))
 
     def get_topic(self, request: Request) -> object:
-        with self.engine.lock:
-            return records.topic_record(self.engine.url_groups.get(segment(request, "name")))
+        return records.topic_record(self.engine.url_groups.get(segment(request, "name")))
 
     def rename_topic(self, request: Request) -> object:
-        with self.engine.lock:
-            group = self.engine.url_groups.get(segment(request, "name"))
-            name = _text(json_object(request, required=True), "name")
-            self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
-            return records.topic_record(group)
+        group = self.engine.url_groups.get(segment(request, "name"))
+        name = _text(json_object(request, required=True), "name")
+        self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
+        return records.topic_record(group)
 
     def delete_topic(self, request: Request) -> object:
-        with self.engine.lock:
-            self.engine.url_groups.remove(self.engine.url_groups.get(segment(request, "name")))
+        self.engine.url_groups.remove(self.engine.url_groups.get(segment(request, "name")))
         return OK
 
     # -- messages --------------------------------------------------------------------------------
@@ -149,20 +134,16 @@ class V1Routes:
         return Answer({"status": "accepted"}, 202)
 
     def list_tasks(self, request: Request) -> object:
-        with self.engine.lock:
-            now = self.engine.clock.now_us()
-            return [
-                records.task_record(message, now)
-                for message in self.engine.tasks(segment(request, "id"))
-            ]
+        now = self.engine.clock.now_us()
+        tasks = self.engine.tasks(segment(request, "id"))
+        return [records.task_record(message, now) for message in tasks]
 
     def get_task(self, request: Request) -> object:
         task_id = segment(request, "id")
-        with self.engine.lock:
-            message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
-            if message is None or not task_id.startswith("task_"):
-                raise not_found("task", task_id)
-            return records.task_record(message, self.engine.clock.now_us())
+        message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
+        if message is None or not task_id.startswith("task_"):
+            raise not_found("task", task_id)
+        return records.task_record(message, self.engine.clock.now_us())
 
     # -- plan limits -----------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from ..wire.text import as_text, as_wire, first_setting, header_map, unprefixed
 from ..wire.values import check_url, read_flag
 from ..workflow.log import run_record
 from ..workflow.model import SDK_VERSION, RunState, WorkflowRun
-from ..workflow.runs import WorkflowRuns
 from ..workflow.steps import wire_pairs
 from .payloads import (
     bulk_pairs,
@@ -40,8 +39,9 @@ from .payloads import (
     refuse_empty_id,
     segment,
 )
-from .routes import HOOKS
 
+HOOKS = "/v2/workflows/hooks/"
+"""Prefix of paths that need no token, because the sender of a workflow's webhook has only the URL."""
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _STATES = get_args(RunState)
 _ALL_RUNS = ("workflowRuns", "true")
@@ -65,11 +65,11 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
 class WorkflowRoutes:
-    """Endpoints for workflow runs."""
+    """Endpoints for workflow runs. They are called with the engine's lock held."""
 
-    def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.runs = runs
+        self.runs = engine.workflow
 
     def routes(self) -> list[Route]:
         return [
@@ -90,17 +90,15 @@ class WorkflowRoutes:
     # -- runs ------------------------------------------------------------------------------------
 
     def get_steps(self, request: Request) -> object:
-        with self.engine.lock:
-            return [step.raw() for step in self.runs.get_live(segment(request, "id")).steps]
+        return [step.raw() for step in self.runs.get_live(segment(request, "id")).steps]
 
     def end_run(self, request: Request) -> object:
         cancel = read_flag(request.query("cancel") or "true", "cancel")
         run_id = segment(request, "id")
-        with self.engine.lock:
-            if cancel:
-                self.runs.cancel(self.runs.get_live(run_id))
-            else:
-                self.runs.complete(run_id, request.body)
+        if cancel:
+            self.runs.cancel(self.runs.get_live(run_id))
+        else:
+            self.runs.complete(run_id, request.body)
         return {"cancelled": int(cancel)}
 
     def cancel_runs(self, request: Request) -> object:
@@ -113,10 +111,9 @@ class WorkflowRoutes:
         narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
         if not narrowed and has_empty_ids(request, "workflowRunIds", "workflowRunId"):
             return {"cancelled": 0}
-        with self.engine.lock:
-            found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
-            for run in found:
-                self.runs.cancel(run)
+        found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
+        for run in found:
+            self.runs.cancel(run)
         return {"cancelled": len(found)} | cursor_field(cursor)
 
     def list_runs(self, request: Request) -> object:
@@ -126,9 +123,8 @@ class WorkflowRoutes:
                 raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
             if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
                 pairs.append((name, value))
-        with self.engine.lock:
-            found, cursor = self._select(pairs, latest_first=True, default=10)
-            return {"runs": [run_record(self.engine, run) for run in found]} | cursor_field(cursor)
+        found, cursor = self._select(pairs, latest_first=True, default=10)
+        return {"runs": [run_record(self.engine, run) for run in found]} | cursor_field(cursor)
 
     def _select(
         self,
@@ -225,21 +221,18 @@ class WorkflowRoutes:
 
     def wait(self, request: Request) -> object:
         asked = json_object(request, required=True)
-        with self.engine.lock:
-            waiter = self.runs.events.wait(
-                segment(request, "event"), asked, list(request.headers.pairs)
-            )
+        waiter = self.runs.events.wait(
+            segment(request, "event"), asked, list(request.headers.pairs)
+        )
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
         run_id = segment(request, "run") if "run" in request.params else None
-        with self.engine.lock:
-            woken = self.runs.events.notify(segment(request, "event"), request.body, run_id)
+        woken = self.runs.events.notify(segment(request, "event"), request.body, run_id)
         return Answer(woken, 201)
 
     def waiters(self, request: Request) -> object:
-        with self.engine.lock:
-            return [one.record() for one in self.runs.events.of(segment(request, "event"))]
+        return [one.record() for one in self.runs.events.of(segment(request, "event"))]
 
     def webhook(self, request: Request) -> object:
         event = {
@@ -250,9 +243,8 @@ class WorkflowRoutes:
             "host": request.headers.get("Host") or "127.0.0.1",
             "url": request.target,
         }
-        with self.engine.lock:
-            run_id = segment(request, "run")
-            self.runs.events.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
+        run_id = segment(request, "run")
+        self.runs.events.notify(segment(request, "event"), json.dumps(event).encode(), run_id)
         return {}
 
 

@@ -22,7 +22,6 @@ from ..wire import filters
 from ..wire.headers import read_given, settings_to_republish
 from ..wire.text import as_text, unprefixed
 from ..workflow.model import WorkflowRun
-from ..workflow.runs import WorkflowRuns
 from .history import letter_record
 from .payloads import (
     bulk_pairs,
@@ -39,11 +38,11 @@ _ON_ITS_WAY = ("CREATED", "ACTIVE", "RETRY")
 
 
 class WorkflowHistoryRoutes:
-    """Endpoints for the dead letters of workflow runs."""
+    """Endpoints for the dead letters of workflow runs. They are called with the engine's lock held."""
 
-    def __init__(self, engine: Engine, runs: WorkflowRuns) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.runs = runs
+        self.runs = engine.workflow
 
     def routes(self) -> list[Route]:
         dlq = "/v2/workflows/dlq"
@@ -61,26 +60,20 @@ class WorkflowHistoryRoutes:
         ]
 
     def list_dead_letters(self, request: Request) -> object:
-        with self.engine.lock:
-            rows, cursor = self._letters(query_of(request), request)
-            return {"messages": [letter_record(self.engine, row) for row in rows]} | cursor_field(
-                cursor
-            )
+        rows, cursor = self._letters(query_of(request), request)
+        shown = [letter_record(self.engine, row) for row in rows]
+        return {"messages": shown} | cursor_field(cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        with self.engine.lock:
-            return letter_record(self.engine, self._row(segment(request, "id")))
+        return letter_record(self.engine, self._row(segment(request, "id")))
 
     def delete_one(self, request: Request) -> object:
-        with self.engine.lock:
-            row = self._row(segment(request, "id"))
-            return {"deleted": self.engine.dead_letters.delete([row])}
+        return {"deleted": self.engine.dead_letters.delete([self._row(segment(request, "id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
         refuse_empty_id(request, "dlq message")
-        with self.engine.lock:
-            rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-            return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
+        rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+        return {"deleted": self.engine.dead_letters.delete(rows)} | cursor_field(cursor)
 
     def resume(self, request: Request) -> object:
         return self._again(request, self._resumed)
@@ -90,34 +83,29 @@ class WorkflowHistoryRoutes:
 
     def retry_failure(self, request: Request) -> object:
         engine = self.engine
-        with engine.lock:
-            row = self._row(segment(request, "id"))
-            run = self.runs.require_run_of(engine.dead_letters.message(row))
-            failure = self.runs.failure_callback(run)
-            if failure is None or failure.state != "FAILED":
-                raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
-            engine.publisher.retry_dead_letters([failure])
-            if failure.dlq_id is not None:
-                engine.dead_letters.rows.pop(failure.dlq_id, None)
-            return _created(run)
+        row = self._row(segment(request, "id"))
+        run = self.runs.require_run_of(engine.dead_letters.message(row))
+        failure = self.runs.failure_callback(run)
+        if failure is None or failure.state != "FAILED":
+            raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
+        engine.publisher.retry_dead_letters([failure])
+        if failure.dlq_id is not None:
+            engine.dead_letters.rows.pop(failure.dlq_id, None)
+        return _created(run)
 
     def give_up_failure(self, request: Request) -> object:
         engine = self.engine
-        with engine.lock:
-            run = self.runs.require_run_of(
-                engine.dead_letters.message(self._row(segment(request, "id")))
-            )
-            failure = self.runs.failure_callback(run)
-            if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
-                raise bad_request(
-                    f"workflow run {as_text(run.id)} has no failure callback to cancel"
-                )
-            if failure.state == "FAILED":
-                engine.dead_letters.rows.pop(failure.dlq_id or "", None)
-                run.failure_message_id = None
-            else:
-                engine.lifecycle.cancel_all([failure])
-            return {"deleted": 1}
+        row = self._row(segment(request, "id"))
+        run = self.runs.require_run_of(engine.dead_letters.message(row))
+        failure = self.runs.failure_callback(run)
+        if failure is None or failure.state not in ("FAILED", *_ON_ITS_WAY):
+            raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
+        if failure.state == "FAILED":
+            engine.dead_letters.rows.pop(failure.dlq_id or "", None)
+            run.failure_message_id = None
+        else:
+            engine.lifecycle.cancel_all([failure])
+        return {"deleted": 1}
 
     def _again(
         self, request: Request, make: Callable[[Message, dict[str, Any]], WorkflowRun]
@@ -127,19 +115,18 @@ class WorkflowHistoryRoutes:
             for pair in request.headers.pairs
             if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
         )
-        with self.engine.lock:
-            single = "id" in request.params
-            if single:
-                rows, cursor = [self._row(segment(request, "id"))], None
-            else:
-                refuse_empty_id(request, "dlq message")
-                rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-            # If the daily limit has no room for all selected runs, start none of them.
-            self.engine.quota.check_room(len(rows))
-            runs = []
-            for row in rows:
-                runs.append(make(self.engine.dead_letters.message(row), given))
-                self.engine.dead_letters.delete([row])
+        single = "id" in request.params
+        if single:
+            rows, cursor = [self._row(segment(request, "id"))], None
+        else:
+            refuse_empty_id(request, "dlq message")
+            rows, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+        # If the daily limit has no room for all selected runs, start none of them.
+        self.engine.quota.check_room(len(rows))
+        runs = []
+        for row in rows:
+            runs.append(make(self.engine.dead_letters.message(row), given))
+            self.engine.dead_letters.delete([row])
         if single:
             return _created(runs[0])
         return {"workflowRuns": [_created(run) for run in runs]} | cursor_field(cursor)

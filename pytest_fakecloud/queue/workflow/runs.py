@@ -28,7 +28,6 @@ from ..model import (
     HeaderList,
     Message,
     PublishSettings,
-    WorkflowHooks,
     WorkflowPart,
     first,
 )
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 
-class WorkflowRuns(WorkflowHooks):
+class WorkflowRuns:
     """The workflow runs of an engine. The engine's lock must be held for every method."""
 
     def __init__(self, engine: Engine) -> None:
@@ -61,6 +60,12 @@ class WorkflowRuns(WorkflowHooks):
     # -- called by the engine --------------------------------------------------------------------
 
     def accept(self, message: Message, at_us: int) -> str | None:
+        """Check a message before it is stored, and make it part of its run.
+
+        Returns the id of the earlier message if this one is a duplicate, else None. Raises
+        ``QueueError`` if the message must be rejected, for example with 400 for a step of a
+        finished run.
+        """
         if message.kind == FAILURE_CALLBACK:
             self._note_failure_callback(message)
         part = _read_part(message)
@@ -92,6 +97,7 @@ class WorkflowRuns(WorkflowHooks):
         return None
 
     def refuse(self, requests: Iterable[HeaderList]) -> None:
+        """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
         if not self.runs:
             return
         begun = set()
@@ -123,6 +129,7 @@ class WorkflowRuns(WorkflowHooks):
         return b"" if lazy and len(listed) > self.engine.limits.message_size else listed
 
     def callback_fields(self, message: Message) -> dict[str, object]:
+        """Return extra fields for the bodies of callbacks about a message."""
         run = self._find_run_of(message)
         if run is None:
             return {}
@@ -169,12 +176,16 @@ class WorkflowRuns(WorkflowHooks):
             self._finish_run(run, "RUN_FAILED", at_us, answer)
 
     def companions(self, message: Message) -> Iterable[Message]:
-        """Return all messages of the run, because a run can be read and restarted only as a whole."""
+        """Return the messages that must be kept as long as this one.
+
+        They are all messages of its run, which can be read and restarted only as a whole.
+        """
         run = self._find_run_of(message)
         messages = self.engine.messages
         return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
 
     def forget(self, message: Message) -> None:
+        """Forget the run of a message that is about to be forgotten."""
         run = self._find_run_of(message)
         if run is not None and message.id in run.message_ids:
             del self.runs[run.id]

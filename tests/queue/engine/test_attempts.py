@@ -17,10 +17,10 @@ from pytest_fakecloud.queue.model import (
     Kind,
     Message,
     Outcome,
-    WorkflowHooks,
     WorkflowPart,
     first,
 )
+from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
 
 from .bench import CALLBACK, URL, Bench
 
@@ -150,11 +150,14 @@ def test_every_header_of_a_delivery() -> None:
 
 
 def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
-    class Steps(WorkflowHooks):
+    class Steps(WorkflowRuns):
+        def accept(self, message: Message, at_us: int) -> None:
+            """Accept steps of an unknown run."""
+
         def delivery_body(self, message: Message, at_us: int) -> bytes:
             return f"{message.id} at {at_us - bench.start_us}".encode()
 
-    bench.engine.workflow = Steps()
+    bench.engine.workflow = Steps(bench.engine)
     plain, step = bench.publish(), bench.publish(Delay="1s", Workflow_RunId="r")
     bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.advance("1s")
@@ -383,11 +386,11 @@ def told(bench: Bench, url: str) -> list[dict[str, Any]]:
 
 
 def test_callbacks_about_a_step_tell_of_its_run(bench: Bench) -> None:
-    class Runs(WorkflowHooks):
+    class Runs(WorkflowRuns):
         def callback_fields(self, message: Message) -> dict[str, object]:
             return {"workflowRunId": message.id}
 
-    bench.engine.workflow = Runs()
+    bench.engine.workflow = Runs(bench.engine)
     plain, step = bench.publish(Callback=CALLBACK), bench.publish(Callback=CALLBACK)
     bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.run_due()

@@ -9,7 +9,8 @@ import pytest
 
 from pytest_fakecloud.queue.engine.publishing import Accepted, Published
 from pytest_fakecloud.queue.errors import Loop, QueueError
-from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, WorkflowHooks, first
+from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
+from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
 
 from .bench import CALLBACK, URL, Bench, Loops
 
@@ -198,10 +199,11 @@ def test_default_headers_of_a_group_are_read_as_if_they_had_been_sent(bench: Ben
     assert (message.max_retries, message.settings.delay_us) == (3, 0)
 
 
-class Steps(WorkflowHooks):
-    """Workflow hooks that accept ``most`` steps and record them."""
+class Steps(WorkflowRuns):
+    """Workflow runs that accept ``most`` steps and record them."""
 
     def __init__(self, bench: Bench, most: int = 1) -> None:
+        super().__init__(bench.engine)
         self.bench, self.most = bench, most
         self.accepted: list[tuple[str, int]] = []
 
@@ -245,11 +247,11 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(bench: Bench) 
 
 
 def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> None:
-    class Repeating(WorkflowHooks):
+    class Repeating(WorkflowRuns):
         def accept(self, message: Message, at_us: int) -> str | None:
             return "earlier" if message.kind == "callback" else None
 
-    bench.engine.workflow = Repeating()
+    bench.engine.workflow = Repeating(bench.engine)
     message_id = bench.publish(Callback=CALLBACK)
     bench.clock.run_due()
     assert [one.url for one in bench.sent] == [URL]

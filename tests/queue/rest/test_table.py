@@ -7,6 +7,7 @@ needs a row here.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from pytest_fakecloud.queue.delivery.replies import Reply
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, FlowRoutes
 from pytest_fakecloud.queue.rest.history import HistoryRoutes
+from pytest_fakecloud.queue.rest.routes import QueueApp
 from pytest_fakecloud.queue.rest.v1 import V1Routes
 from pytest_fakecloud.queue.wire import filters, headers
 
@@ -1552,7 +1554,7 @@ def test_an_endpoint_does_its_work(scene: Scene, name: str) -> None:
     ENDPOINTS[name](scene)
 
 
-OWN = (V1Routes, AdministrationRoutes, FlowRoutes, HistoryRoutes)
+OWN = (QueueApp, V1Routes, AdministrationRoutes, FlowRoutes, HistoryRoutes)
 
 
 def own_routes(queue: Queue) -> list[Any]:
@@ -1560,8 +1562,7 @@ def own_routes(queue: Queue) -> list[Any]:
     return [
         route
         for route in queue._app.table.routes
-        if getattr(route.endpoint, "__self__", None) is queue._app
-        or isinstance(getattr(route.endpoint, "__self__", None), OWN)
+        if isinstance(inspect.unwrap(route.endpoint).__self__, OWN)  # type: ignore[attr-defined]
     ]
 
 
