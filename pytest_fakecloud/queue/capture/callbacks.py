@@ -23,12 +23,11 @@ from ..fields import DLQ_ID, json_of
 from ..model import NON_RETRYABLE
 from ..views import PublishedMessage
 from .account import account, unfinished
-from .handle import ScopedFaults
 
 if TYPE_CHECKING:
     from werkzeug import Request as WerkzeugRequest
 
-    from .handle import CallbackCapture
+    from .handle import CallbackCapture, ScopedFaults
 
 
 DEFAULT_TIMEOUT = 5.0
