@@ -8,19 +8,21 @@ Flask or Django converted to a 500.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ..model import Delivery, HeaderList
-from .lifespans import AsgiApp, Event
+from .deadlines import asyncio_is_running
 
+WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
+AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
+Event: TypeAlias = MutableMapping[str, Any]
 CLIENT = ("127.0.0.1", 0)
 """The client address that an application sees."""
 
@@ -117,9 +119,6 @@ def with_caught(handled: AppAnswer, seen: list[BaseException]) -> AppAnswer:
     if handled.exception is None and handled.status >= 500 and seen:
         handled.exception = seen[-1]
     return handled
-
-
-WsgiApp: TypeAlias = Callable[..., Iterable[bytes]]
 
 
 def call_wsgi(app: WsgiApp, delivery: Delivery) -> AppAnswer:
@@ -235,7 +234,7 @@ class _AsgiAnswer:
         self.headers: HeaderList = []
         self.body = bytearray()
         self.complete = False
-        self.finished = new_event()
+        self.finished = _new_event()
         self._request: Event | None = {
             "type": "http.request",
             "body": delivery.body,
@@ -308,10 +307,6 @@ def _header_bytes(value: str) -> bytes:
         return value.encode()
 
 
-def new_event() -> Any:
+def _new_event() -> Any:
     """Return an event of the library (asyncio or trio) whose loop is running."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return sys.modules["trio"].Event()
-    return asyncio.Event()
+    return sys.modules["asyncio" if asyncio_is_running() else "trio"].Event()

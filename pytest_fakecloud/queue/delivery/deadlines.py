@@ -103,7 +103,7 @@ class Deadlines:
         """Await a coroutine in the running loop (asyncio or trio); return None if it exceeds the
         cap.
         """
-        if not _asyncio_is_running():
+        if not asyncio_is_running():
             return await self._within_cap_trio(work)
         import asyncio
 
@@ -158,7 +158,8 @@ class Deadlines:
                 continue
 
 
-def _asyncio_is_running() -> bool:
+def asyncio_is_running() -> bool:
+    """Return whether this thread runs an event loop of asyncio."""
     # Do not import asyncio here. Code that runs a loop has already imported it.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
@@ -172,7 +173,7 @@ def _asyncio_is_running() -> bool:
 
 def loop_is_running() -> bool:
     """Return whether this thread runs an event loop (asyncio or trio)."""
-    if _asyncio_is_running():
+    if asyncio_is_running():
         return True
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())

@@ -26,14 +26,14 @@ from ...core.wording import brief
 from ..model import Delivery, Outcome
 from ..wire.targets import named_url
 from ..wire.text import as_text
-from .applications import AppAnswer, WsgiApp, call_wsgi, failed
+from .applications import AppAnswer, AsgiApp, WsgiApp, call_asgi, call_wsgi, failed
 from .deadlines import Deadlines
 from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, outcome_of, timed_out
 
 if TYPE_CHECKING:
     from .asgi_runner import AsgiRunner
     from .destinations import Destinations
-    from .lifespans import AsgiApp, RunningLifespan
+    from .lifespans import RunningLifespan
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -260,8 +260,6 @@ class AsgiRoute(DestinationRoute):
     async def _start_and_call(
         self, runner: AsgiRunner, running: RunningLifespan | None, delivery: Delivery
     ) -> AppAnswer:
-        from .applications import call_asgi
-
         state: Mapping[str, Any] = {}
         try:
             if running is not None:
@@ -273,8 +271,6 @@ class AsgiRoute(DestinationRoute):
         return await call_asgi(self._app, delivery, state)
 
     async def _aperform(self, delivery: Delivery, deadlines: Deadlines) -> Outcome:
-        from .applications import call_asgi
-
         running = self._running_lifespan()
         if running is not None and running.host.is_running and not running.host.runs_in_this_thread:
             # Call the application in the loop it was started in, because its resources belong to

@@ -17,7 +17,7 @@ from ...core.errors import ContractError, shown
 from ...core.found import Found
 from ...core.timeparse import Duration
 from ..wire.targets import named_url
-from .applications import WsgiApp
+from .applications import AsgiApp, WsgiApp
 from .destination_routes import (
     AsgiRoute,
     DestinationRoute,
@@ -39,7 +39,6 @@ from .replies import Answer, Handler, Reply, as_reply
 if TYPE_CHECKING:
     from ...core.recording.recorder import Recorder
     from .deadlines import Deadlines
-    from .lifespans import AsgiApp
     from .loopback import LoopbackSender
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from types import CellType, CoroutineType, FrameType, FunctionType
 from typing import Any, TypeAlias, TypeVar
 
-Event: TypeAlias = MutableMapping[str, Any]
-AsgiApp: TypeAlias = Callable[..., Awaitable[None]]
+from .applications import AsgiApp, Event
 
 
 class Lifespan:
