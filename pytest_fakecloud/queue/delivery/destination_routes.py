@@ -31,8 +31,8 @@ from .deadlines import Deadlines
 from .replies import DELIVERIES, DeliveredRequest, Handler, Reply, as_reply, outcome_of, timed_out
 
 if TYPE_CHECKING:
-    from .asgi_runner import AsgiRunner
     from .destinations import Destinations
+    from .event_loops import AsgiRunner
     from .lifespans import RunningLifespan
 
 
@@ -245,7 +245,7 @@ class AsgiRoute(DestinationRoute):
         """Call the application in the loop of its running lifespan or, without one, in the queue's
         own loop.
         """
-        from .asgi_runner import LoopEnded
+        from .event_loops import LoopEnded
 
         runner = self._table.loops.runner()
         work = self._start_and_call(runner, running, delivery)

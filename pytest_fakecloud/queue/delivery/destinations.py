@@ -33,12 +33,12 @@ from .destination_routes import (
     split_text,
     split_wire,
 )
-from .event_loops import EventLoops
 from .replies import Answer, Handler, Reply, as_reply
 
 if TYPE_CHECKING:
     from ...core.recording.recorder import Recorder
     from .deadlines import Deadlines
+    from .event_loops import EventLoops
     from .loopback import LoopbackSender
 
 
@@ -54,7 +54,7 @@ class Destinations:
 
     def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
         self.raise_exceptions = raise_exceptions
-        self.loops = EventLoops()
+        self._loops: EventLoops | None = None
         self._recorder = recorder
         self._routes: dict[UrlScope, DestinationRoute] = {}
         self._lock = threading.Lock()
@@ -64,6 +64,18 @@ class Destinations:
     def keep(self) -> int | None:
         """The number of deliveries that each route keeps; None means all."""
         return None if self._recorder is None else self._recorder.keep
+
+    @property
+    def loops(self) -> EventLoops:
+        """The event loops for applications and coroutine functions."""
+        with self._lock:
+            if self._loops is None:
+                # Imported here, because the module imports asyncio, which no other part of a queue
+                # needs.
+                from .event_loops import EventLoops
+
+                self._loops = EventLoops()
+            return self._loops
 
     def __repr__(self) -> str:
         return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes) or 'none'}>"
@@ -227,7 +239,8 @@ class Destinations:
         """Interrupt forwarded deliveries, and end the loops in which applications run."""
         if self._forwarding is not None:
             self._forwarding.close()
-        self.loops.close()
+        if self._loops is not None:
+            self._loops.close()
 
     def _add(self, route: DestinationRoute) -> DestinationRoute:
         scope = scope_of(route.prefix)

@@ -194,22 +194,6 @@ class RunningLifespan:
         return self.coroutine.cr_frame is not None
 
 
-class RunningLifespans:
-    """Cache of the running lifespans found so far."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, RunningLifespan] = {}
-
-    def find(self, app: AsgiApp) -> RunningLifespan | None:
-        """Return the running lifespan of an application, or None."""
-        found = self._found.get(id(app))
-        if found is None or not found.is_running:
-            found = find_running_lifespan(app)
-            if found is not None:
-                self._found[id(app)] = found
-        return found
-
-
 def find_running_lifespan(app: AsgiApp) -> RunningLifespan | None:
     """Return the lifespan of an application that is running in asyncio or trio, or None.
 
