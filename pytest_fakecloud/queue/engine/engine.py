@@ -15,7 +15,10 @@ the message is cancelled.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import NamedTuple
 
 from ...core.ids import Ids
 from ...core.timekeeper import Timekeeper
@@ -24,6 +27,7 @@ from ..errors import not_found
 from ..model import (
     Attempt,
     Delivery,
+    LogEntry,
     Message,
     Outcome,
     Perform,
@@ -34,14 +38,38 @@ from ..settings import PlanLimits, QueueConfig
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 from .attempts import AttemptRunner
-from .dead_letters import DeadLetters
+from .dead_letters import DeadLetter, DeadLetters
+from .flow import FlowControl
 from .history import History
 from .lifecycle import Lifecycle
-from .ordered_queues import QueueAdmission
+from .ordered_queues import QueueAdmission, Queues
 from .publishing import Publisher
-from .quota import Quota
-from .snapshot import Saved, put_back, save
+from .quota import Quota, QuotaUsage
+from .schedules import Schedule
 from .state import State
+from .url_groups import UrlGroups
+
+
+class Saved(NamedTuple):
+    """A copy of an engine's data, which can be restored any number of times.
+
+    Ids, signing keys and the clock are not part of the data. Copies share immutable records.
+    """
+
+    messages: dict[str, Message]
+    pending: tuple[str, ...]
+    groups_of_tasks: dict[str, list[str]]
+    queues: Queues
+    flow: FlowControl
+    url_groups: UrlGroups
+    schedules: dict[str, Schedule]
+    dead_letters: dict[str, DeadLetter]
+    seen: dict[str, tuple[int, str]]
+    usage: QuotaUsage
+    logs: list[LogEntry]
+    in_flight: dict[str, tuple[int, Outcome]]
+    workflow: object
+    waiting_for_slot: tuple[str, ...]
 
 
 class Engine(State):
@@ -205,13 +233,31 @@ class Engine(State):
     def snapshot(self) -> Saved:
         """Return a copy of all data that later attempts do not change."""
         with self.lock:
-            return save(self)
+            return Saved(
+                messages=_copies(self.messages),
+                pending=tuple(self.pending),
+                groups_of_tasks={name: list(ids) for name, ids in self.groups_of_tasks.items()},
+                queues=self.queues.copy(),
+                flow=self.flow.copy(),
+                url_groups=self.url_groups.copy(),
+                schedules={name: one.copy() for name, one in self.schedules.by_id.items()},
+                dead_letters=dict(self.dead_letters.rows),
+                seen=dict(self.publisher.deduplication.seen),
+                usage=replace(self.quota.usage),
+                logs=list(self.logs.entries),
+                in_flight=dict(self.in_flight),
+                workflow=self.workflow.snapshot(),
+                waiting_for_slot=tuple(self.waiting_for_slot),
+            )
 
     def restore(self, saved: Saved) -> None:
-        """Restore a copy, and start the timers of its messages and schedules."""
+        """Restore a copy, and start the timers of its messages and schedules.
+
+        A message whose attempt was in progress when the copy was made becomes pending again.
+        """
         with self.lock:
             self._cancel_timers()
-            put_back(saved, self)
+            self._put_back(saved)
             self.history.restored()
             self.lifecycle.causes.under_way.clear()
             for schedule in self.schedules.by_id.values():
@@ -229,3 +275,30 @@ class Engine(State):
                 self.admission.start_waiting_for_flow(key)
             self.admission.start_waiting()
         self.changed.notify()
+
+    def _put_back(self, saved: Saved) -> None:
+        self.messages = _copies(saved.messages)
+        self.pending = {one: self.messages[one] for one in saved.pending}
+        self.groups_of_tasks = {name: list(ids) for name, ids in saved.groups_of_tasks.items()}
+        self.queues = saved.queues.copy()
+        self.flow = saved.flow.copy()
+        self.url_groups = saved.url_groups.copy()
+        self.schedules.by_id = {name: one.copy() for name, one in saved.schedules.items()}
+        self.dead_letters.rows = dict(saved.dead_letters)
+        self.publisher.deduplication.seen = dict(saved.seen)
+        self.quota.usage = replace(saved.usage)
+        self.logs.entries = list(saved.logs)
+        self.in_flight = dict(saved.in_flight)
+        self.workflow.restore(saved.workflow)
+        self.waiting_for_slot = deque(saved.waiting_for_slot)
+        self.active = set(self.in_flight)
+        self.overtaken = []
+        now = self.clock.now_us()
+        for message in self.pending.values():
+            if message.state == "ACTIVE" and message.id not in self.in_flight:
+                message.state = "RETRY"
+                message.due_us = now
+
+
+def _copies(messages: dict[str, Message]) -> dict[str, Message]:
+    return {message_id: message.copy() for message_id, message in messages.items()}

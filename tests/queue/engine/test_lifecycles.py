@@ -19,8 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timeparse import to_datetime
-from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.snapshot import Saved
+from pytest_fakecloud.queue.engine.engine import Engine, Saved
 from pytest_fakecloud.queue.model import (
     DAY,
     SECOND,
