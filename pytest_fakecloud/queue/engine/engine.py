@@ -244,7 +244,7 @@ class Engine(State):
                 dead_letters=dict(self.dead_letters.rows),
                 seen=dict(self.publisher.deduplication.seen),
                 usage=replace(self.quota.usage),
-                logs=list(self.logs.entries),
+                logs=list(self.logs),
                 in_flight=dict(self.in_flight),
                 workflow=self.workflow.snapshot(),
                 waiting_for_slot=tuple(self.waiting_for_slot),
@@ -287,7 +287,7 @@ class Engine(State):
         self.dead_letters.rows = dict(saved.dead_letters)
         self.publisher.deduplication.seen = dict(saved.seen)
         self.quota.usage = replace(saved.usage)
-        self.logs.entries = list(saved.logs)
+        self.logs = list(saved.logs)
         self.in_flight = dict(saved.in_flight)
         self.workflow.restore(saved.workflow)
         self.waiting_for_slot = deque(saved.waiting_for_slot)

@@ -1,4 +1,4 @@
-"""Forget finished messages after the time set by ``history_us``.
+"""Read the log of all messages, and forget finished messages after the time set by ``history_us``.
 
 A message is forgotten together with its log, its attempts and its part of a workflow run. A
 flow-control key is forgotten with the last message that used it, unless it is pinned or paused. A
@@ -14,7 +14,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 
-from ..model import SECOND, Message
+from ..model import SECOND, LogEntry, Message
+from ..wire.filters import Filters, page
 from .dead_letters import DeadLetters
 from .state import State
 
@@ -69,6 +70,34 @@ class History:
                 heapq.heappush(self._due, (again, message.id))
         self._compact()
 
+    def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
+        """Return a page of the matching log entries, newest first, and the cursor of the next page.
+
+        Entries of forgotten messages are left out.
+        """
+        self.sweep()
+        messages = self._state.messages
+        rows = [
+            entry
+            for entry in self._state.logs
+            if entry.message_id in messages
+            and (
+                filters.empty
+                or filters.matches(
+                    messages[entry.message_id],
+                    entry.time_us,
+                    state=entry.state,
+                    status=self._status(entry),
+                )
+            )
+        ]
+        return page(rows, lambda entry: entry.number, filters, latest_first=True)
+
+    def _status(self, entry: LogEntry) -> int | None:
+        if entry.outcome is None or entry.outcome.status is not None:
+            return entry.outcome and entry.outcome.status
+        return self._state.settings.no_answer_status
+
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)
         latest = max(self._expires_us(one) for one in (message, *together))
@@ -114,7 +143,7 @@ class History:
 
     def _compact(self) -> None:
         state = self._state
-        if self._rows > _COMPACT and 2 * self._rows > len(state.logs.entries):
+        if self._rows > _COMPACT and 2 * self._rows > len(state.logs):
             messages = state.messages
-            state.logs.entries = [one for one in state.logs.entries if one.message_id in messages]
+            state.logs = [one for one in state.logs if one.message_id in messages]
             self._rows = 0

@@ -21,7 +21,6 @@ from ..model import (
 )
 from ..settings import PlanLimits, QueueConfig
 from .flow import FlowControl
-from .logs import Logs
 from .ordered_queues import Queues
 from .url_groups import UrlGroups
 
@@ -78,7 +77,7 @@ class State:
         self.queues = Queues()
         self.flow = FlowControl()
         self.url_groups = UrlGroups(self.new_id, limits.groups, limits.endpoints_per_group)
-        self.logs = Logs()
+        self.logs: list[LogEntry] = []
         self.in_flight: dict[str, tuple[int, Outcome]] = {}
         self.active: set[str] = set()
         self.waiting_for_slot: deque[str] = deque()
@@ -124,7 +123,7 @@ class State:
     ) -> None:
         entry = LogEntry(self.next_sequence(), at_us, message.id, state, error, next_us, outcome)
         message.log.append(entry)
-        self.logs.entries.append(entry)
+        self.logs.append(entry)
 
     # -- timers ----------------------------------------------------------------------------------
     def plan(self, message: Message, due_us: int, reason: str) -> None:

@@ -6,7 +6,6 @@ from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ..engine.dead_letters import DeadLetter
 from ..engine.engine import Engine
-from ..engine.logs import MOST
 from ..engine.publishing import Accepted
 from ..errors import not_found
 from ..wire import filters, records
@@ -20,6 +19,11 @@ from .payloads import (
     refuse_empty_id,
     segment,
 )
+
+_MAX_LOGS = 100
+"""Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
+cursor.)
+"""
 
 
 def letter_record(engine: Engine, row: DeadLetter) -> records.Record:
@@ -111,10 +115,9 @@ class HistoryRoutes:
 
     def _log_page(self, request: Request) -> tuple[list[records.Record], dict[str, str]]:
         engine = self.engine
-        chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=MOST)
+        chosen = filters.read_filters(query_of(request), filters.FOR_LOGS, most=_MAX_LOGS)
         no_answer = engine.settings.no_answer_status
-        engine.history.sweep()
-        rows, cursor = engine.logs.page(chosen, engine.messages, no_answer)
+        rows, cursor = engine.history.log_page(chosen)
         found = [
             records.log_record(row, engine.messages[row.message_id], no_answer) for row in rows
         ]

@@ -653,7 +653,7 @@ def test_a_copy_of_nothing_empties_the_queue(bench: Bench) -> None:
     bench.engine.restore(empty)
     assert bench.clock.next_due_us() is None
     assert (bench.engine.messages, bench.engine.pending) == ({}, {})
-    assert bench.engine.logs.entries == []
+    assert bench.engine.logs == []
 
 
 @pytest.mark.parametrize("takes", [0, 10])

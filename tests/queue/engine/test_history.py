@@ -270,7 +270,7 @@ def test_lists_shrink_with_what_they_list() -> None:
         scene.queue.messages()
         gc.collect()
         assert len(engine.messages) == 0
-        assert len(engine.attempts) + len(engine.logs.entries) < 200
+        assert len(engine.attempts) + len(engine.logs) < 200
 
 
 @pytest.mark.parametrize(
@@ -349,12 +349,12 @@ def test_the_log_shrinks_bit_by_bit_as_well() -> None:
     for _ in range(400):
         bench.publish()
         bench.clock.advance("1s")
-        lengths.append(len(bench.engine.logs.entries))
+        lengths.append(len(bench.engine.logs))
     # Ten messages of three rows each are kept, plus the rows below the threshold for trimming.
     assert 250 < max(lengths) < 350
-    known = {row.message_id for row in bench.engine.logs.entries}
+    known = {row.message_id for row in bench.engine.logs}
     assert known >= set(bench.engine.messages)
     last = list(bench.engine.messages)[-1]
-    assert [row.state for row in bench.engine.logs.entries if row.message_id == last] == [
+    assert [row.state for row in bench.engine.logs if row.message_id == last] == [
         "CREATED", "ACTIVE", "DELIVERED",
     ]  # fmt: skip
