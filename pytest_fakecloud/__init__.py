@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from .queue.arguments import FlowControl as FlowControl
     from .queue.capture.callbacks import Callback as Callback, Captured as Captured
     from .queue.capture.handle import CallbackCapture as CallbackCapture
-    from .queue.capture.settings import (
+    from .queue.settings import (
         CallbackCaptureSettings as CallbackCaptureSettings,
         DestinationSettings as DestinationSettings,
     )

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer
     from .kv.settings import KVSettings
     from .queue.capture.handle import CallbackCapture
-    from .queue.capture.settings import CallbackCaptureSettings, DestinationSettings
     from .queue.delivery.destination_server import Destination
     from .queue.handle import Queue
-    from .queue.settings import QueueSettings
+    from .queue.settings import CallbackCaptureSettings, DestinationSettings, QueueSettings
     from .recordings import Differences, ReplayOptions
     from .transport.tls import Authority
     from .vector.handle import VectorIndex

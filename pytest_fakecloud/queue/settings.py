@@ -1,4 +1,4 @@
-"""Settings of a queue and the limits of its plan.
+"""Settings of a queue, the limits of its plan, and settings of its destinations.
 
 The limits of the plans come from the vendor's pricing pages and from error messages seen by users.
 Decided here: without a plan, the only limits are 20 retries, 50 MB per message, two hours per
@@ -192,3 +192,36 @@ class QueueConfig(HandleConfig):
         found = plan(self.profile, self.limits)
         kept_us = self.dlq_retention_us
         return found if kept_us is None else replace(found, retention_us=kept_us)
+
+
+# -- the fakes that receive deliveries and callbacks ----------------------------------------------
+
+
+class DestinationSettings(HandleSettings, total=False):
+    """Keyword arguments of ``Cloud.destination()`` and of the marker."""
+
+
+class CallbackCaptureSettings(HandleSettings, total=False):
+    """Keyword arguments of ``Cloud.callback_capture()``, described in ``CallbackCaptureConfig``."""
+
+    keys: Mapping[str, str] | None
+
+
+_KEYS: Kind[Mapping[str, str]] = Kind(
+    Mapping[str, str],
+    "a mapping from name to signing key, all non-empty strings",
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(isinstance(each, str) for each in value)
+        and all(isinstance(each, str) and each for each in value.values())
+    ),
+    dict,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackCaptureConfig(HandleConfig):
+    """Settings of a ``CallbackCapture``."""
+
+    keys: Mapping[str, str] | None = setting(None, optional(_KEYS))
+    """Signing keys, by name, of a queue outside this cloud; None: the keys of this cloud's queues."""

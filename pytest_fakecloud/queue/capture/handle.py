@@ -24,9 +24,9 @@ from ...faults.plan import fault_words
 from ...handle import Context, Snapshot
 from ..delivery.clocks import signature_clock
 from ..delivery.destination_server import Destination
+from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
 from ..wire.signing import explain
 from .callbacks import DEFAULT_TIMEOUT, Callback, Captured
-from .settings import CallbackCaptureConfig, CallbackCaptureSettings
 from .waiting import CallbackWaiter, deadline_after
 
 if TYPE_CHECKING:
