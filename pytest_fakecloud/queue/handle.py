@@ -26,7 +26,6 @@ from .arguments import (
 )
 from .assertions import QueueAssertions
 from .attempt_reports import AttemptDetails, AttemptReports
-from .delivery.clocks import signature_clock as clock_of_signatures
 from .delivery.destinations import Destinations
 from .delivery.drivers import (
     Attempts,
@@ -43,6 +42,7 @@ from .model import (
 )
 from .rest.routes import QueueApp
 from .settings import QueueConfig, QueueSettings
+from .signature_checks import signature_clock as clock_of_signatures
 from .wire.signing import Signer, explain
 from .wire.text import as_text
 

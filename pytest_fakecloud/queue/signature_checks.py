@@ -1,5 +1,6 @@
-"""Signature checks that rejected a delivery: what was signed, and what the application compared.
+"""Clocks of signatures, and signature checks that rejected a delivery.
 
+The details of a rejected signature contain what was signed and what the application compared.
 ``Receiver.verify()`` of the official client and PyJWT's ``decode()`` are wrapped during a delivery
 and restored afterwards. Checks that use neither function are not recorded. Source: decided here.
 """
@@ -17,8 +18,38 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 from urllib.parse import urlsplit
 
 from .model import Delivery, SigningKeys, first
+from .settings import SignatureClock
 from .wire.signing import body_hash, explain
 from .wire.text import as_text
+
+
+def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable[[], float]:
+    """Return a function that returns the Unix time for signatures, in seconds.
+
+    ``"receiver"`` is this process's ``time.time()``, frozen or not, which a receiver in this
+    process uses. ``"real"`` is the wall-clock time even if freezegun or time-machine changes the
+    process's time, for receivers in other processes. ``"virtual"`` is the queue's clock
+    (``now_us``, microseconds).
+    """
+    if kind == "receiver":
+        # Look up time.time at each call, because time-freezing tools replace it.
+        return lambda: time.time()
+    if kind == "real":
+        return real_time
+    return lambda: now_us() / 1_000_000
+
+
+def real_time(_read: Callable[[], float] = time.time) -> float:
+    """Return the real Unix time in seconds, even if freezegun or time-machine is active."""
+    if sys.platform.startswith("linux"):
+        # Clock 5 is CLOCK_REALTIME_COARSE, which no time-freezing tool replaces. Its resolution of
+        # 4 ms is sufficient.
+        return time.clock_gettime(5)
+    machine = sys.modules.get("time_machine")
+    if machine is not None:
+        return float(machine.escape_hatch.time.time())
+    # freezegun replaces module attributes, but not default arguments.
+    return _read()
 
 
 class Refusal(NamedTuple):

@@ -22,9 +22,9 @@ from ...core.wording import unknown_name
 from ...faults.fault import rule_of
 from ...faults.plan import fault_words
 from ...handle import Context, Snapshot
-from ..delivery.clocks import signature_clock
 from ..delivery.destination_server import Destination
 from ..settings import CallbackCaptureConfig, CallbackCaptureSettings
+from ..signature_checks import signature_clock
 from ..wire.signing import explain
 from .callbacks import DEFAULT_TIMEOUT, Callback, Captured
 from .waiting import CallbackWaiter, deadline_after
