@@ -87,6 +87,10 @@ class Outcome:
         """Whether the status is 200 to 299. A redirect is not a success."""
         return self.status is not None and 200 <= self.status <= 299
 
+    def status_or(self, no_answer: int) -> int:
+        """Return the status, or ``no_answer`` if there was no HTTP response."""
+        return no_answer if self.status is None else self.status
+
 
 Perform = Callable[[Delivery], Outcome]
 Sign = Callable[[Delivery, str | None, int], HeaderList]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..errors import not_found
-from ..model import Message
+from ..model import Message, Outcome
 from ..wire.filters import Filters, page
 from .state import State
 
@@ -71,10 +71,7 @@ class DeadLetters:
                 message = self.message(row)
                 if runs_only and message.failure_of is not None:
                     continue
-                outcome = message.last_outcome
-                status = no_answer
-                if outcome is not None and outcome.status is not None:
-                    status = outcome.status
+                status = (message.last_outcome or Outcome()).status_or(no_answer)
                 if filters.matches(message, row.at_us, status=status, dlq_id=row.id):
                     rows.append(row)
             return page(rows, lambda row: row.number, filters, latest_first=False)

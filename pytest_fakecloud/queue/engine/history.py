@@ -94,9 +94,8 @@ class History:
         return page(rows, lambda entry: entry.number, filters, latest_first=True)
 
     def _status(self, entry: LogEntry) -> int | None:
-        if entry.outcome is None or entry.outcome.status is not None:
-            return entry.outcome and entry.outcome.status
-        return self._state.settings.no_answer_status
+        no_answer = self._state.settings.no_answer_status
+        return None if entry.outcome is None else entry.outcome.status_or(no_answer)
 
     def _needed_until(self, message: Message, now: int) -> int | None:
         together = self._state.workflow.companions(message)

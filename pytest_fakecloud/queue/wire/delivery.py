@@ -135,7 +135,7 @@ def callback_body(
     before Base64. ``more`` are additional fields.
     """
     body: dict[str, Any] = {
-        "status": no_answer_status if outcome.status is None else outcome.status,
+        "status": outcome.status_or(no_answer_status),
         "header": header_map(outcome.headers),
         "body": encoded(_answer_body(outcome)[:size]),
         "retried": retried,

@@ -141,7 +141,7 @@ def dead_letter_record(message: Message, dlq_id: str, no_answer_status: int) -> 
     record = message_record(message)
     record["dlqId"] = dlq_id
     record["state"] = "failed"
-    record["responseStatus"] = no_answer_status if outcome.status is None else outcome.status
+    record["responseStatus"] = outcome.status_or(no_answer_status)
     record["responseHeader"] = header_map(outcome.headers)
     record.update(_body("responseBody", outcome.body))
     if outcome.status is None:
@@ -169,8 +169,7 @@ def log_record(entry: LogEntry, message: Message, no_answer_status: int) -> Reco
         record["nextDeliveryTime"] = ms(entry.next_us)
     outcome = entry.outcome
     if outcome is not None:
-        status = no_answer_status if outcome.status is None else outcome.status
-        record["responseStatus"] = status
+        record["responseStatus"] = outcome.status_or(no_answer_status)
         record["responseHeader"] = record["responseHeaders"] = header_map(outcome.headers)
         if entry.state == "ERROR":
             record["responseBody"] = encoded(outcome.body)

@@ -20,7 +20,7 @@ import pytest
 import trio
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.queue.delivery import asgi_runner
+from pytest_fakecloud.queue.delivery import event_loops
 from pytest_fakecloud.queue.delivery.replies import DestinationTimeout
 from pytest_fakecloud.queue.model import (
     Outcome,
@@ -529,7 +529,7 @@ def test_an_application_in_two_tables_is_started_once(table: Table) -> None:
 def test_an_application_that_hangs_does_not_keep_others_from_stopping(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asgi_runner, "_SHUTDOWN_SECONDS", 0.05)
+    monkeypatch.setattr(event_loops, "_SHUTDOWN_SECONDS", 0.05)
     stopped: list[str] = []
 
     def made(name: str) -> Any:
