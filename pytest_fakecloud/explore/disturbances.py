@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..core.timers import Timer
     from ..handle import Handle
     from ..vector.handle import VectorIndex
+    from .schedule import Kind
 
 HOLD_US = 60_000_000
 """Microseconds for which vectors remain pending after a ``hold_pending`` event."""
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
+_Key: TypeAlias = "tuple[Kind, str]"
+"""The kind of event that began a disturbance, and the name of the fake."""
 
 
 class _Disturbance(NamedTuple):
@@ -41,15 +44,15 @@ class Disturbances:
     def __init__(self, clock: Timekeeper, handles: Iterable[Handle]) -> None:
         self._clock = clock
         self._baseline = [_Tokens(handle, handle._tokens()) for handle in handles]
-        self._active: dict[str, _Disturbance] = {}
-        """The active disturbances by their labels."""
+        self._active: dict[_Key, _Disturbance] = {}
         self._rotated: dict[str, _Tokens] = {}
         """The tokens that the code still uses, by the names of the fakes that rotated them."""
 
     def hold(self, index: VectorIndex) -> None:
         """Keep changes of a vector index pending for a limited time."""
         index.hold_pending()
-        self._start(f"{index.name}: pending changes become ready", HOLD_US, index.release_pending)
+        key: _Key = "hold_pending", index.name
+        self._start(key, "pending changes become ready", HOLD_US, index.release_pending)
 
     def rotate(self, handle: Handle) -> None:
         """Rotate a fake's token, and restore the old token after a limited time."""
@@ -60,7 +63,8 @@ class Disturbances:
             del self._rotated[handle.name]
             old.restore()
 
-        self._start(f"{handle.name}: the new token is known", ROTATED_US, undo)
+        key: _Key = "rotate_token", handle.name
+        self._start(key, "the new token is known", ROTATED_US, undo)
 
     def is_rotated(self, handle: Handle) -> bool:
         """Return whether the code still uses a fake's token from before a rotation."""
@@ -78,22 +82,23 @@ class Disturbances:
             for tokens in new:
                 tokens.restore()
 
-    def _start(self, label: str, span_us: int, undo: Callable[[], None]) -> None:
-        if label in self._active:
-            self._active.pop(label).timer.cancel()
+    def _start(self, key: _Key, effect: str, span_us: int, undo: Callable[[], None]) -> None:
+        if key in self._active:
+            self._active.pop(key).timer.cancel()
         due_us = self._clock.now_us() + span_us
-        timer = self._clock.call_at(due_us, lambda _: self._end(label), label=label)
-        self._active[label] = _Disturbance(undo, timer)
+        label = f"{key[1]}: {effect}"
+        timer = self._clock.call_at(due_us, lambda _: self._end(key), label=label)
+        self._active[key] = _Disturbance(undo, timer)
 
-    def _end(self, label: str) -> None:
-        disturbance = self._active.pop(label)
+    def _end(self, key: _Key) -> None:
+        disturbance = self._active.pop(key)
         disturbance.timer.cancel()
         disturbance.undo()
 
     def end(self) -> None:
         """End all disturbances, so that the promise can be checked."""
-        for label in list(self._active):
-            self._end(label)
+        for key in list(self._active):
+            self._end(key)
 
     def reset(self) -> None:
         """Forget all disturbances and restore the credentials of the baseline."""
