@@ -108,8 +108,11 @@ class BrokenSchedule(AssertionError):
         super().__init__(text)
 
     def _schedule_text(self, tally: Tally) -> str:
-        if tally.is_given:
+        if tally.given is not None and self.events == len(tally.given):
             return "the given schedule"
         if not self.events:
             return "the undisturbed run: no event was applied"
+        if tally.given is not None:
+            missed = tally.given.without(self.runs[0].schedule)
+            return f"the given schedule, of which these events were not applied: {missed}"
         return f"a schedule of {counted(self.events, 'event')}, after {summary(tally)}"

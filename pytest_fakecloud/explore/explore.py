@@ -13,6 +13,7 @@ from ..core.wording import brief, counted
 from ..every_failure import chosen_handles, names_of
 from .arguments import Runs, kinds_of, programs_of, schedule_to_replay
 from .assertions import may_assert
+from .cause import find_cause
 from .cooperation import cooperation
 from .exploration import BrokenSchedule, Exploration
 from .locks import share_locks
@@ -22,7 +23,7 @@ from .runtime.threads import Threads
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
-from .search.failures import explained, replay
+from .search.failures import Replays, replay, run_undisturbed
 from .search.player import Player
 from .search.stored import hypothesis
 from .search.tally import Tally
@@ -140,15 +141,16 @@ def _replay(player: Player, schedule: Schedule) -> None:
     """Run one schedule; raise an error if it breaks the promise, or if it cannot be applied."""
     __tracebackhide__ = True
     tally = player.tally
-    tally.is_given = True
+    tally.given = schedule
     run = player.play(schedule, keep=True, stacks=True)
+    missed = [event for event in schedule if event not in run.fired]
     if run.broken is not None:
-        raise BrokenSchedule(run, tally, explained(player, run)) from run.broken
-    missed = [str(event) for event in schedule if event not in run.fired]
+        run.schedule = schedule.without(missed)
+        raise _broken_schedule(player, run) from run.broken
     if missed:
         raise ContractError(
-            f"these events of the schedule were not applied: {', '.join(missed)}. The code may "
-            "have changed, or makes fewer calls: run explore() again without schedule="
+            f"these events of the schedule were not applied: {', '.join(map(str, missed))}. The "
+            "code may have changed, or makes fewer calls: run explore() again without schedule="
         )
     tally.drawn = 1
 
@@ -174,9 +176,14 @@ def _search(player: Player, promises: Promises, budget: Budget, seed: int | str)
             f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
             "Reset that state in setup="
         )
-    raise BrokenSchedule(
-        replays.run, player.tally, explained(player, replays.run), replays=replays
-    ) from replays.run.broken
+    raise _broken_schedule(player, replays.run, replays) from replays.run.broken
+
+
+def _broken_schedule(player: Player, run: Run, replays: Replays | None = None) -> BrokenSchedule:
+    """Find the cause of a failing run, and return the error that reports it."""
+    undisturbed = run_undisturbed(player, run)
+    run.cause = find_cause(run, undisturbed, player.play)
+    return BrokenSchedule(run, player.tally, undisturbed, replays=replays)
 
 
 def _check_undisturbed(player: Player, run: Run) -> None:

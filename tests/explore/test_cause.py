@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from upstash_redis import Redis
 
@@ -101,3 +103,42 @@ def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer) -> None:
     clients = {name: client(1) for name in ("ann", "bob", "cid")}
     found = failure(cloud, clients, three, kinds="switch")
     assert found.events == 1
+
+
+def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def run() -> None:
+        try:
+            redis.get("a")
+        except httpx.HTTPError:
+            threading.Event().wait()
+
+    found = failure(cloud, run, lambda: None, schedule="run.1 drop")
+    assert found.cause.startswith("run's GET a (test_cause.py:")
+    assert found.cause.endswith(") is lost before it arrives")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "report", "applied"),
+    [
+        ("run.9 drop", "the undisturbed run: no event was applied:\n", ""),
+        (
+            "run.1 lose_answer, run.9 drop",
+            "the given schedule, of which these events were not applied: run.9 drop:\n",
+            "run.1 lose_answer",
+        ),
+    ],
+)
+def test_events_that_were_not_applied_broke_nothing(
+    cloud: Cloud, kv: KVServer, schedule: str, report: str, applied: str
+) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def check() -> None:
+        assert kv.integer("n") == 2
+
+    found = failure(cloud, {"run": lambda: redis.incr("n")}, check, schedule=schedule)
+    assert str(found).startswith(f"the promise was broken by {report}")
+    assert found.schedule == applied
+    assert found.events == len(list(filter(None, applied.split(","))))

@@ -75,7 +75,7 @@ class Explorer:
             run = stored_failure(player, key) or self._search()
             if run is None:
                 return None
-            run = smallest(player, run)
+            run = smallest(player, run, self._undisturbed)
             examples = database()
             if examples is not None and not run.is_stuck:
                 examples.save(key, str(run.schedule).encode())

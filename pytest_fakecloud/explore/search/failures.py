@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from ..cause import find_cause
 from ..run import Run
 from ..schedule import Schedule
 from .player import Player
@@ -47,8 +47,11 @@ def stored_failure(player: Player, key: bytes) -> Run | None:
     return None
 
 
-def smallest(player: Player, run: Run) -> Run:
-    """Shrink a failing run's schedule; return the run of the smallest one found."""
+def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
+    """Shrink a failing run's schedule; return the run of the smallest one found.
+
+    ``undisturbed`` is the run without events, with its points.
+    """
     first = Schedule(run.fired)
     if run.is_stuck:
         run.schedule = first
@@ -68,29 +71,23 @@ def smallest(player: Player, run: Run) -> Run:
     if again.broken is None:
         run.schedule = first
         return run
-    return _one_switch(player, again) or again
+    if len(again.fired) > 1:
+        switches = itertools.islice(_single_switches(again, undisturbed), MOST_SWITCHES)
+        for switch in switches:
+            if (applied := breaks(switch)) is not None and len(applied) == 1:
+                return player.play(switch)
+    return again
 
 
-def _one_switch(player: Player, run: Run) -> Run | None:
-    """Return a failing run with only one of the switches that the undisturbed run offers to the
-    strands of a schedule; None if there is none.
+def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
+    """Yield the schedules with one of the switches that the undisturbed run offers to the strands of
+    a run's events.
     """
-    if len(run.fired) <= 1 or "switch" not in player.choice.kinds:
-        return None
     strands = {event.process for event in run.fired} | {event.detail for event in run.fired}
-    offered = (
-        event for point in player.play(Schedule(), notes=True).points for event in point.events()
-    )
-    switches = (
-        event
-        for event in offered
-        if event.kind == "switch" and {event.process, event.detail} <= strands
-    )
-    for event in itertools.islice(switches, MOST_SWITCHES):
-        moved = player.play(Schedule([event]))
-        if moved.broken is not None and len(moved.fired) == 1:
-            return moved
-    return None
+    for point in undisturbed.points:
+        for event in point.events():
+            if event.kind == "switch" and {event.process, event.detail} <= strands:
+                yield Schedule([event])
 
 
 def replay(player: Player, run: Run) -> Replays:
@@ -107,12 +104,10 @@ def replay(player: Player, run: Run) -> Replays:
     return Replays(found, failed, total)
 
 
-def explained(player: Player, run: Run) -> Run | None:
-    """Find the cause of a failing run, and store it there. Return the run without events, for
-    comparison; None if the failing run is stuck, or has no events itself.
+def run_undisturbed(player: Player, run: Run) -> Run | None:
+    """Run without events, for comparison with a failing run. Return None if the failing run is
+    stuck, or has no events itself.
     """
     if run.is_stuck or not run.fired:
         return None
-    undisturbed = player.play(Schedule(), stacks=True)
-    run.cause = find_cause(run, undisturbed, player.play)
-    return undisturbed
+    return player.play(Schedule(), stacks=True)

@@ -8,7 +8,7 @@ from .tally import MOST_EVENTS, Tally
 
 def summary(tally: Tally) -> str:
     """Return a phrase that says how many schedules of which kind a search tried."""
-    if tally.is_given:
+    if tally.given is not None:
         return "the given schedule"
     interleavings = counted(tally.orders, "distinct interleaving")
     if tally.is_exhaustive and not tally.singles:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..run import Run
+from ..schedule import Schedule
 from .pct import PriorityRuns
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Tally:
     """Random schedules and stored failures, including runs with random priorities."""
     priority_runs: PriorityRuns = field(default_factory=PriorityRuns)
     coverage: Coverage = field(default_factory=Coverage)
-    is_given: bool = False
-    """Whether the caller passed the only schedule."""
+    given: Schedule | None = None
+    """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
 
