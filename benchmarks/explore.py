@@ -27,13 +27,13 @@ import hypothesis
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud
-from pytest_fakecloud.explore.runtime.turns import Turns
 from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
-from pytest_fakecloud.explore.simulation.record import Record
 from pytest_fakecloud.explore.simulation.scheduler import Scheduler
 from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.simulation.state import Record
+from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.transport.shortcut import Shortcut

@@ -14,7 +14,7 @@ from .schedule import Event
 
 if TYPE_CHECKING:
     from ..handle import Handle
-    from .runtime.deliveries import Due
+    from .simulation.deliveries import Due
 
 FAULT_WORDS: dict[str, str] = {
     "answer": "is rejected with 503",

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
 from .locks import lock_patches
-from .runtime.frames import innermost
-from .runtime.strands import Crash, Strand
+from .simulation.frames import innermost
+from .simulation.strands import Crash, Strand
 from .watching import swap
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from .exploration import BrokenSchedule, Exploration
 from .locks import share_locks
 from .promises import Promises
 from .run import Choice, Run
-from .runtime.threads import Threads
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.budget import Budget, RunBudget, budget_of
 from .search.explorer import Explorer
@@ -27,6 +26,7 @@ from .search.failures import Replays, replay, run_undisturbed
 from .search.player import Player
 from .search.stored import hypothesis
 from .search.tally import Tally
+from .simulation.turns import Threads
 from .world import World
 
 if TYPE_CHECKING:

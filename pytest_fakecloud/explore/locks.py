@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.recording.recorder import is_own
-from .runtime.frames import is_library
-from .runtime.strands import Crash
+from .simulation.frames import is_library
+from .simulation.strands import Crash
 
 if TYPE_CHECKING:
     from types import FrameType

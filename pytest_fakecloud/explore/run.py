@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..core.calls import Call
     from ..queue.delivery.destination_routes import Url
     from .cause import Conflict
-    from .runtime.deliveries import Due
-    from .runtime.strands import Place, Strand
+    from .simulation.deliveries import Due
+    from .simulation.strands import Place, Strand
 
 PATIENCE_US = 3_600_000_000
 """The default of ``patience``, in microseconds."""

@@ -18,8 +18,8 @@ from ..queue.delivery.destinations import route_to
 from ..transport.inprocess import origins
 from ..transport.shortcut import Shortcut
 from .footprint import touches_of_command
-from .runtime.frames import carried_source, source_of
-from .runtime.loops import await_in_own_loop
+from .simulation.frames import carried_source, source_of
+from .simulation.loops import await_in_own_loop
 
 if TYPE_CHECKING:
     from ..handle import Handle

@@ -21,10 +21,10 @@ from .disturbances import Disturbances
 from .fake_time import MOST_TIMERS, FakeTime
 from .footprint import READS_CLOCK
 from .runtime.clocks import clocks_follow
-from .runtime.deliveries import Deliveries
-from .runtime.loops import OwnLoop, loops_follow, sleeps_follow
-from .runtime.socket_patches import SocketPatches
-from .runtime.wires import Wires
+from .simulation.deliveries import Deliveries
+from .simulation.loops import OwnLoop, loops_follow, sleeps_follow
+from .simulation.sockets import SocketPatches
+from .simulation.wires import Wires
 from .watching import swap, watch
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ..core.timers import Signal
     from ..process_time.wall import Wall
     from ..queue.handle import Queue
-    from .runtime.strands import Strand
     from .simulation.simulation import Simulation
+    from .simulation.strands import Strand
 
 
 class World:

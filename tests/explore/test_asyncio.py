@@ -16,8 +16,8 @@ import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
 from pytest_fakecloud.explore.run import Run
-from pytest_fakecloud.explore.runtime.wires import PATIENCE, Wire, Wires
 from pytest_fakecloud.explore.simulation.simulation import Simulation
+from pytest_fakecloud.explore.simulation.wires import PATIENCE, Wire, Wires
 
 Call = Callable[..., Awaitable[Any]]
 

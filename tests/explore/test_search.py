@@ -14,13 +14,13 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.run import Choice, Program, Run
-from pytest_fakecloud.explore.runtime.loops import OwnLoop
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import pairs
 from pytest_fakecloud.explore.search.pct import Priorities, PriorityRuns
 from pytest_fakecloud.explore.search.shrink import shrink
 from pytest_fakecloud.explore.search.stored import forget, key_of, saved
 from pytest_fakecloud.explore.search.tally import Coverage
+from pytest_fakecloud.explore.simulation.loops import OwnLoop
 
 
 def test_many_are_drawn_one_by_one_and_each_once(

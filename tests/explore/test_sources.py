@@ -14,7 +14,7 @@ import redis.asyncio
 
 import pytest_fakecloud
 from pytest_fakecloud import BrokenSchedule, Cloud, KVServer
-from pytest_fakecloud.explore.runtime.frames import distinct_places, is_library
+from pytest_fakecloud.explore.simulation.frames import distinct_places, is_library
 
 
 def broken() -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..footprint import Footprint
-from ..runtime.strands import Place
 from ..schedule import CLOCK
+from ..simulation.strands import Place
 
 if TYPE_CHECKING:
     from ..run import Run, Step

@@ -19,7 +19,7 @@ from .dpor import decided_places
 
 if TYPE_CHECKING:
     from ..run import Run
-    from ..runtime.strands import Place
+    from ..simulation.strands import Place
 
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""

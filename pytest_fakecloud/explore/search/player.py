@@ -13,11 +13,11 @@ from ...core.fatal_errors import broken_promise, ends_the_test
 from ...core.journal import recorder_of
 from ..promises import takes_argument
 from ..run import Choice, Program, Run, Strategy
-from ..runtime.loops import await_in_own_loop
-from ..runtime.threads import Threads
 from ..schedule import Schedule
+from ..simulation.loops import await_in_own_loop
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
+from ..simulation.turns import Threads
 from .dpor import Redundant
 from .tally import Tally
 

@@ -13,12 +13,12 @@ from ..call_events import FAULT_WORDS, command_of, faulted, lost_records, second
 from ..disturbances import HOLD_US, ROTATED_US
 from ..footprint import touches_of_request
 from ..run import Line
-from ..runtime.frames import Source, carried_source, source_of
-from ..runtime.strands import Crash, Strand
-from ..runtime.stuck import describe_places
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import ClockMoves
+from .frames import Source, carried_source, source_of
 from .state import RunState
+from .strands import Crash, Strand
+from .stuck import describe_places
 from .waits import Waits
 
 if TYPE_CHECKING:

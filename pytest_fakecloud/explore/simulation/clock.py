@@ -8,10 +8,10 @@ from ...core.errors import ContractError
 from ..call_events import seconds
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..run import Moment, Option, Step
-from ..runtime.strands import Strand
-from ..runtime.stuck import describe_places
 from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import RunState
+from .strands import Strand
+from .stuck import describe_places
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8

@@ -1,17 +1,178 @@
-"""Event loops of explored code, whose tasks are strands."""
+"""Event loops of explored code, which run on fake time and whose tasks are strands."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import math
-from typing import TYPE_CHECKING, Any
+import selectors
+import sys
+import time
+from asyncio import events
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..footprint import READS_CLOCK
-from ..runtime.strands import Strand
+from ..runtime.names import Replacement, replaced
+from .frames import is_library
 from .state import RunState, nothing
+from .strands import Crash, Strand
 
 if TYPE_CHECKING:
-    from ..runtime.loops import OwnLoop
+    from ..world import World
+
+T = TypeVar("T")
+_SOON = 0.005
+"""Wall-clock seconds to wait for other servers to answer."""
+
+
+@contextlib.contextmanager
+def sleeps_follow(sleeper: World) -> Iterator[None]:
+    """Replace ``time.sleep`` and ``asyncio.sleep`` within the block.
+
+    The replacement also applies to modules that imported the functions by name. When the block
+    ends, the originals are restored everywhere.
+    """
+    real, real_async = time.sleep, asyncio.sleep
+
+    def sleep(seconds: float, /) -> None:
+        if isinstance(seconds, int | float) and seconds >= 0 and sleeper.sleep(seconds):
+            return
+        real(seconds)
+
+    async def sleep_async(delay: float, result: Any = None) -> Any:
+        if isinstance(asyncio.get_running_loop(), OwnLoop) or not sleeper.pass_time(delay):
+            return await real_async(delay, result)
+        return await real_async(0, result)
+
+    with replaced(
+        [Replacement("sleep", real, sleep), Replacement("sleep", real_async, sleep_async)]
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def loops_follow(sleeper: World, is_explored: Callable[[], bool]) -> Iterator[None]:
+    """Make ``asyncio.run()`` in explored code use an explored event loop."""
+    real = events.new_event_loop
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        return OwnLoop(sleeper) if is_explored() else real()
+
+    events.new_event_loop = new_event_loop
+    try:
+        yield
+    finally:
+        events.new_event_loop = real
+
+
+class _Selector(selectors.DefaultSelector):
+    """A selector that lets other strands run when no socket is ready."""
+
+    loop: OwnLoop
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since: dict[int, int] = {}
+        self._registered = itertools.count()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> Any:
+        key = super().register(fileobj, events, data)
+        self._since[key.fd] = next(self._registered)
+        return key
+
+    def select(self, timeout: float | None = None) -> Any:
+        sleeper = self.loop.sleeper
+        if sleeper.simulation is not None:
+            sleeper.simulation.loops.await_answers(self.loop)
+        ready = super().select(0)
+        if not ready and (timeout is None or timeout > 0):
+            if sleeper.idle(self.loop, timeout):
+                timeout = 0
+                if sleeper.simulation is not None:
+                    sleeper.simulation.loops.await_answers(self.loop)
+            ready = super().select(timeout)
+        # Sort by registration: the order of arrival differs from run to run.
+        return sorted(ready, key=lambda one: self._since[one[0].fd])
+
+    def has_events(self, seconds: float = 0.0) -> bool:
+        """Return whether a socket or another thread has an event for the loop."""
+        return bool(super().select(seconds))
+
+
+class OwnLoop(asyncio.SelectorEventLoop):
+    """The event loop of one strand, which runs on fake time."""
+
+    def __init__(self, sleeper: World) -> None:
+        self.sleeper = sleeper
+        self.strand: Strand | None = None
+        # Measure times from the start, because a float of the full time could not distinguish
+        # microseconds.
+        self._began_us = sleeper.now_us()
+        self.selector = _Selector()
+        self.selector.loop = self
+        super().__init__(self.selector)
+        self.set_exception_handler(self._handle)
+
+    def time(self) -> float:
+        return (self.sleeper.now_us() - self._began_us) / 1e6
+
+    def run_forever(self) -> None:
+        if self.sleeper.simulation is not None:
+            self.sleeper.simulation.loops.on_start(self)
+        try:
+            super().run_forever()
+        finally:
+            if self.sleeper.simulation is not None:
+                self.sleeper.simulation.loops.on_end(self)
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        task = super().create_task(coro, **options)
+        if self.sleeper.simulation is not None:
+            self.sleeper.simulation.loops.on_task(task, _is_inner(coro))
+        return task
+
+    def has_sockets(self, known: Collection[int]) -> bool:
+        """Return whether the loop waits for sockets other than its own and the known ones."""
+        own = self._ssock.fileno()  # type: ignore[attr-defined]
+        return any(fd != own and fd not in known for fd in self.selector.get_map())
+
+    def has_soon(self) -> bool:
+        """Return whether a socket has an event within a few wall-clock milliseconds."""
+        return self.selector.has_events(_SOON)
+
+    def _handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            if not isinstance(error, Crash) and self.sleeper.simulation is not None:
+                self.sleeper.simulation.lifecycle.unhandled(error)
+        elif "was destroyed" not in str(context.get("message")):
+            self.default_exception_handler(context)
+
+
+def _is_inner(coroutine: Any) -> bool:
+    """Return whether a task belongs to an await of its creator: a library's task, or one of
+    ``wait_for``.
+    """
+    code = getattr(coroutine, "cr_code", None)
+    if code is None:
+        return True
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+        if frame.f_code is asyncio.wait_for.__code__:
+            return True
+        frame = frame.f_back
+    # The application may pass coroutines of a library to gather(), which runs them concurrently.
+    is_created_by_library = frame is None or is_library(frame.f_code.co_filename)
+    return is_library(code.co_filename) and is_created_by_library
+
+
+def await_in_own_loop(sleeper: World, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Await the function's coroutine in a loop that runs on fake time."""
+    with asyncio.Runner(loop_factory=lambda: OwnLoop(sleeper)) as runner:
+        return runner.run(function())
 
 
 class EventLoops:

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Sequence
 from ...core.errors import ContractError
 from ..footprint import MEMORY, Footprint
 from ..run import Moment, Option, Point, Step, Strategy
-from ..runtime.deliveries import Due
-from ..runtime.strands import Place, Strand, pause
-from ..runtime.stuck import describe_places, describe_stuck, is_in_application
 from ..schedule import CLOCK, Event, Kind
 from .clock import MOST_STEPS, ClockMoves
-from .deliveries import DeliveryStrands
-from .state import RunState
-from .step_promises import StepPromises
-from .workers import WorkerRestarts
+from .deliveries import DeliveryStrands, Due
+from .lifecycle import WorkerRestarts
+from .state import RunState, StepPromises
+from .strands import Place, Strand, pause
+from .stuck import describe_places, describe_stuck, is_in_application
 
 _GRACE = 500
 """Wall-clock milliseconds before a waiting strand counts as stuck."""

@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 from ...core.fatal_errors import broken_promise
 from ..history import Operation, begin, end
 from ..run import Choice, Program, Run, Strategy
-from ..runtime.frames import distinct_places
-from ..runtime.threads import Threads
 from ..schedule import CLOCK, Schedule
 from .calls import Calls
 from .clock import ClockMoves
 from .deliveries import DeliveryStrands
-from .lifecycle import Lifecycle
+from .frames import distinct_places
+from .lifecycle import Lifecycle, WorkerRestarts
 from .loops import EventLoops
-from .record import Record
 from .scheduler import Scheduler
 from .sockets import SocketHooks
-from .state import RunState, simulation
-from .step_promises import StepPromises
+from .state import Record, RunState, StepPromises, simulation
+from .turns import Threads
 from .waits import Waits
-from .workers import WorkerRestarts
 
 if TYPE_CHECKING:
     from ..world import World

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..footprint import READS_CLOCK
-from ..runtime.strands import Crash, Strand, Why
 from .clock import ClockMoves
-from .state import RunState, nothing
-from .step_promises import StepPromises
+from .state import RunState, StepPromises, nothing
+from .strands import Crash, Strand, Why
 
 if TYPE_CHECKING:
     from ...core.timers import Signal

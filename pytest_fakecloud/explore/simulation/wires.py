@@ -1,18 +1,221 @@
-"""Connections over which explored code reaches the fakes."""
+"""Connections of explored code to the fakes, with counts of the bytes in transit."""
 
 from __future__ import annotations
 
 import asyncio
+import select
+import socket
 import sys
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from ..runtime.frames import Source, source_of
-from ..runtime.strands import Strand
+from ...core.timeparse import monotonic
+from .frames import Source, source_of
+from .strands import Gate, Strand
 
-if TYPE_CHECKING:
-    from ..runtime.wires import Wire, Wires
+PATIENCE = 10.0
+"""Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
+_CHECK = 0.001
+"""Wall-clock seconds after which a waiting thread checks its condition again, because a fake's
+thread may have changed it after its last use of a socket.
+"""
+_LARGE = 64 * 1024
+"""Size in bytes above which a fake may have to wait until the client reads."""
+
+
+class Wire:
+    """One connection to a fake, seen from the client, with the bytes in both directions.
+
+    ``sent`` and ``got`` count the bytes that the client has sent and read, ``answered`` those that
+    the fake has sent. The counts show whether an answer is on its way, however slow the machine is.
+    """
+
+    def __init__(self, sock: socket.socket, port: int, mount: Any) -> None:
+        self._sock = weakref.ref(sock)
+        self.port = port
+        self.mount = mount
+        self.sent = self.got = self.answered = 0
+        self.is_at_end = False
+        self.is_answering = False
+        """Whether the fake is sending an answer that may not fit into the socket's buffers."""
+        self._base: int | None = None
+        self._connection: Any = None
+        connection = self.connection()
+        if connection is not None:
+            self._base = connection.received
+
+    def connection(self) -> Any:
+        """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
+        if self._connection is None:
+            for each in list(self.mount._live):
+                if each.address[1] == self.port:
+                    self._connection = each
+        return self._connection
+
+    def is_open(self) -> bool:
+        """Return whether the client still has the socket."""
+        return self._sock() is not None
+
+    def cut(self) -> None:
+        """End the connection, as if the client had died."""
+        connection = self.connection()
+        if connection is not None:
+            connection.end()
+
+    def is_quiet(self) -> bool:
+        """Return whether the fake has handled all bytes, and the client has read all answers."""
+        if self.is_at_end or self.fileno() < 0:
+            return True
+        connection = self.connection()
+        if connection is None:
+            return self.sent == 0
+        if connection.ended or connection not in self.mount._live:
+            return False  # The client still has to read the end of the connection.
+        return not (self.has_unhandled() or self.has_unsent() or self.has_unread())
+
+    def has_unhandled(self) -> bool:
+        """Return whether the fake is still working on what the client has sent."""
+        connection = self.connection()
+        if connection is None:
+            # If the socket is readable, the fake has already closed its end.
+            return self.sent > 0 and not self.is_at_end and not self.is_readable(0)
+        if connection.ended or not self.is_served():
+            return False
+        if self.fileno() < 0:
+            return True
+        return connection.handled - (self._base or 0) < self.sent or bool(connection.inside)
+
+    def is_served(self) -> bool:
+        """Return whether the fake has the connection open."""
+        return self.connection() in self.mount._live
+
+    def has_unsent(self) -> bool:
+        """Return whether the fake still has messages to send."""
+        connection = self.connection()
+        if connection is None or connection.ended or connection.unsent is None:
+            return False
+        return bool(connection.unsent())
+
+    def is_inside(self) -> bool:
+        """Return whether the fake is executing commands of this connection."""
+        connection = self.connection()
+        return connection is not None and bool(connection.inside)
+
+    def has_unread(self) -> bool:
+        """Return whether the fake has sent bytes that the client can still read."""
+        return self.got < self.answered and not self.is_at_end and self.fileno() >= 0
+
+    def has_news(self) -> bool:
+        """Return whether the client can still read bytes, or the end of the connection."""
+        connection = self._connection
+        has_ended = connection is not None and (connection.ended or not self.is_served())
+        return (has_ended or self.got < self.answered) and not self.is_at_end and self.fileno() >= 0
+
+    def is_readable(self, seconds: float = PATIENCE) -> bool:
+        """Wait, in wall-clock time, until the client's socket is readable."""
+        sock = self._sock()
+        # If another thread has closed the socket, let the read report it.
+        return sock is None or sock.fileno() < 0 or bool(select.select([sock], [], [], seconds)[0])
+
+    def fileno(self) -> int:
+        """Return the client's file descriptor, or -1 if the client has closed the connection."""
+        sock = self._sock()
+        return -1 if sock is None else sock.fileno()
+
+
+class Wires:
+    """All connections of explored code to fakes."""
+
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self._handles = handles
+        self._by_socket: weakref.WeakKeyDictionary[socket.socket, Wire | None] = (
+            weakref.WeakKeyDictionary()
+        )
+        # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
+        # only use operations that other code cannot interrupt.
+        self._by_port: dict[int, Wire] = {}
+        self._progress = Gate()
+
+    def forget(self) -> None:
+        """Forget the connections of earlier runs."""
+        self._by_socket = weakref.WeakKeyDictionary()
+        self._by_port = {}
+
+    def all(self) -> list[Wire]:
+        """Return the connections that this run has used."""
+        return [w for w in list(self._by_port.values()) if w.is_open() or w.is_served()]
+
+    def settle(self) -> None:
+        """Wait, in wall-clock time, until no fake has anything left to send.
+
+        Connections whose command waits for its strand's turn are skipped, because they send only
+        after that turn.
+        """
+        wires = self.all()
+        self.wait_while(lambda: any(w.has_unsent() and not w.is_inside() for w in wires))
+
+    def wait_while(self, is_busy: Callable[[], bool]) -> bool:
+        """Wait, in wall-clock time, while the fakes are busy; return False if they remain busy."""
+        if not is_busy():
+            return True
+        deadline = monotonic() + PATIENCE
+        while is_busy():
+            if monotonic() > deadline:
+                return False
+            self._progress.acquire(_CHECK)
+        return True
+
+    def progresses(self) -> None:
+        """Make ``wait_while()`` check again. Called by the fakes' threads."""
+        self._progress.release()
+
+    def of(self, sock: socket.socket) -> Wire | None:
+        """Return the connection of a socket, or None if the socket is not connected to a fake."""
+        try:
+            return self._by_socket[sock]
+        except KeyError:
+            pass
+        wire = None
+        try:
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                peer, own = sock.getpeername(), sock.getsockname()
+                mount = self.mount_at(peer[1])
+                if mount is not None:
+                    wire = Wire(sock, own[1], mount)
+        except OSError:
+            return None
+        self._by_socket[sock] = wire
+        if wire is not None:
+            self._by_port[wire.port] = wire
+        return wire
+
+    def answers(self, sock: socket.socket, size: int) -> Wire | None:
+        """Count the bytes that a fake is about to send, and return the connection."""
+        if not self._by_port:
+            return None
+        try:
+            wire = self._by_port.get(sock.getpeername()[1])
+        except (OSError, IndexError):
+            return None
+        if wire is None or getattr(wire.connection(), "sock", None) is not sock:
+            return None
+        wire.answered += size
+        wire.is_answering = size > _LARGE
+        return wire
+
+    def known(self, sock: socket.socket) -> Wire | None:
+        """Return the connection of a socket that explored code has used, which may be closed."""
+        return self._by_socket.get(sock)
+
+    def mount_at(self, port: int) -> Any:
+        """Return the mount of the fake that listens on a port without TLS, or None."""
+        for handle in self._handles:
+            opened: Any = getattr(handle, "_port", None)
+            for mount in (handle._mount, getattr(opened, "mount", None)):
+                if mount is not None and mount.port == port and mount.tls is None:
+                    return mount
+        return None
 
 
 class Connections:
