@@ -1,21 +1,43 @@
-"""The fake time of an explored cloud, and the times at which something happens in its fakes."""
+"""Fake time of explored code: the cloud's clock, and the sleeps and clocks of Python, which follow
+it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..process_time.callers import is_infrastructure_module
 from .footprint import Touch, touch_of_key
+from .simulation.loops import OwnLoop
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
     from ..handle import Handle
+    from .world import World
 
 MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""
 _CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
 """Commands that take the minimum idle time of pending stream entries."""
+_PER_SECOND = {
+    "monotonic": 1, "perf_counter": 1, "monotonic_ns": 10**9, "perf_counter_ns": 10**9,
+}  # fmt: skip
+"""The replaced functions of ``time``, with the number of their units in a second."""
+_WAITING_FOR_CALLERS = frozenset({"concurrent", "multiprocessing", "queue", "sched", "threading"})
+"""Packages of the standard library that measure the timeouts of their callers."""
+_MEASURING_REQUESTS = frozenset({"httpcore", "httpx", "redis", "requests", "urllib3"})
+"""Packages that read a clock for each request, and do nothing that depends on it."""
+_LOCKS = frozenset({"redis.asyncio.lock", "redis.lock"})
+"""Modules of these packages whose behaviour depends on the clock."""
+_Replacement: TypeAlias = tuple[str, Callable[..., Any], Callable[..., Any]]
+"""The name of a function, the function, and the function that replaces it."""
 
 
 class FakeTime:
@@ -80,3 +102,91 @@ class FakeTime:
         """Return whether an engine has a timer that is due by a given time."""
         _, timers = self._clock._timers.planned(MOST_TIMERS)
         return any(timer.lane == "state" and timer.due_us <= until_us for timer in timers)
+
+
+@contextlib.contextmanager
+def clocks_follow(world: World) -> Iterator[None]:
+    """Make ``time.monotonic()``, ``time.perf_counter()`` and their ``_ns`` variants follow the fake
+    time of explored code within the block.
+
+    They continue from the real time at the start of the block. The replacements also apply to
+    modules that imported the functions by name. Threads that are not explored and infrastructure
+    keep using real time.
+    """
+    replacements = [
+        (name, getattr(time, name), _following(world, getattr(time, name), per_second))
+        for name, per_second in _PER_SECOND.items()
+    ]
+    with _replaced(
+        replacements, leaves_out=lambda name: name != "time" and is_infrastructure_module(name)
+    ):
+        yield
+
+
+def _following(world: World, real: Callable[[], float], per_second: int) -> Callable[[], float]:
+    start = real()
+
+    @functools.wraps(real)
+    def read() -> float:
+        if not world.shows_fake_time():
+            return real()
+        module = str(sys._getframe(1).f_globals.get("__name__", ""))
+        package = module.partition(".")[0]
+        if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
+            return real()
+        if package not in _MEASURING_REQUESTS or module in _LOCKS:
+            world.note_clock_read()
+        elapsed_us = world.elapsed_us()
+        return start + (elapsed_us / 1e6 if per_second == 1 else elapsed_us * 1000)
+
+    return read
+
+
+@contextlib.contextmanager
+def sleeps_follow(world: World) -> Iterator[None]:
+    """Make ``time.sleep()`` and ``asyncio.sleep()`` pass fake time within the block.
+
+    The replacement also applies to modules that imported the functions by name. When the block
+    ends, the originals are restored everywhere.
+    """
+    real, real_async = time.sleep, asyncio.sleep
+
+    def sleep(seconds: float, /) -> None:
+        if isinstance(seconds, int | float) and seconds >= 0 and world.sleep(seconds):
+            return
+        real(seconds)
+
+    async def sleep_async(delay: float, result: Any = None) -> Any:
+        if isinstance(asyncio.get_running_loop(), OwnLoop) or not world.pass_time(delay):
+            return await real_async(delay, result)
+        return await real_async(0, result)
+
+    with _replaced([("sleep", real, sleep), ("sleep", real_async, sleep_async)]):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(
+    replacements: Sequence[_Replacement], *, leaves_out: Callable[[str], bool] = lambda name: False
+) -> Iterator[None]:
+    """Replace functions within the block, also in modules that imported them by name.
+
+    ``leaves_out`` is called with the name of a module and returns whether the module keeps the
+    originals. When the block ends, the originals are restored everywhere, also in modules that were
+    imported or removed from ``sys.modules`` within the block.
+    """
+    modules = dict(sys.modules)
+    _exchange((module for name, module in modules.items() if not leaves_out(name)), replacements)
+    try:
+        yield
+    finally:
+        back = [(name, ours, original) for name, original, ours in replacements]
+        _exchange([*modules.values(), *sys.modules.values()], back)
+
+
+def _exchange(modules: Iterable[object], replacements: Sequence[_Replacement]) -> None:
+    for module in modules:
+        names = getattr(module, "__dict__", {})
+        for name, original, ours in replacements:
+            if names.get(name) is original:
+                names[name] = ours

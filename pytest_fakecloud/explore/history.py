@@ -1,14 +1,26 @@
-"""The operations of the clients in one run, for checks to inspect."""
+"""The operations of the clients in one run: how they are recorded, and the history for checks."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from ..core.errors import ContractError, shown
 
 if TYPE_CHECKING:
     from ..any_cloud import AnyCloud
+    from .simulation.simulation import Simulation
+
+P = ParamSpec("P")
+T = TypeVar("T")
+simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
+"""The simulation in which the current code runs."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,19 +71,58 @@ class History:
 def begin(
     history: History, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Operation:
-    """Record the start of an operation."""
-    operation = Operation(client, name, args, kwargs, next(history._places))
-    history.operations.append(operation)
-    return operation
-
-
-def begin_client(history: History, client: str) -> Operation:
-    """Record the start of a client."""
-    operation = Operation(client, client, (), {}, next(history._places))
-    history.clients.append(operation)
-    return operation
+    """Return an operation that begins now."""
+    return Operation(client, name, args, kwargs, next(history._places))
 
 
 def end(history: History, operation: Operation, result: object) -> None:
     """Record the end of an operation."""
     operation.ended, operation.result = next(history._places), result
+
+
+def observed(function: Callable[P, T]) -> Callable[P, T]:
+    """Make ``explore`` record each call of a function: its client, start, end and result.
+
+    The function may be plain or asynchronous. Outside ``explore`` the decorator has no effect. A
+    call that raises an exception may or may not have taken effect.
+    """
+    if not callable(function):
+        raise ContractError(f"{shown(function)} is not a function: mark one with @observed")
+    name = getattr(function, "__name__", type(function).__name__)
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def recorded_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+            with _recording(name, args, kwargs) as record_result:
+                result = await function(*args, **kwargs)
+                record_result(result)
+            return result
+
+        return cast("Callable[P, T]", recorded_async)
+
+    @functools.wraps(function)
+    def recorded(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _recording(name, args, kwargs) as record_result:
+            result = function(*args, **kwargs)
+            record_result(result)
+        return result
+
+    return recorded
+
+
+@contextmanager
+def _recording(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[Callable[[object], None]]:
+    """Record the start of an operation, and its exception; yield a function for its result."""
+    running = simulation.get()
+    if running is None:
+        yield lambda result: None
+        return
+    operation = running.began(name, args, kwargs)
+    try:
+        yield functools.partial(running.finished, operation)
+    except BaseException as error:
+        operation.error = error
+        raise

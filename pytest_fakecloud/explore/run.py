@@ -118,6 +118,14 @@ class Strategy(Protocol):
         """Return the name of the strand to run next; the first option is the default."""
 
 
+class Redundant(Exception):
+    """Raised by a strategy to end a run that would repeat a known order."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+
 @dataclass
 class Run:
     """The result of one schedule."""

@@ -17,12 +17,11 @@ from ..core.errors import ContractError, shown
 from ..core.timeparse import to_datetime
 from ..process_time import ProcessTime
 from ..services import find
-from .disturbances import Disturbances
-from .fake_time import MOST_TIMERS, FakeTime
+from .event_effects import Disturbances
+from .fake_time import MOST_TIMERS, FakeTime, clocks_follow, sleeps_follow
 from .footprint import READS_CLOCK
-from .runtime.clocks import clocks_follow
 from .simulation.deliveries import Deliveries
-from .simulation.loops import OwnLoop, loops_follow, sleeps_follow
+from .simulation.loops import OwnLoop, loops_follow
 from .simulation.sockets import SocketPatches
 from .simulation.wires import Wires
 from .watching import swap, watch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_fakecloud import Cloud, Handle, VectorIndex
-from pytest_fakecloud.explore.disturbances import Disturbances
+from pytest_fakecloud.explore.event_effects import Disturbances
 from pytest_fakecloud.explore.world import World
 
 

@@ -17,9 +17,9 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.cooperation import cooperation
 from pytest_fakecloud.explore.locks import share_locks
-from pytest_fakecloud.explore.run import Choice, Program, Run
+from pytest_fakecloud.explore.run import Choice, Program, Redundant, Run
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
-from pytest_fakecloud.explore.search.dpor import Interleavings, Redundant, decided_places
+from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.simulation import Simulation
 from pytest_fakecloud.explore.simulation.strands import Place
 from pytest_fakecloud.explore.simulation.turns import Threads

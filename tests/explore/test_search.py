@@ -15,11 +15,10 @@ from upstash_redis import Redis
 from pytest_fakecloud import BrokenSchedule, Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.run import Choice, Program, Run
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import pairs
-from pytest_fakecloud.explore.search.pct import Priorities, PriorityRuns
-from pytest_fakecloud.explore.search.shrink import shrink
-from pytest_fakecloud.explore.search.stored import forget, key_of, saved
-from pytest_fakecloud.explore.search.tally import Coverage
+from pytest_fakecloud.explore.search import events
+from pytest_fakecloud.explore.search.drawn import Priorities
+from pytest_fakecloud.explore.search.failures import forget, key_of, saved, shrink
+from pytest_fakecloud.explore.search.tally import Coverage, PriorityRuns
 from pytest_fakecloud.explore.simulation.loops import OwnLoop
 
 
@@ -27,19 +26,19 @@ def test_many_are_drawn_one_by_one_and_each_once(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[list[str]] = []
-    in_any_order = pairs.Pairs.in_any_order
+    in_any_order = events.Pairs.in_any_order
 
-    def noted(listed: pairs.Pairs, chance: random.Random) -> object:
+    def noted(listed: events.Pairs, chance: random.Random) -> object:
         few = [str(one) for one in in_any_order(listed, chance)]
         with monkeypatch.context() as patch:
-            patch.setattr(pairs, "MOST_LISTED", 0)
+            patch.setattr(events, "MOST_LISTED", 0)
             drawn.append([str(one) for one in in_any_order(listed, chance)])
         assert sorted(drawn[-1]) == sorted(few)
         with pytest.raises(IndexError):
             listed[len(listed)]
         return iter(())
 
-    monkeypatch.setattr(pairs.Pairs, "in_any_order", noted)
+    monkeypatch.setattr(events.Pairs, "in_any_order", noted)
     redis = kv.client()
 
     def run() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.errors import ContractError, shown
-from .check import Check, count_of
+from .checks import Check, count_of
 
 if TYPE_CHECKING:
     from ..history import History

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError, shown
-from .check import Check
-from .over_time import StepPromise
+from .checks import Check, StepPromise
 
 if TYPE_CHECKING:
     from ..history import History, Operation

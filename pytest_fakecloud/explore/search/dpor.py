@@ -9,25 +9,20 @@ from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..footprint import Footprint
-from ..schedule import CLOCK
+from ..run import Redundant, Run, Step
+from ..schedule import CLOCK, SWITCHES, Schedule
 from ..simulation.strands import Place
-
-if TYPE_CHECKING:
-    from ..run import Run, Step
+from .budget import Search
+from .player import Player
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
     """Return the places at which a strategy chooses the next strand."""
     return frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
-
-
-class Redundant(Exception):
-    """Raised to end a run that would repeat a known order."""
 
 
 @dataclass
@@ -114,7 +109,7 @@ class Interleavings:
         awake = [name for name in options if name not in sleep]
         if not awake:
             self.redundant += 1
-            raise Redundant
+            raise Redundant(run)
         self._frames.append(_Frame(len(run.steps), tuple(options), awake[0], sleep, {awake[0]}))
         return awake[0]
 
@@ -209,3 +204,69 @@ def _reverse(
     else:
         # The strand cannot run yet, so try every option that could enable it.
         frame.todo.update(frame.options)
+
+
+class OrderSearches:
+    """Creates the searches through interleavings, and notes in the tally whether they are
+    exhaustive.
+    """
+
+    def __init__(self, player: Player, undisturbed: Run) -> None:
+        self._player = player
+        self._undisturbed = undisturbed
+        self._kinds = player.choice.kinds
+        self._has_timers = undisturbed.has_timers
+
+    @property
+    def is_exhaustive(self) -> bool:
+        """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
+        return self._player.tally.is_exhaustive and self._kinds <= SWITCHES
+
+    def of_calls(self) -> list[Search]:
+        """Return searches without and with late answers; none if there is only one interleaving."""
+        if "switch" not in self._kinds:
+            return []
+        can_differ = any(len(step.options) > 1 for step in self._undisturbed.steps)
+        has_clients = self._kinds <= SWITCHES and len(self._undisturbed.strands) > 1
+        if not can_differ and not has_clients:
+            return []
+        searches = [self._search(late=False)]
+        if "late" in self._kinds:
+            searches.append(self._search(late=True))
+        return searches
+
+    def of_timers(self) -> list[Search]:
+        """Return a search through interleavings of calls and timers, if the code has timers."""
+        if self._has_timers and {"switch", "jump"} <= self._kinds:
+            return [self._search(late="late" in self._kinds, moves_time=True)]
+        return []
+
+    def _search(self, *, late: bool, moves_time: bool = False) -> Search:
+        self._player.tally.unfinished_order_searches += 1
+        return Search(self._runs(Interleavings(late=late, moves_time=moves_time)))
+
+    def _runs(self, strategy: Interleavings) -> Iterator[Run | None]:
+        """Run each order of conflicting calls once."""
+        tally = self._player.tally
+        while strategy.next():
+            try:
+                run = self._player.play(Schedule(), strategy=strategy)
+            except Redundant as end:
+                strategy.learn(end.run, was_redundant=True)
+                yield None
+                continue
+            strategy.learn(run, was_redundant=False)
+            self._has_timers = self._has_timers or run.has_timers
+            tally.orders += 1
+            yield run
+        tally.unfinished_order_searches -= 1
+        tally.has_all_orders = strategy.is_exact and not tally.coverage.notes
+        self._note_end(strategy)
+
+    def _note_end(self, strategy: Interleavings) -> None:
+        tally, late = self._player.tally, "late" in strategy.places
+        has_all_times = strategy.moves_time or not (self._has_timers and "jump" in self._kinds)
+        if tally.has_all_orders and has_all_times and (late or "late" not in self._kinds):
+            tally.is_exhaustive = True
+            if late or strategy.moves_time:
+                tally.orders = strategy.runs

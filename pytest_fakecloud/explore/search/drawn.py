@@ -1,16 +1,68 @@
-"""Random schedules of several events, and runs with random priorities."""
+"""Probabilistic concurrency testing: strands have random priorities, which change a few times
+during a run.
+
+The changes happen at random decisions. Their new priorities are below all initial ones, and in
+random order as well. With n strands and k decisions, one run finds a bug that needs d ordered
+switches with a probability of at least 1 / (n * k^(d-1)) (Burckhardt, Kothari, Musuvathi and
+Nagarakatte, ASPLOS 2010).
+"""
 
 from __future__ import annotations
 
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..run import Run
 from ..schedule import SWITCHES, Event, Schedule
-from .pct import DEPTHS, Priorities
+from .dpor import decided_places
 from .player import Player
 from .tally import MOST_EVENTS
+
+if TYPE_CHECKING:
+    from ..simulation.strands import Place
+
+DEPTHS = (2, 3, 4)
+"""The bug depths (numbers of ordered switches) to search for, in turn."""
+
+
+class Priorities:
+    """A strategy that runs the strand with the highest priority, and lowers priorities at randomly
+    chosen decisions.
+    """
+
+    records = False
+    moves_time = False
+
+    def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
+        self.places = decided_places(late=late)
+        self.depth = depth
+        self.range = max(1, decisions)
+        """The number of decisions among which the changes of priority are drawn."""
+        self.strands = 0
+        """The number of strands that ran, so far."""
+        self.decisions = 0
+        """The number of decisions so far."""
+        self._chance = chance
+        changed = chance.sample(range(self.range), min(depth - 1, self.range))
+        self._changes = {decision: priority for priority, decision in enumerate(changed)}
+        self._priorities: dict[str, float] = {}
+
+    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+        """Return the name of the strand to run next."""
+        for name in options:
+            if name not in self._priorities:
+                # Every changed priority is lower than every initial one.
+                self._priorities[name] = self.depth + self._chance.random()
+        chosen = max(options, key=self._priorities.__getitem__)
+        if self.decisions in self._changes:
+            self._priorities[chosen] = self._changes[self.decisions]
+            chosen = max(options, key=self._priorities.__getitem__)
+        self.decisions += 1
+        self.strands = len(self._priorities)
+        return chosen
+
 
 MOST_REPEATED = 100
 """Number of consecutive random schedules already tried, after which the search ends."""

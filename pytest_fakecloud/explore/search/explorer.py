@@ -22,13 +22,11 @@ from typing import TYPE_CHECKING
 from ...core.timeparse import monotonic
 from ..run import Run
 from ..schedule import SWITCHES, Schedule
+from .budget import Search, take_turns
+from .dpor import OrderSearches
 from .drawn import RandomRuns
-from .failures import smallest, stored_failure
-from .orders import OrderSearches
-from .pairs import Pairs, delayed_again, has_overlap, likelihood, paused_again
-from .singles import Singles
-from .stored import database, key_of
-from .turns import Search, take_turns
+from .events import Pairs, Singles, delayed_again, has_overlap, likelihood, paused_again
+from .failures import database, key_of, smallest, stored_failure
 
 if TYPE_CHECKING:
     from .budget import Budget

@@ -2,17 +2,150 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...core.errors import ContractError
 from ...core.timeparse import monotonic
-from ..run import Run
-from ..schedule import Schedule
+from ..run import Choice, Program, Run
+from ..schedule import DELAYS, EDGE, PAUSES, SWITCHES, TRIED, Event, Kind, Schedule
 from .player import Player
-from .shrink import shrink
-from .stored import forget, saved
+
+
+def hypothesis() -> Any:
+    """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
+    try:
+        import hypothesis
+    except ModuleNotFoundError as error:
+        raise ContractError(
+            "explore() needs Hypothesis: pip install 'pytest-fakecloud[explore]'"
+        ) from error
+    return hypothesis
+
+
+def database() -> Any:
+    """Return the database of the current Hypothesis profile, or None."""
+    return hypothesis().settings().database
+
+
+def saved(key: bytes) -> list[str]:
+    """Return the schedules stored under a key, shortest first."""
+    examples = database()
+    if examples is None:
+        return []
+    texts = sorted(examples.fetch(key), key=lambda text: (len(text), text))
+    return [text.decode("utf-8", "replace") for text in texts]
+
+
+def forget(key: bytes, text: str) -> None:
+    """Delete a stored schedule."""
+    examples = database()
+    if examples is not None:
+        examples.delete(key, text.encode())
+
+
+def key_of(
+    programs: Sequence[Program], check: Callable[..., object] | None, choice: Choice
+) -> bytes:
+    """Return the key under which failures of this code with these options are stored."""
+    parts = sorted(choice.kinds) + sorted(choice.handles)
+    for function in (*(program.function for program in programs), check):
+        if function is not None:
+            inner = getattr(function, "func", function)
+            code = getattr(inner, "__code__", None)
+            name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
+            parts += [name, "" if code is None else _code_text(code)]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return f"pytest_fakecloud.explore.{digest}".encode()
+
+
+def _code_text(code: types.CodeType) -> str:
+    """Return a function's code as text, without line numbers."""
+    return " ".join([code.co_code.hex(), *code.co_names, *map(_constant_text, code.co_consts)])
+
+
+def _constant_text(constant: object) -> str:
+    """Return a constant as text that is the same in every process."""
+    if isinstance(constant, types.CodeType):
+        return _code_text(constant)
+    if isinstance(constant, frozenset):
+        return f"{{{' '.join(sorted(map(_constant_text, constant)))}}}"
+    if isinstance(constant, tuple):
+        return f"({' '.join(map(_constant_text, constant))})"
+    return repr(constant)
+
+
+_AT_CALLS: frozenset[Kind] = frozenset({"crash", "lose_answer", "duplicate", "drop", "answer"})
+"""Kinds without a detail that are easy to explain, at a call."""
+_AT_DELIVERIES: frozenset[Kind] = frozenset({"crash_after_answer", "duplicate"})
+"""Kinds without a detail that are easy to explain, at the start of a delivery."""
+
+
+def shrink(
+    schedule: Schedule,
+    breaks: Callable[[Schedule], Schedule | None],
+    may_go_on: Callable[[], bool],
+    kinds: Collection[Kind],
+) -> Schedule:
+    """Return the smallest schedule found that still breaks the promise.
+
+    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise
+    held. Shrinking stops when ``may_go_on`` returns False. ``kinds`` are the kinds of events that
+    may replace others.
+    """
+    smallest = schedule
+    found = True
+    while found:
+        found = False
+        for smaller in _smaller(smallest, kinds):
+            if not may_go_on():
+                return smallest
+            applied = breaks(smaller)
+            if applied is not None:
+                smallest = applied if len(applied) <= len(smaller) else smaller
+                found = True
+                break
+    return smallest
+
+
+def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
+    events = list(schedule)
+    half = len(events) // 2
+    if half > 1:
+        yield Schedule(events[:half])
+        yield Schedule(events[half:])
+    for gone in range(1, 3):
+        if len(events) > gone:
+            for removed in itertools.combinations(events, gone):
+                yield schedule.without(removed)
+    for index, event in enumerate(events):
+        for simpler in _simpler(event):
+            if simpler.kind in kinds:
+                yield Schedule([*events[:index], simpler, *events[index + 1 :]])
+
+
+def _simpler(event: Event) -> Iterator[Event]:
+    """Yield events that could replace an event and are easier to explain."""
+    process, point, kind, detail = event.process, event.point, event.kind, event.detail
+    if kind in ("past", "nearly") and detail != EDGE:
+        yield Event(process, point, "jump", detail)
+    if kind in ("jump", "past", "nearly") and detail:
+        yield Event(process, point, kind)
+    if kind == "slow":
+        yield Event(process, point + 1, "delay", detail)
+    if kind == "late":
+        yield Event(process, point + 1, "switch", detail)
+    if kind in ("fail", "unreachable") and detail not in ("", "1"):
+        yield Event(process, point, kind, str(int(detail) - 1))
+    if kind not in SWITCHES | PAUSES | DELAYS:
+        for clearer in TRIED[: TRIED.index(kind)]:
+            if clearer in (_AT_DELIVERIES if point == 0 else _AT_CALLS):
+                yield Event(process, point, clearer)
+
 
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""

@@ -12,26 +12,17 @@ from ...core.errors import ContractError
 from ...core.fatal_errors import broken_promise, ends_the_test
 from ...core.journal import recorder_of
 from ..promises import takes_argument
-from ..run import Choice, Program, Run, Strategy
+from ..run import Choice, Program, Redundant, Run, Strategy
 from ..schedule import Schedule
 from ..simulation.loops import await_in_own_loop
 from ..simulation.simulation import Simulation
 from ..simulation.state import add_schedule
 from ..simulation.turns import Threads
-from .dpor import Redundant
 from .tally import Tally
 
 if TYPE_CHECKING:
     from ..history import History
     from ..world import World
-
-
-class Repeated(Exception):
-    """Raised when a strategy ends a run because it would repeat an earlier one."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self.run = run
 
 
 @dataclass
@@ -64,7 +55,7 @@ class Player:
 
         ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
         lines of the application that make each call. The journal forgets the calls of the run unless
-        ``keep`` is true. Raises ``Repeated`` if the strategy ends the run.
+        ``keep`` is true. Raises ``Redundant`` if the strategy ends the run.
         """
         recorder = recorder_of(self.world.cloud.journal)
         number = recorder.reserve()
@@ -85,7 +76,7 @@ class Player:
             run = simulation.play()
         except Redundant:
             recorder.forget_since(number)
-            raise Repeated(simulation.run) from None
+            raise
         if run.broken is None and self.check is not None:
             run.broken = self._broken_promise(self.check, simulation.history, schedule)
         if not keep:

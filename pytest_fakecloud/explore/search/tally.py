@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..run import Run
 from ..schedule import Schedule
-from .pct import PriorityRuns
 
 if TYPE_CHECKING:
     from ...queue.delivery.destination_routes import Url
+    from .drawn import Priorities
 
 MOST_EVENTS = 6
 """Maximum number of events in a random schedule."""
@@ -46,6 +47,39 @@ class Coverage:
         for handler, outcomes in run.handled.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
         self.notes.update(run.notes)
+
+
+@dataclass
+class PriorityRuns:
+    """The runs with random priorities, and the probability that they have found a bug."""
+
+    range: int = 1
+    """The number of decisions among which the next run draws its changes of priority."""
+    _runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Numbers of the counted runs, by bug depth and range."""
+    _strands: int = 1
+    _decisions: int = 1
+
+    def add(self, strategy: Priorities, *, is_counted: bool) -> None:
+        """Add a run, which counts for the probability if it chose at all places and had no events."""
+        self.range = max(self.range, strategy.decisions)
+        if is_counted:
+            self._runs[strategy.depth, strategy.range] += 1
+            self._strands = max(self._strands, strategy.strands)
+            self._decisions = max(self._decisions, strategy.decisions)
+
+    @property
+    def likely(self) -> dict[int, float]:
+        """The minimum probability that the runs have found a bug, for each bug depth.
+
+        A run counts only if its changes of priority could occur at each decision.
+        """
+        missed: dict[int, float] = {}
+        for (depth, decisions), runs in self._runs.items():
+            if decisions >= self._decisions:
+                chance = 1 / (self._strands * decisions ** (depth - 1))
+                missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** runs
+        return {depth: 1 - probability for depth, probability in missed.items()}
 
 
 @dataclass

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ContractError
 from ...http.messages import Effect, Request, Response, Serve
-from ..call_events import FAULT_WORDS, command_of, faulted, lost_records, seconds, session_of
-from ..disturbances import HOLD_US, ROTATED_US
+from ..event_effects import (
+    FAULT_WORDS,
+    HOLD_US,
+    ROTATED_US,
+    command_of,
+    faulted,
+    lost_records,
+    seconds,
+    session_of,
+)
 from ..footprint import touches_of_request
 from ..run import Line
 from ..schedule import DELAY, FAULTS, PARTITION, PAUSES, SLOW, Event, Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.errors import ContractError
-from ..call_events import seconds
+from ..event_effects import seconds
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..run import Moment, Option, Step
 from ..schedule import CLOCK, DELAY, EDGE, JUMPS, PAUSES, TICKS, Event, Kind

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.fatal_errors import broken_promise
 from ...queue.model import Outcome
-from ..call_events import delivery_words
+from ..event_effects import delivery_words
 from ..schedule import Event, Kind
 from .state import RunState
 from .strands import Strand

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import ContractError
 from ...core.fatal_errors import broken_promise, ends_the_test
-from ..history import Operation, begin_client, end
+from ..history import Operation, begin, end
 from .deliveries import Due
 from .loops import await_in_own_loop
 from .state import RunState
@@ -40,7 +40,9 @@ class Lifecycle:
         self._record.run.strands.add(strand.name)
         strand.began_us = strand.began_us or self._world.now_us()
         if strand.role == "client":
-            self._operations[strand.title] = begin_client(self._record.history, strand.title)
+            history, name = self._record.history, strand.title
+            self._operations[name] = begin(history, name, name, (), {})
+            history.clients.append(self._operations[name])
             self._record.touch_history(False)
 
     def ended(self, strand: Strand) -> None:

@@ -8,14 +8,12 @@ import itertools
 import math
 import selectors
 import sys
-import time
 from asyncio import events
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..footprint import READS_CLOCK
-from ..runtime.names import Replacement, replaced
 from .frames import is_library
 from .state import RunState, nothing
 from .strands import Crash, Strand
@@ -26,31 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
-
-
-@contextlib.contextmanager
-def sleeps_follow(sleeper: World) -> Iterator[None]:
-    """Replace ``time.sleep`` and ``asyncio.sleep`` within the block.
-
-    The replacement also applies to modules that imported the functions by name. When the block
-    ends, the originals are restored everywhere.
-    """
-    real, real_async = time.sleep, asyncio.sleep
-
-    def sleep(seconds: float, /) -> None:
-        if isinstance(seconds, int | float) and seconds >= 0 and sleeper.sleep(seconds):
-            return
-        real(seconds)
-
-    async def sleep_async(delay: float, result: Any = None) -> Any:
-        if isinstance(asyncio.get_running_loop(), OwnLoop) or not sleeper.pass_time(delay):
-            return await real_async(delay, result)
-        return await real_async(0, result)
-
-    with replaced(
-        [Replacement("sleep", real, sleep), Replacement("sleep", real_async, sleep_async)]
-    ):
-        yield
 
 
 @contextlib.contextmanager

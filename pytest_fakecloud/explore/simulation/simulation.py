@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.fatal_errors import broken_promise
-from ..history import Operation, begin, end
+from ..history import Operation, begin, end, simulation
 from ..run import Choice, Program, Run, Strategy
 from ..schedule import CLOCK, Schedule
 from .calls import Calls
@@ -17,7 +17,7 @@ from .lifecycle import Lifecycle, WorkerRestarts
 from .loops import EventLoops
 from .scheduler import Scheduler
 from .sockets import SocketHooks
-from .state import Record, RunState, StepPromises, simulation
+from .state import Record, RunState, StepPromises
 from .turns import Threads
 from .waits import Waits
 
@@ -104,7 +104,9 @@ class Simulation:
         strand = self.state.here() or self.turns.current
         client = strand.root.title if strand is not None else ""
         self.record.touch_history(False)
-        return begin(self.history, client, name, args, kwargs)
+        operation = begin(self.history, client, name, args, kwargs)
+        self.history.operations.append(operation)
+        return operation
 
     def finished(self, operation: Operation, result: object) -> None:
         """Record the end of a client's operation."""

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
@@ -21,7 +20,6 @@ from .wires import Connections
 if TYPE_CHECKING:
     from ..world import World
     from .deliveries import Due
-    from .simulation import Simulation
 
 
 class Record:
@@ -89,10 +87,6 @@ class Record:
                 yield
         finally:
             self.aside_depth -= 1
-
-
-simulation: ContextVar[Simulation | None] = ContextVar("simulation", default=None)
-"""The simulation in which the current code runs."""
 
 
 class RunState:

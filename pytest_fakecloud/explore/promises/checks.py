@@ -1,0 +1,242 @@
+"""Promises that are checked after every step or until a time limit, and all promises of one search."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence, Sized
+from typing import TYPE_CHECKING
+
+from ...core.errors import ContractError, shown
+from ...core.timeparse import Duration, duration_us, to_datetime
+
+if TYPE_CHECKING:
+    from ..history import History
+
+Check = Callable[["History"], None]
+
+
+def takes_argument(function: Callable[..., object]) -> bool:
+    """Return whether a check takes the history."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+        for p in parameters
+    )
+
+
+class Predicate:
+    """A function that a promise calls, with the history if it takes an argument.
+
+    Raises ``ContractError`` for anything other than a function.
+    """
+
+    def __init__(self, function: Callable[..., object], promise: str) -> None:
+        if not callable(function):
+            raise ContractError(f"{promise}() expects a function, got {shown(function)}")
+        self._function = function
+        self._promise = promise
+        self.takes_history = takes_argument(function)
+        name = getattr(function, "__name__", "")
+        self.name = name if name.isidentifier() else "the predicate"
+
+    def value(self, history: History) -> object:
+        """Call the function; add a note to any exception but a failed assertion."""
+        __tracebackhide__ = True
+        try:
+            return self._function(history) if self.takes_history else self._function()
+        except AssertionError:
+            raise
+        except Exception as error:
+            error.add_note(
+                f"raised by {self.name}, the predicate of {self._promise}(). A predicate must not "
+                "fail in any schedule: read from the fakes, such as kv_server.value('key'), instead "
+                "of through a client"
+            )
+            raise
+
+
+def count_of(value: object) -> float | None:
+    """Return a number, or the size of a collection; None for any other value."""
+    if value is None:
+        return 0
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str | bytes):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return len(value) if isinstance(value, Sized) else None
+
+
+class StepPromise(ABC):
+    """A promise that is checked after every step and at the end."""
+
+    takes_history = True
+
+    @abstractmethod
+    def at_step(self, history: History) -> None:
+        """Raise ``AssertionError`` if the promise does not hold after this step."""
+
+    def __call__(self, history: History) -> None:
+        __tracebackhide__ = True
+        self.at_step(history)
+
+
+class _PredicatePromise(StepPromise):
+    def __init__(self, function: Callable[..., object], promise: str) -> None:
+        self._predicate = Predicate(function, promise)
+        self._promise = promise
+        self.takes_history = self._predicate.takes_history
+        self.name = self._predicate.name
+
+
+class _Always(_PredicatePromise):
+    def __init__(self, function: Callable[..., object], promise: str, wanted: bool) -> None:
+        super().__init__(function, promise)
+        self._wanted = wanted
+
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        value = self._predicate.value(history)
+        if value is None:
+            return  # a predicate that returns None contains assertions
+        if bool(value) is not self._wanted:
+            raise AssertionError(f"{self._promise}: {self.name} returned {shown(value)}")
+
+
+class _AtMostOne(_PredicatePromise):
+    def at_step(self, history: History) -> None:
+        __tracebackhide__ = True
+        value = self._predicate.value(history)
+        count = count_of(value)
+        if count is None:
+            raise ContractError(
+                f"at_most_one(): {self.name} returned {shown(value)}, which is not a count: return a "
+                "number, a collection, or None for no item"
+            )
+        if count > 1:
+            raise AssertionError(f"at most one: {self.name} returned {shown(value)}")
+
+
+class Sometimes(_PredicatePromise):
+    """A promise that holds if its predicate is true after any step of any schedule."""
+
+    was_reached = False
+
+    def at_step(self, history: History) -> None:
+        if not self.was_reached and self._predicate.value(history):
+            self.was_reached = True
+
+
+def always(predicate: Callable[..., object]) -> Check:
+    """Check after every step of every schedule that a predicate is true.
+
+    The predicate takes no argument or the ``History``. It returns a boolean, or None if it contains
+    assertions itself. Its own reads of the fakes are not steps.
+    """
+    return _Always(predicate, "always", True)
+
+
+def never(predicate: Callable[..., object]) -> Check:
+    """Check after every step of every schedule that a predicate does not hold."""
+    return _Always(predicate, "never", False)
+
+
+def at_most_one(found: Callable[..., object]) -> Check:
+    """Check after every step that a function returns at most one item, or a number of at most one.
+
+    None counts as no item, as for a key that does not exist.
+    """
+    return _AtMostOne(found, "at_most_one")
+
+
+def sometimes(predicate: Callable[..., object]) -> Check:
+    """Check that a predicate is true after at least one step of at least one schedule.
+
+    Use it with other promises, to detect that the code never reaches the state that they are about.
+    """
+    return Sometimes(predicate, "sometimes")
+
+
+def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
+    """Check that a predicate is true at the end of a run, or becomes true within a time limit.
+
+    The clock advances by up to ``within``, timer by timer, and queues deliver their messages on the
+    way.
+    """
+    condition = Predicate(predicate, "eventually")
+    span = duration_us(within)
+
+    def check(history: History) -> None:
+        __tracebackhide__ = True
+        clock = history.cloud.clock
+        end = clock.now_us() + span
+        while not condition.value(history):
+            due = clock._timers.next_due_us()
+            now = clock.now_us()
+            if now >= end:
+                raise AssertionError(f"eventually: {condition.name} did not hold within {within}")
+            clock.move_to(to_datetime(min(end, max(due if due is not None else end, now + 1))))
+
+    return check
+
+
+class Promises:
+    """The checks of one ``explore()`` call: some run at the end of each run, others after every
+    step.
+
+    Raises ``ContractError`` for anything other than a function or a list of functions.
+    """
+
+    def __init__(
+        self, given: Callable[..., object] | Sequence[Callable[..., object]] | None
+    ) -> None:
+        several = [] if given is None else [given] if callable(given) else given
+        if isinstance(several, str) or not isinstance(several, Sequence):
+            raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
+        self._all = list(several)
+        for each in self._all:
+            if not callable(each):
+                raise ContractError(f"check={shown(each)} is not a function")
+        self.steps = [each.at_step for each in self._all if isinstance(each, StepPromise)]
+        self._sometimes = [each for each in self._all if isinstance(each, Sometimes)]
+        for promise in self._sometimes:
+            promise.was_reached = False
+        self.reads_history = any(map(_takes_history, self._all))
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    @property
+    def check(self) -> Callable[..., object] | None:
+        """A function that checks all promises at the end of a run."""
+        if len(self._all) <= 1:
+            return self._all[0] if self._all else None
+        return self._check_all
+
+    def _check_all(self, history: History) -> object:
+        __tracebackhide__ = True
+        for each in self._all:
+            result = each(history) if takes_argument(each) else each()
+            if result is False or inspect.iscoroutine(result):
+                return result
+        return None
+
+    def finish(self) -> None:
+        """Check the promises that had to hold at least once in any run."""
+        __tracebackhide__ = True
+        for promise in self._sometimes:
+            if not promise.was_reached:
+                raise AssertionError(
+                    f"no schedule reached {promise.name}: the code cannot reach it, or the budget "
+                    "is too small"
+                )
+
+
+def _takes_history(check: Callable[..., object]) -> bool:
+    return check.takes_history if isinstance(check, StepPromise) else takes_argument(check)

@@ -1,1 +1,0 @@
-"""The runtime of explored code: strands, event loops, sockets and the diagnosis of deadlocks."""
