@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from .core.conditions.arguments import check_function
+from .core.conditions import check_function
 from .core.problems import Allowances, ProblemFields
 from .explore.cloud_promises import CloudPromises
 

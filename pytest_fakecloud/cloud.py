@@ -21,7 +21,7 @@ from .core.found import Found
 from .core.ids import Ids
 from .core.journal import Journal
 from .core.problems import Problem, ProblemFields, Problems, found_problems
-from .core.recording.recorder import Recorder
+from .core.recorder import Recorder
 from .core.settings import SWITCH, choice, reject_unknown
 from .core.timekeeper import Timekeeper
 from .core.timeparse import Instant
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .core.concurrency.dispatch import Dispatcher
     from .process_time import ProcessTimeMode
     from .standalone.remote import RemoteCloud
-    from .transport.intercept import Interception
+    from .transport.inprocess import Interception
     from .transport.tls import Authority
 
 Transport = Literal["socket", "inprocess"]
@@ -150,7 +150,7 @@ class Cloud(AnyCloud):
         )
 
     def _intercept(self, handle: Handle, origin: str) -> Interception:
-        from .transport.intercept import Interception
+        from .transport.inprocess import Interception
 
         return Interception(
             handle.url, origin, self._authority.ca_file if self._authority else None

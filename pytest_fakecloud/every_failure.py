@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from .core.calls import Call
-from .core.conditions.arguments import discard_awaitable
-from .core.errors import ContractError, shown
-from .core.fatal_errors import broken_promise, ends_the_test
+from .core.conditions import discard_awaitable
+from .core.errors import ContractError, broken_promise, ends_the_test, shown
 from .core.found import Found
 from .core.journal import recorder_of
 from .core.wording import unknown_name

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .core.calls import Call
-from .core.errors import report_failure
-from .core.fatal_errors import ends_the_test
+from .core.errors import ends_the_test, report_failure
 from .core.wording import counted
 from .session.options import misuse
 from .session.run import Run, end, run_of

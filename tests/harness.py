@@ -55,9 +55,9 @@ _KEPT = (
     "pytest_fakecloud.queue.delivery.destination_server",
     "pytest_fakecloud.queue.handle",
     "pytest_fakecloud.reporting.page",
-    "pytest_fakecloud.transport.client_cost",
+    "pytest_fakecloud.transport.patches",
     "pytest_fakecloud.transport.inprocess",
-    "pytest_fakecloud.transport.intercept",
+    "pytest_fakecloud.transport.inprocess",
     "pytest_fakecloud.transport.tls",
     "pytest_fakecloud.vector.handle",
 )

@@ -14,7 +14,7 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.core.recording.recorder import Recorder
+from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.recordings import write as record
 from pytest_fakecloud.reporting.page import page

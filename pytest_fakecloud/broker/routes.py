@@ -11,13 +11,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
-from ..core.auth import basic_credentials, same
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
-from ..http.readers import decode_segment, json_value
+from ..http.readers import basic_credentials, decode_segment, json_value, same
 from ..http.routing import Route
 from .engines import BrokerEngine
 from .errors import BrokerError, illegal_argument

@@ -11,9 +11,15 @@ from math import isfinite
 from typing import Any
 from urllib.parse import urlsplit
 
-from .conditions.arguments import is_lazy_function
-from .conditions.comparers import defines_equality, is_pattern, is_predicate, is_text_pattern
-from .conditions.globs import glob_matcher, pieces_of
+from .conditions import (
+    defines_equality,
+    glob_matcher,
+    is_lazy_function,
+    is_pattern,
+    is_predicate,
+    is_text_pattern,
+    pieces_of,
+)
 from .errors import ContractError
 from .timeparse import instant_us, to_datetime
 from .wording import brief, differences, same_json, unknown_name

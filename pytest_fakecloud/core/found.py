@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
-from .conditions.arguments import check_times
+from .conditions import check_times
 from .errors import CannotTell, ContractError
 from .field_types import ANYTHING
 from .matching import Field, Query, Question, fields_of

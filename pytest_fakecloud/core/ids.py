@@ -1,8 +1,9 @@
-"""Seeded ids and random values: one independent stream per service and purpose."""
+"""Seeded ids and random values: one independent stream per service and purpose. Random tokens."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import random as _random
 import threading
 import weakref
@@ -136,3 +137,8 @@ class Ids:
         return hashlib.sha256(
             "/".join((str(self.seed), *purpose)).encode("utf-8", "surrogatepass")
         ).digest()
+
+
+def new_token(length: int = 48) -> str:
+    """Return a random token of ``length`` hexadecimal digits. It never depends on the seed."""
+    return os.urandom((length + 1) // 2).hex()[:length]

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from .call_fields import EVENT_FIELD_TYPES, CallFields, EventFields
+from .call_fields import EVENT_FIELD_TYPES, CallFields, CallNames, EventFields, Listed, NamesOf
 from .calls import Call, Entry, Event
-from .conditions.call_names import CallNames, Listed, NamesOf
 from .field_types import ABSENT, ANYTHING
 from .found import Found, check_predicate, expect, found_of
 from .matching import Field, Query
-from .recording.recorder import Recorder
+from .recorder import Recorder
 
 
 class Journal:

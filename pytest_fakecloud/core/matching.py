@@ -32,8 +32,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from .conditions.arguments import discard_awaitable
-from .conditions.comparers import is_pattern, is_predicate
+from .conditions import discard_awaitable, is_pattern, is_predicate
 from .errors import CannotTell, ContractError, shown
 from .field_types import (
     ABSENT,

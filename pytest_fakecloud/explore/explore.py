@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ..core.errors import ContractError, shown
-from ..core.fatal_errors import broken_promise
+from ..core.errors import ContractError, broken_promise, shown
 from ..core.timeparse import Duration, duration_us
 from ..core.wording import brief, counted
 from ..every_failure import chosen_handles, names_of

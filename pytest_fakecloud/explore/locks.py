@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.recording.recorder import is_own
+from ..core.recorder import is_own
 from .simulation.frames import is_library
 from .simulation.strands import Crash
 

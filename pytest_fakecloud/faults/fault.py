@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
-from ..core.conditions.call_names import CallNames, NamesOf
+from ..core.call_fields import CallNames, NamesOf
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.matching import Question, check_fields

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Unpack
 
-from ..core.conditions.arguments import is_lazy_function
+from ..core.conditions import is_lazy_function
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us
 from ..http.messages import Answer, Effect, HeaderPairs

@@ -16,7 +16,7 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core.matching import Field
-from ..core.recording.recorder import is_own, place_of
+from ..core.recorder import is_own, place_of
 from ..http.messages import Request, Response, Serve
 from .answer_maker import AnswerMaker
 from .fault import Rule

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..core.recording.recorder import is_own, place_of
+from ..core.recorder import is_own, place_of
 from ..core.wording import brief
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ..core.errors import ContractError, shown
 from ..core.ids import Ids
 from ..core.journal import Journal
 from ..core.problems import Problems
-from ..core.recording.recorder import Recorder
+from ..core.recorder import Recorder
 from ..core.timekeeper import Timekeeper
 from ..core.timeparse import Instant
 from ..http.hub import default_hub

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
-from ..core.auth import new_token
 from ..core.call_fields import CallFields
 from ..core.calls import Call
 from ..core.clock import Clock
-from ..core.conditions.arguments import check_function
+from ..core.conditions import check_function
 from ..core.errors import ContractError, shown
 from ..core.field_types import FLAG, TEXT, URL, one_of
 from ..core.found import Found, found_of
+from ..core.ids import new_token
 from ..core.journal import Journal, recorder_of
 from ..core.matching import Field
 from ..core.problems import Problem
-from ..core.recording.recorder import Recorder
+from ..core.recorder import Recorder
 from ..core.settings import HandleConfig, read_some
 from ..faults.plan import FaultPlan, table_of
 from ..faults.table import FaultTable
@@ -341,7 +341,7 @@ class Handle:
         self.close()
 
     def _server_failed(self, error: BaseException) -> None:
-        from ..core.fatal_errors import ends_the_test
+        from ..core.errors import ends_the_test
 
         ending = ends_the_test(error)
         if ending is not None:

@@ -18,7 +18,7 @@ from ..core.calls import Call, Headers, end_faults
 from ..core.errors import ContractError, ServiceError, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
-from ..core.recording.recorder import Recorder
+from ..core.recorder import Recorder
 from .messages import OUTCOME_OF_EFFECT, Answer, Effect, Request, Response, Stream
 from .routing import Route, RouteMatch, RouteTable
 
@@ -243,7 +243,7 @@ class App:
         return self._finished(self.bug(request, error))
 
     def _report_bug(self, request: Request, error: BaseException) -> None:
-        from ..core.fatal_errors import raised_by_test
+        from ..core.errors import raised_by_test
 
         call = request.call
         call.note = "".join(traceback.format_exception(error))

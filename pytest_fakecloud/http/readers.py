@@ -1,20 +1,18 @@
-"""Parsers for parts of requests: path segments, query strings, JSON, booleans and integers."""
+"""Parsers for parts of requests: path segments, query strings, JSON and credentials."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
 import json
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 
-def segment_bytes(raw: str) -> bytes:
-    """Return the bytes of one raw path segment, with percent escapes decoded once."""
-    return unquote_to_bytes(raw.encode("latin-1"))
-
-
 def decode_segment(raw: str) -> str:
     """Return one raw path segment as a string; invalid UTF-8 becomes U+FFFD."""
-    return segment_bytes(raw).decode("utf-8", "replace")
+    return unquote_to_bytes(raw.encode("latin-1")).decode("utf-8", "replace")
 
 
 def query_items(query_string: str) -> list[tuple[str, str]]:
@@ -23,12 +21,12 @@ def query_items(query_string: str) -> list[tuple[str, str]]:
     for part in query_string.split("&"):
         if part:
             name, _, value = part.partition("=")
-            items.append((_unquote(name), _unquote(value)))
+            items.append((_decode_query(name), _decode_query(value)))
     return items
 
 
-def _unquote(raw: str) -> str:
-    return unquote_to_bytes(raw.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
+def _decode_query(raw: str) -> str:
+    return decode_segment(raw.replace("+", " "))
 
 
 def json_value(body: bytes) -> Any:
@@ -47,31 +45,41 @@ def json_value(body: bytes) -> Any:
         raise ValueError("the body is nested too deeply") from None
 
 
-def flag(text: str | None, default: bool = False) -> bool:
-    """Parse a boolean: ``true``, ``false``, ``1`` or ``0``, ignoring case. Raises ``ValueError``
-    for any other string.
+def bearer_token(header: str | None) -> str | None:
+    """Return the token of an ``Authorization: Bearer`` header, or None."""
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
+    """Return the user and password of an ``Authorization: Basic`` header as bytes, or None.
+
+    They are bytes because clients disagree about the encoding: compare them with ``same()``.
     """
-    if text is None:
-        return default
-    word = text.strip().lower()
-    if word in ("true", "1"):
-        return True
-    if word in ("false", "0"):
+    if header is None:
+        return None
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        decoded = base64.b64decode(encoded.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    user, colon, password = decoded.partition(b":")
+    return (user, password) if colon else None
+
+
+def same(given: str | bytes | None, expected: str) -> bool:
+    """Return whether a credential equals the expected one, encoded as UTF-8 or as Latin-1."""
+    if given is None:
         return False
-    raise ValueError(f"expected true or false, got {text!r}")
-
-
-def integer(
-    text: str, *, minimum: int | None = None, maximum: int | None = None, name: str = "value"
-) -> int:
-    """Parse a decimal integer within the given bounds; raise ``ValueError`` otherwise."""
-    stripped = text.strip()
-    digits = stripped[1:] if stripped[:1] == "-" else stripped
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
-        raise ValueError(f"{name} must be an integer, got {text[:40]!r}")
-    number = int(stripped)
-    if minimum is not None and number < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {number}")
-    if maximum is not None and number > maximum:
-        raise ValueError(f"{name} must be at most {maximum}, got {number}")
-    return number
+    if isinstance(given, str):
+        given = given.encode("utf-8", "surrogatepass")
+    if hmac.compare_digest(given, expected.encode()):
+        return True
+    try:
+        return hmac.compare_digest(given, expected.encode("latin-1"))
+    except UnicodeEncodeError:
+        return False

@@ -10,9 +10,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 from urllib.parse import quote
 
-from ..core.auth import new_token
 from ..core.errors import ContractError
-from ..core.recording.recorder import place_of
+from ..core.ids import new_token
+from ..core.recorder import place_of
 from ..handle import Context, Handle, Snapshot, action, perform
 from .assertions import KVAssertions
 from .engine.engine import Engine

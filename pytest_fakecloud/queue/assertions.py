@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-from ..core.conditions.arguments import check_times
+from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
 from ..core.field_types import MESSAGE_ID
 from ..core.found import Found, expect, found_of

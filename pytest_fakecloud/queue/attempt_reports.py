@@ -13,10 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.errors import ContractError, report_failure
-from ..core.fatal_errors import raised_by_test
+from ..core.errors import ContractError, raised_by_test, report_failure
 from ..core.problems import Problems
-from ..core.recording.recorder import Recorder
+from ..core.recorder import Recorder
 from .handler_errors import attempt_note, handler_traceback, raised_text
 from .model import (
     MESSAGE,

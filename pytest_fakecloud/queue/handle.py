@@ -11,10 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
-from ..core.auth import new_token
 from ..core.calls import Call
 from ..core.errors import ContractError
-from ..core.ids import BASE62
+from ..core.ids import BASE62, new_token
 from ..core.journal import recorder_of
 from ..core.timeparse import Duration, Instant
 from ..core.wording import counted, listed

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.conditions.globs import pieces_matcher
+from ..core.conditions import pieces_matcher
 from ..core.found import Found
 from ..core.wording import counted
 from ..reporting.masking import HIDDEN

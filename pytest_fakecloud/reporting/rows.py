@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
-from ..core.recording.recorder import Recorder
+from ..core.recorder import Recorder
 from ..handle import closed_fakes_of
 from .masking import Mask
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject

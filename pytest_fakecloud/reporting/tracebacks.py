@@ -8,8 +8,7 @@ from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
-from ..core.errors import ContractError
-from ..core.fatal_errors import ends_the_test
+from ..core.errors import ContractError, ends_the_test
 
 _OURS = f"{__package__.partition('.')[0]}."
 _RUNNERS = ("_pytest.", "pluggy.")

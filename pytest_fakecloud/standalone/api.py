@@ -8,14 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.auth import bearer_token, new_token, same
 from ..core.errors import ContractError, ServiceError
+from ..core.ids import new_token
 from ..core.problems import Problem, Problems
-from ..core.recording.recorder import Recorder
+from ..core.recorder import Recorder
 from ..faults.fault import setting_over
 from ..faults.table import FaultTable
 from ..http.app import App
 from ..http.messages import Answer, Effect, Request, Response
+from ..http.readers import bearer_token, same
 from ..http.routing import Route, RouteMatch
 from .codec import Objects
 from .control.calls import CallRoutes

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.auth import new_token
 from ..core.errors import ContractError
+from ..core.ids import new_token
 from ..files import read_file
 
 CONTROL_PORT = 7400

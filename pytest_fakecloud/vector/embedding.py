@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.conditions.arguments import discard_awaitable
+from ..core.conditions import discard_awaitable
 from ..core.errors import ContractError
 from ..core.wording import did_you_mean, unknown_name
 from .errors import VectorError, invalid_dimension, unprocessable

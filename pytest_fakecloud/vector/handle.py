@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import orjson
 
-from ..core.auth import new_token
 from ..core.errors import ContractError
 from ..core.found import Found, expect, found_of
+from ..core.ids import new_token
 from ..core.matching import Condition, Field, Query
 from ..handle import Context, Handle, action
 from .assertions import QUERIES, UPSERTS, Item, queries, refused, shown, upserts

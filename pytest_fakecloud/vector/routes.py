@@ -18,14 +18,13 @@ from typing import Any, ClassVar
 
 import orjson
 
-from ..core.auth import bearer_token, same
 from ..core.budget import OverBudget, budgeted
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, one_of
 from ..core.matching import Field
 from ..http.app import App
 from ..http.messages import Answer, Request
-from ..http.readers import decode_segment
+from ..http.readers import bearer_token, decode_segment, same
 from ..http.routing import Route
 from . import errors
 from .embedding import Embedder

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.call_fields import CallNames, NamesOf
 from pytest_fakecloud.core.calls import (
     ITEMS_OF_CUT,
     KEPT_OF_CUT,
@@ -22,7 +23,6 @@ from pytest_fakecloud.core.calls import (
     shorten,
     weight_of,
 )
-from pytest_fakecloud.core.conditions.call_names import CallNames, NamesOf
 from pytest_fakecloud.core.errors import CannotTell, ContractError
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.conditions.arguments import check_function, is_lazy_function
+from pytest_fakecloud.core.conditions import check_function, is_lazy_function
 from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
     describe_error,
     report_failure,
+    runs_through_test,
     shown,
 )
-from pytest_fakecloud.core.fatal_errors import runs_through_test
 
 
 class Mute:

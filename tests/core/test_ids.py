@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.ids import BASE58, Ids, RandomStream
+from pytest_fakecloud.core.ids import BASE58, Ids, RandomStream, new_token
 
 
 def draw(stream: RandomStream) -> list[Any]:
@@ -141,3 +141,11 @@ def test_threads_that_ask_a_stream_first_share_its_source() -> None:
     stream = Ids(1).stream("message ids")
     make = RandomStream.__dict__["_random"].func  # both threads run this before a source exists
     assert make(stream) is make(stream) is stream._random
+
+
+def test_tokens_are_random_and_of_the_asked_length() -> None:
+    for length in (1, 7, 48, 64):
+        assert len(new_token(length)) == length
+    assert new_token() != new_token()
+    assert len(new_token()) == 48
+    int(new_token(), 16)

@@ -15,7 +15,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recording.recorder import Recorder
+from pytest_fakecloud.core.recorder import Recorder
 
 from ..harness import in_threads
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.conditions.arguments import check_times, discard_awaitable
+from pytest_fakecloud.core.conditions import check_times, discard_awaitable
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.wording import (
     brief,

@@ -1,9 +1,9 @@
-"""Parsing of path segments, queries, JSON, booleans and integers."""
+"""Parsing of path segments, queries, JSON and credentials."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
-from typing import Any
 from urllib.parse import quote, quote_from_bytes
 
 import pytest
@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.http.readers import (
+    basic_credentials,
+    bearer_token,
     decode_segment,
-    flag,
-    integer,
     json_value,
     query_items,
-    segment_bytes,
+    same,
 )
 
 
 @given(st.binary())
 def test_a_segment_gives_back_any_bytes(data: bytes) -> None:
-    assert segment_bytes(quote_from_bytes(data, safe="")) == data
+    assert decode_segment(quote_from_bytes(data, safe="")) == data.decode("utf-8", "replace")
 
 
 @given(st.text())
@@ -37,8 +37,7 @@ def test_segments_are_decoded_once_and_leniently() -> None:
     assert decode_segment("a+b") == "a+b"
     assert decode_segment("%zz%4") == "%zz%4"
     assert decode_segment("%FF") == "\N{REPLACEMENT CHARACTER}"
-    assert segment_bytes("\xe9") == b"\xe9"  # raw bytes are Latin-1 text of the target
-    assert decode_segment("\xc3\xa9") == "é"
+    assert decode_segment("\xc3\xa9") == "é"  # raw bytes are Latin-1 text of the target
 
 
 @pytest.mark.parametrize(
@@ -92,47 +91,60 @@ def test_no_body_breaks_the_json_reader(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    ("header", "token"),
     [
-        ("true", True),
-        (" TRUE ", True),
-        ("1", True),
-        ("false", False),
-        ("0", False),
-        ("False", False),
+        (None, None),
+        ("", None),
+        ("Bearer abc", "abc"),
+        ("bearer abc", "abc"),
+        ("BEARER   abc ", "abc"),
+        ("Bearer", None),
+        ("Bearer ", None),
+        ("Basic abc", None),
+        ("Bearerabc", None),
+        ("Bearer a b", "a b"),
     ],
 )
-def test_flags(text: str, value: bool) -> None:
-    assert flag(text) is value
+def test_bearer_tokens(header: str | None, token: str | None) -> None:
+    assert bearer_token(header) == token
 
 
-def test_absent_and_bad_flags() -> None:
-    assert flag(None) is False
-    assert flag(None, True) is True
-    for text in ("", "yes", "2", "tru"):
-        with pytest.raises(ValueError, match="expected true or false"):
-            flag(text)
-
-
-@given(st.integers(-(10**19), 10**19))
-def test_integers(number: int) -> None:
-    assert integer(str(number)) == number
-    assert integer(f" {number} ") == number
+@given(st.binary(max_size=20).filter(lambda user: b":" not in user), st.binary(max_size=20))
+def test_basic_credentials_come_back(user: bytes, password: bytes) -> None:
+    encoded = base64.b64encode(user + b":" + password).decode()
+    assert basic_credentials(f"Basic {encoded}") == (user, password)
+    assert basic_credentials(f"basic  {encoded} ") == (user, password)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-", "1.0", "1e3", "0x1", "1_0", "+1", "--1", "٣", "9" * 21, "a"]
+    "header",
+    [
+        None,
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic YQ",
+        "Basic YQ==",
+        "Bearer YTpi",
+        "Basic \xe9",
+        "Basic YTpi YTpi",
+    ],
 )
-def test_what_is_no_integer(text: str) -> None:
-    with pytest.raises(ValueError, match="limit must be an integer, got"):
-        integer(text, name="limit")
+def test_what_is_no_basic_credential(header: str | None) -> None:
+    assert basic_credentials(header) is None
 
 
-def test_bounds() -> None:
-    limits: dict[str, Any] = {"minimum": 1, "maximum": 10, "name": "limit"}
-    assert integer("1", **limits) == 1
-    assert integer("10", **limits) == 10
-    with pytest.raises(ValueError, match="limit must be at least 1, got 0"):
-        integer("0", **limits)
-    with pytest.raises(ValueError, match="limit must be at most 10, got 11"):
-        integer("11", **limits)
+def test_comparing() -> None:
+    assert same("secret", "secret")
+    assert same(b"secret", "secret")
+    assert not same("Secret", "secret")
+    assert not same("", "secret")
+    assert not same(None, "secret")
+    assert same("é".encode(), "é")
+    assert same("é".encode("latin-1"), "é")
+    assert not same("☃".encode(), "x")
+    assert not same("x", "☃")
+    assert not same(b"\x03", "☃")
+    assert same("☃", "☃")
+    assert not same("\udcff", "x")
+    assert not same("\ud800", "x")

@@ -35,7 +35,7 @@ NEEDED = (
     "pytest_fakecloud.standalone.console",
     "pytest_fakecloud.standalone.state_file",
     "pytest_fakecloud.standalone.views",
-    "pytest_fakecloud.transport.client_cost",
+    "pytest_fakecloud.transport.patches",
     "pytest_fakecloud.vector.handle",
 )
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...core.errors import ContractError
-from ...core.fatal_errors import broken_promise, ends_the_test
+from ...core.errors import ContractError, broken_promise, ends_the_test
 from ...core.journal import recorder_of
 from ..promises import takes_argument
 from ..run import Choice, Program, Redundant, Run, Strategy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ...core.fatal_errors import broken_promise
+from ...core.errors import broken_promise
 from ...queue.model import Outcome
 from ..event_effects import delivery_words
 from ..schedule import Event, Kind

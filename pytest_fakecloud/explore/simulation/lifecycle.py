@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ...core.errors import ContractError
-from ...core.fatal_errors import broken_promise, ends_the_test
+from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..history import Operation, begin, end
 from .deliveries import Due
 from .loops import await_in_own_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.fatal_errors import broken_promise
+from ...core.errors import broken_promise
 from ..history import Operation, begin, end, simulation
 from ..run import Choice, Program, Run, Strategy
 from ..schedule import CLOCK, Schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...core.auth import new_token
+from ...core.ids import new_token
 from ..acl.builtin import ANONYMOUS, first_user, read_only_user
 from ..acl.log import AclLog
 from ..acl.users import AclUser, Denied, RestToken, password_hash

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 
 import orjson
 
-from ...core.auth import bearer_token, new_token, same
 from ...core.errors import ServiceError
 from ...core.field_types import TEXT, one_of
+from ...core.ids import new_token
 from ...core.matching import Field
 from ...core.timekeeper import Timekeeper
 from ...core.timeparse import monotonic
 from ...http.app import App
 from ...http.messages import Answer, Request, Stream
+from ...http.readers import bearer_token, same
 from ...http.routing import Route
 from .. import errors
 from ..engine.quota import Quota

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypedDict, Unpack
 
 from ...core.calls import Headers
-from ...core.conditions.arguments import check_times
+from ...core.conditions import checked_count
 from ...core.errors import ContractError, shown
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.found import Found, expect

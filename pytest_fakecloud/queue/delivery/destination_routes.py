@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
-from ...core.errors import ContractError, shown
-from ...core.fatal_errors import broken_promise
+from ...core.errors import ContractError, broken_promise, shown
 from ...core.field_types import TEXT
 from ...core.found import Found, found_of
 from ...core.matching import Question

@@ -36,7 +36,7 @@ from .destination_routes import (
 from .replies import Answer, Handler, Reply, as_reply
 
 if TYPE_CHECKING:
-    from ...core.recording.recorder import Recorder
+    from ...core.recorder import Recorder
     from .deadlines import Deadlines
     from .event_loops import EventLoops
     from .loopback import LoopbackSender

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from ...core.fatal_errors import ends_the_test
+from ...core.errors import ends_the_test
 from .applications import AsgiApp
 from .deadlines import Deadlines
 from .lifespans import AsyncioHost, Host, Lifespan, RunningLifespan, find_running_lifespan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...core.concurrency.aio import in_thread
-from ...core.fatal_errors import raised_by_test, runs_through_test
+from ...core.errors import raised_by_test, runs_through_test
 from ..model import Delivery, Outcome
 from ..settings import Unstubbed
 from ..wire.text import as_text
@@ -181,7 +181,7 @@ class Sender:
 def _raised_by_test(outcome: Outcome) -> BaseException | None:
     """Return the exception that a destination raised in the test's code, or None.
 
-    See ``core.fatal_errors``. Functions and callbacks of mocks belong to the test. An assertion raised
+    See ``core.errors``. Functions and callbacks of mocks belong to the test. An assertion raised
     by an application belongs to the test if it passed through a test file, otherwise to the
     application.
     """

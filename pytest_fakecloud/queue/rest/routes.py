@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ClassVar
 
-from ...core.auth import bearer_token, same
 from ...core.field_types import TEXT
 from ...core.matching import Field
 from ...http.app import App
 from ...http.messages import Answer, Request
-from ...http.readers import decode_segment
+from ...http.readers import bearer_token, decode_segment, same
 from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine

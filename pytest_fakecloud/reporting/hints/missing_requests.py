@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ...core.auth import bearer_token
 from ...handle import closed_fakes_of, secrets_of, was_given
 from ...http.hub import default_hub
+from ...http.readers import bearer_token
 from .introspection import attributes_of, chain, frames_of, locals_of, root
 
 if TYPE_CHECKING:

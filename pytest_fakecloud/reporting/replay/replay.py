@@ -19,7 +19,7 @@ from ...core.calls import Action, Call, Entry, Event, faults_ended
 from ...core.errors import report_failure
 from ...core.ids import Ids
 from ...core.journal import Journal, recorder_of
-from ...core.recording.recorder import Recorder
+from ...core.recorder import Recorder
 from ...core.timekeeper import Timekeeper
 from ...handle import Context, Handle
 from ...http.messages import Request

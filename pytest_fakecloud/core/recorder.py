@@ -6,26 +6,67 @@ import itertools
 import threading
 import weakref
 from bisect import bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..call_fields import CALL_FIELDS, EVENT_KINDS, field_reader
-from ..calls import LIGHT, Action, Call, Entry, Event, shorten
-from ..conditions.call_names import Listed
-from ..field_types import either
-from ..matching import Field
-from .large_calls import LargeCalls
+from .call_fields import CALL_FIELDS, EVENT_KINDS, Listed, field_reader
+from .calls import KEEP_BYTES, LIGHT, Action, Call, Entry, Event, shorten, weight_of
+from .field_types import either
+from .matching import Field
 
 if TYPE_CHECKING:
-    from ...http.app import App
-    from ...http.messages import Request
-    from ..clock import Reads
+    from ..http.app import App
+    from ..http.messages import Request
+    from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
+
+
+class LargeCalls:
+    """The calls above 4 KiB that a journal keeps in full, oldest first.
+
+    ``sizes`` maps each call to the approximate bytes that the journal keeps for it, and ``total``
+    is their sum. The recorder's lock protects it.
+    """
+
+    def __init__(self) -> None:
+        self.limit = KEEP_BYTES
+        """Maximum bytes of all large calls; beyond it the oldest are cut."""
+        self.sizes: OrderedDict[Call, int] = OrderedDict()
+        self.total = 0
+
+    def update(self, call: Call) -> list[Call]:
+        """Add a call, or update its size; remove and return the calls that must be cut."""
+        size = weight_of(call)
+        self.total += size - self.sizes.get(call, 0)
+        self.sizes[call] = size
+        return self._pop_over_limit() if self.total > self.limit else []
+
+    def remove(self, calls: Iterable[object]) -> None:
+        """Remove those of the given entries that are large calls."""
+        for call in calls:
+            if isinstance(call, Call):
+                self.total -= self.sizes.pop(call, 0)
+
+    def _pop_over_limit(self) -> list[Call]:
+        finished: list[Call] = []
+        in_progress: list[tuple[Call, int]] = []
+        while self.sizes and self.total > self.limit:
+            call, size = self.sizes.popitem(last=False)
+            if call.outcome == "open":
+                # The server still holds this call in full, so cutting it would free nothing.
+                in_progress.append((call, size))
+            else:
+                self.total -= size
+                finished.append(call)
+        for call, size in reversed(in_progress):
+            self.sizes[call] = size
+            self.sizes.move_to_end(call, last=False)
+        return finished
 
 
 class SharedRecords:

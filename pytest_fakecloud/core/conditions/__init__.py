@@ -1,1 +1,0 @@
-"""Kinds of values that a test can give as a condition, besides plain values."""

@@ -1,1 +1,0 @@
-"""Records calls and events, within limits of number and size."""
