@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from .any_cloud import AnyCloud
@@ -160,9 +159,9 @@ class Cloud(AnyCloud):
         self._changes.refresh()
         if self._in_process and find(handle.fixture).in_process:
             from .transport.inprocess import origins
+            from .transport.shortcut import Shortcut
 
-            origins.add(handle._mount)
-            handle.on_close(partial(origins.remove, handle._mount.origin))
+            handle.on_close(origins.add(handle._mount.origin, Shortcut(handle._mount)))
 
     @staticmethod
     def connect(url: str, token: str | None = None) -> RemoteCloud:

@@ -153,8 +153,8 @@ def test_the_transport_in_process_reaches_it(toy: str) -> None:
 
     with Cloud(transport="inprocess") as cloud:
         inside, outside = cloud.start("toy", {}), cloud.destination()
-        assert inside._mount.origin in origins._shortcuts
-        assert outside._mount.origin not in origins._shortcuts
+        assert inside._mount.origin in origins.shortcuts
+        assert outside._mount.origin not in origins.shortcuts
 
 
 def test_marker_strictness_and_report_know_it(

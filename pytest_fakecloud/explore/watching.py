@@ -44,11 +44,8 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
         exits.callback(vars(engine).pop, "run", None)
     if hasattr(engine, "delivery_hooks"):
         swap(exits, engine, "delivery_hooks", _ExploredDeliveries(world, engine.delivery_hooks))
-    before = origins.add(handle._mount, lingers=True)
-    exits.callback(origins.put_back, handle._mount.origin, before)
-    shortcut = origins.find(*handle._mount.origin)
-    assert isinstance(shortcut, Shortcut)
-    shortcut.around = partial(_around, world, handle)
+    shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
+    exits.callback(origins.add(handle._mount.origin, shortcut))
     origins.enter()
     exits.callback(origins.leave)
     if handle.fixture == "queue":

@@ -5,8 +5,9 @@ it.
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -42,7 +43,7 @@ class Hook:
         self._spare: Callable[..., Any] | None = None
         self._original: Callable[..., Any] | None = None
         self._warned = False
-        self._place: tuple[Any, Any, str] = (None, None, "")
+        self._lock = threading.RLock()
 
     @property
     def active(self) -> bool:
@@ -52,48 +53,39 @@ class Hook:
         """Register a user of this hook. The library's function is replaced as soon as the library
         has been imported.
         """
-        self._users += 1
-        if self._users == 1:
-            self.refresh()
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self.refresh()
 
     def refresh(self) -> None:
         """Replace the function if the hook has users, the library has been imported, and the
         replacement is not in place.
         """
-        if not self._users:
-            return
-        if self._ours is not None and self._is_in_place():
-            return
-        holder, name = self._find()
-        if holder is None:
-            return
-        present = getattr(holder, name)
-        if present is self._ours:
-            return
-        if self._spare is not None and self._original is present:
-            # Use the last replacement again, because the original has not changed since.
-            self._ours, self._spare = self._spare, None
-        else:
-            self._original, self._spare = present, None
-            self._ours = self._wrap(present, lambda: self._users > 0)
-        setattr(holder, name, self._ours)
-        self._place = (sys.modules[self.module], holder, name)
+        with self._lock:
+            holder, name = self._find() if self._users else (None, "")
+            if holder is None or (present := getattr(holder, name)) is self._ours:
+                return
+            if self._spare is not None and self._original is present:
+                # Use the last replacement again, because the original has not changed since.
+                self._ours, self._spare = self._spare, None
+            else:
+                self._original, self._spare = present, None
+                self._ours = self._wrap(present, lambda: self._users > 0)
+            setattr(holder, name, self._ours)
 
     def leave(self) -> None:
         """Remove a user. The last user restores the original, unless another tool has replaced the
         function.
         """
-        self._users = max(0, self._users - 1)
-        if self._users or self._ours is None:
-            return
-        holder, name = self._find()
-        if holder is not None and getattr(holder, name) is self._ours:
-            setattr(holder, name, self._original)
-            self._ours, self._spare = None, self._ours
-
-    def _is_in_place(self) -> bool:
-        module, holder, name = self._place
-        return sys.modules.get(self.module) is module and vars(holder).get(name) is self._ours
+        with self._lock:
+            self._users = max(0, self._users - 1)
+            if self._users or self._ours is None:
+                return
+            holder, name = self._find()
+            if holder is not None and getattr(holder, name) is self._ours:
+                setattr(holder, name, self._original)
+                self._ours, self._spare = None, self._ours
 
     def _find(self) -> tuple[Any, str]:
         module = sys.modules.get(self.module)
@@ -113,3 +105,25 @@ class Hook:
                 )
             return None, ""
         return holder, name
+
+
+class Hooks:
+    """Hooks that are used together."""
+
+    def __init__(self, hooks: Iterable[Hook]) -> None:
+        self.hooks = tuple(hooks)
+
+    def enter(self) -> None:
+        """Register a user of each hook."""
+        for hook in self.hooks:
+            hook.enter()
+
+    def refresh(self) -> None:
+        """Replace functions of libraries imported since ``enter()``, or restored by another tool."""
+        for hook in self.hooks:
+            hook.refresh()
+
+    def leave(self) -> None:
+        """Remove a user of each hook. The last user restores the originals."""
+        for hook in self.hooks:
+            hook.leave()

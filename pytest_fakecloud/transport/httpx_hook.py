@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ..http.encoding import phrase
-from .shortcut import NoAnswer, Shortcut
-from .timeouts import are_timeouts
+from .origin import Detour, Origin, origin_of
+from .shortcut import NoAnswer, Shortcut, are_timeouts
 
 if TYPE_CHECKING:
     from .inprocess import Origins
@@ -27,19 +29,15 @@ def wrap_handle_request(
     def handle_request(transport: Any, request: Any) -> Any:
         if not active():
             return original(transport, request)
-        url = request.url
-        origin = url.scheme, url.host, url.port
-        detour = origins.detour(*origin)
-        if detour is not None:
-            return original(detour.httpx_transport(), detour.httpx_request(request))
-        shortcut = origins.find(*origin)
-        if shortcut is None or not is_plain(transport, request):
+        origin = _origin_of(request)
+        if (detour := origins.detours.get(origin)) is not None:
+            import httpx
+
+            return original(_transport(httpx.HTTPTransport, detour), _moved(request, detour))
+        simple = _simple(origins.shortcuts.get(origin), transport, request)
+        if simple is None or len(body := request.read()) != simple.length:
             return original(transport, request)
-        target, headers = url.raw_path.decode("ascii"), _headers_of(request)
-        length = shortcut.body_length(request.method, target, headers)
-        if length is None or len(body := request.read()) != length:
-            return original(transport, request)
-        return _exchange(shortcut, request, target, headers, body)
+        return simple.exchange(body)
 
     return handle_request
 
@@ -53,27 +51,96 @@ def wrap_handle_async_request(
     async def handle_async_request(transport: Any, request: Any) -> Any:
         if not active():
             return await original(transport, request)
-        url = request.url
-        origin = url.scheme, url.host, url.port
-        detour = origins.detour(*origin)
-        if detour is not None:
-            return await original(detour.httpx_async_transport(), detour.httpx_request(request))
-        shortcut = origins.find(*origin)
-        if shortcut is None or not is_plain(transport, request):
+        origin = _origin_of(request)
+        if (detour := origins.detours.get(origin)) is not None:
+            import httpx
+
+            other = _transport(httpx.AsyncHTTPTransport, detour)
+            return await original(other, _moved(request, detour))
+        simple = _simple(origins.shortcuts.get(origin), transport, request)
+        if simple is None or len(body := await request.aread()) != simple.length:
             return await original(transport, request)
-        target, headers = url.raw_path.decode("ascii"), _headers_of(request)
-        length = shortcut.body_length(request.method, target, headers)
-        if length is None or len(body := await request.aread()) != length:
-            return await original(transport, request)
-        exchange = functools.partial(_exchange, shortcut, request, target, headers, body)
-        if shortcut.around is not None:
-            return await shortcut.around(exchange)
+        if simple.shortcut.around is not None:
+            return await simple.shortcut.around(functools.partial(simple.exchange, body))
         # Let other tasks run, as they would while a client waits for a socket. Otherwise a
         # client that polls would block the loop and could not be cancelled.
         await checkpoint()
-        return exchange()
+        return simple.exchange(body)
 
     return handle_async_request
+
+
+def _origin_of(request: Any) -> Origin:
+    url = request.url
+    return origin_of(url.scheme, url.host, url.port)
+
+
+def _transport(kind: Any, detour: Detour) -> Any:
+    """Return a transport of ``httpx`` that trusts the fake."""
+    import httpx
+
+    if detour.ca_file is not None:
+        context = ssl.create_default_context(cafile=detour.ca_file)
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return kind(verify=context, trust_env=False, limits=limits)
+
+
+def _moved(request: Any, detour: Detour) -> Any:
+    """Return a copy of a request for the fake's address."""
+    import httpx
+
+    parts = urlsplit(detour.url)
+    return httpx.Request(
+        request.method,
+        request.url.copy_with(scheme=parts.scheme, host=parts.hostname, port=parts.port),
+        headers=request.headers,
+        stream=request.stream,
+        extensions=request.extensions,
+    )
+
+
+class _SimpleRequest(NamedTuple):
+    """A request that may skip the socket if its body has ``length`` bytes."""
+
+    shortcut: Shortcut
+    request: Any
+    target: str
+    headers: list[tuple[str, str]]
+    length: int
+
+    def exchange(self, body: bytes) -> Any:
+        """Send the request with its body; return the response."""
+        import httpx
+
+        try:
+            status, headers, payload = self.shortcut.send(
+                self.request.method, self.target, self.headers, body
+            )
+        except NoAnswer as error:
+            text = "Server disconnected without sending a response."
+            raise httpx.RemoteProtocolError(text, request=self.request) from error
+        reason = phrase(status).encode("ascii")
+        response = httpx.Response(
+            status,
+            headers=headers,
+            stream=httpx.ByteStream(payload),
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": reason},
+        )
+        if all(name.isascii() and value.isascii() for name, value in headers):
+            # Without a known encoding, httpx would try several, again for each copy of the headers.
+            response.headers.encoding = "ascii"
+        return response
+
+
+def _simple(shortcut: Shortcut | None, transport: Any, request: Any) -> _SimpleRequest | None:
+    if shortcut is None or not is_plain(transport, request):
+        return None
+    target = request.url.raw_path.decode("ascii")
+    headers = [_decoded.get(pair) or _decode(pair) for pair in request.headers.raw]
+    length = shortcut.body_length(request.method, target, headers)
+    return None if length is None else _SimpleRequest(shortcut, request, target, headers, length)
 
 
 def is_plain(transport: Any, request: Any) -> bool:
@@ -92,10 +159,6 @@ def is_plain(transport: Any, request: Any) -> bool:
     return len(extensions) == 1 and are_timeouts(*timeouts.values())
 
 
-def _headers_of(request: Any) -> list[tuple[str, str]]:
-    return [_decoded.get(pair) or _decode(pair) for pair in request.headers.raw]
-
-
 def _decode(pair: tuple[bytes, bytes]) -> tuple[str, str]:
     name, value = pair
     decoded = name.decode("latin-1"), value.decode("latin-1")
@@ -104,31 +167,3 @@ def _decode(pair: tuple[bytes, bytes]) -> tuple[str, str]:
             _decoded.clear()
         _decoded[pair] = decoded
     return decoded
-
-
-def _exchange(
-    shortcut: Shortcut, request: Any, target: str, headers: list[tuple[str, str]], body: bytes
-) -> Any:
-    try:
-        return _response(shortcut.send(request.method, target, headers, body))
-    except NoAnswer as error:
-        import httpx
-
-        text = "Server disconnected without sending a response."
-        raise httpx.RemoteProtocolError(text, request=request) from error
-
-
-def _response(answer: tuple[int, list[tuple[str, str]], bytes]) -> Any:
-    import httpx
-
-    status, headers, body = answer
-    response = httpx.Response(
-        status,
-        headers=headers,
-        stream=httpx.ByteStream(body),
-        extensions={"http_version": b"HTTP/1.1", "reason_phrase": phrase(status).encode("ascii")},
-    )
-    if all(name.isascii() and value.isascii() for name, value in headers):
-        # Without a known encoding, httpx would try several, again for each copy of the headers.
-        response.headers.encoding = "ascii"
-    return response

@@ -7,37 +7,34 @@ endpoints that wait or stream, injected faults, bodies other than plain bytes, a
 and requests that the server would reject.
 
 The same wrappers redirect origins that are hard-coded in an application (``intercept``) to a fake's
-socket.
+socket, where all features of the fake work. This also works while ``responses`` is active.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING
 
-from .detour import Detour
-from .hooks import Hook
+from ..core.errors import ContractError
+from .hooks import Hook, Hooks
 from .httpx_hook import wrap_handle_async_request, wrap_handle_request
-from .origin import Origin, origin_of
-from .requests_hook import wrap_on_request, wrap_send
+from .origin import Detour, Origin, parse_origin
 from .shortcut import Shortcut
-from .urllib3_hook import wrap_make_request
-
-if TYPE_CHECKING:
-    from ..http.mount import Mount
+from .urllib3_hook import wrap_make_request, wrap_on_request, wrap_send
 
 _IF_UNPATCHED = "its requests to fakes are slower, and intercept() does not redirect its requests"
 
 
-class Origins:
-    """The origins of this process that are reached without a socket or redirected."""
+class Origins(Hooks):
+    """The origins of this process that are reached without a socket or redirected.
+
+    The functions of the client libraries are wrapped while the hooks have users.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._shortcuts: dict[Origin, Shortcut] = {}
-        self._detours: dict[Origin, Detour] = {}
-        self.hooks = [
+        super().__init__(
             Hook(module, path, partial(wrap, self), without=_IF_UNPATCHED)
             for module, path, wrap in (
                 ("httpx", "HTTPTransport.handle_request", wrap_handle_request),
@@ -45,85 +42,88 @@ class Origins:
                 ("requests.adapters", "HTTPAdapter.send", wrap_send),
                 ("urllib3.connectionpool", "HTTPConnectionPool._make_request", wrap_make_request),
             )
-        ]
-        self.mocks = Hook(
+        )
+        self._mocks = Hook(
             "responses",
             "RequestsMock._on_request",
             partial(wrap_on_request, self),
             without="intercept() redirects nothing while responses is active",
         )
+        self._lock = threading.Lock()
+        self.shortcuts: dict[Origin, Shortcut] = {}
+        self.detours: dict[Origin, Detour] = {}
 
-    def enter(self) -> None:
-        """Wrap the functions of the client libraries."""
-        with self._lock:
-            for hook in self.hooks:
-                hook.enter()
-
-    def leave(self) -> None:
-        """Stop wrapping the functions. The last caller restores the originals."""
-        with self._lock:
-            for hook in self.hooks:
-                hook.leave()
-
-    def add(self, mount: Mount, *, lingers: bool = False) -> Shortcut | None:
-        """Make a mounted app reachable at its origin without a socket, while the libraries are
-        wrapped.
-
-        With ``lingers``, requests to endpoints that may wait skip the socket too. Returns the
-        previous shortcut, for ``put_back()``.
+    def add(self, origin: Origin, shortcut: Shortcut) -> Callable[[], None]:
+        """Use a shortcut for an origin while the libraries are wrapped. Return a function that
+        restores the previous shortcut.
         """
         with self._lock:
-            before = self._shortcuts.get(mount.origin)
-            self._shortcuts[mount.origin] = Shortcut(mount, lingers=lingers)
-        return before
+            before = self.shortcuts.get(origin)
+            self.shortcuts[origin] = shortcut
 
-    def put_back(self, origin: Origin, before: Shortcut | None) -> None:
-        """Restore the shortcut that ``add()`` replaced."""
-        with self._lock:
-            if before is None:
-                self._shortcuts.pop(origin, None)
-            else:
-                self._shortcuts[origin] = before
+        def restore() -> None:
+            with self._lock:
+                if before is None:
+                    self.shortcuts.pop(origin, None)
+                else:
+                    self.shortcuts[origin] = before
 
-    def remove(self, origin: Origin) -> None:
-        """Make requests for this origin use the socket again."""
-        with self._lock:
-            self._shortcuts.pop(origin, None)
+        return restore
 
     def redirect(self, origin: Origin, detour: Detour) -> bool:
         """Redirect an origin to a fake; return False if it is already redirected."""
         with self._lock:
-            if self._detours.setdefault(origin, detour) is not detour:
+            if self.detours.setdefault(origin, detour) is not detour:
                 return False
-            for hook in (*self.hooks, self.mocks):
-                hook.enter()
+        self.enter()
+        self._mocks.enter()
         return True
 
     def restore(self, origin: Origin) -> None:
         """Stop redirecting an origin."""
         with self._lock:
-            if self._detours.pop(origin, None) is not None:
-                for hook in (*self.hooks, self.mocks):
-                    hook.leave()
+            del self.detours[origin]
+        self.leave()
+        self._mocks.leave()
 
     def refresh(self) -> None:
         """Wrap libraries that were imported after ``enter()``, or whose functions another tool
         restored.
         """
-        with self._lock:
-            for hook in (*self.hooks, self.mocks):
-                hook.refresh()
-
-    def find(self, scheme: str, host: str, port: int | None) -> Shortcut | None:
-        """Return the shortcut to the fake at an origin, or None."""
-        return self._shortcuts.get(origin_of(scheme, host, port))
-
-    def detour(self, scheme: str, host: str, port: int | None) -> Detour | None:
-        """Return the detour of an intercepted origin, or None."""
-        return self._detours.get(origin_of(scheme, host, port))
+        super().refresh()
+        self._mocks.refresh()
 
 
 origins = Origins()
 """The origins of this process. There is only one table, because client libraries are patched for
 the whole process.
 """
+
+
+class Interception(AbstractContextManager["Interception"]):
+    """Redirects one origin to a fake, from construction until ``close()``.
+
+    Raises ``ContractError`` if the origin is already intercepted. A request that the service has no
+    route for is reported like any unrouted request.
+    """
+
+    def __init__(self, url: str, origin: str, ca_file: str | None = None) -> None:
+        self._key = parse_origin(origin)
+        self.origin = origin.rstrip("/")
+        self._open = origins.redirect(self._key, Detour(url, ca_file))
+        if not self._open:
+            raise ContractError(
+                f"{self.origin} is already intercepted: end that interception first"
+            )
+
+    def close(self) -> None:
+        """Stop intercepting. Can be called repeatedly."""
+        if self._open:
+            self._open = False
+            origins.restore(self._key)
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Interception of {self.origin}{'' if self._open else ' closed'}>"

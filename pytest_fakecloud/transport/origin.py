@@ -1,7 +1,8 @@
-"""Origins: scheme, host and port of a server."""
+"""Origins (scheme, host and port of a server), and the fakes that they are redirected to."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ..core.errors import ContractError
@@ -11,6 +12,18 @@ Origin = tuple[str, str, int]
 PORTS = {"http": 80, "https": 443}
 
 
+class Detour(NamedTuple):
+    """The fake that an origin is redirected to, and the certificate authority that issued its
+    certificate.
+
+    Client libraries open connections of their own to the fake, each for one request, and ignore the
+    proxies and certificates that are set for the client.
+    """
+
+    url: str
+    ca_file: str | None = None
+
+
 def origin_of(scheme: str, host: str, port: int | None) -> Origin:
     """Return an origin with the usual port of the scheme if none is given."""
     # A final dot only marks a host name as fully qualified, so remove it.
@@ -18,22 +31,15 @@ def origin_of(scheme: str, host: str, port: int | None) -> Origin:
 
 
 def parse_origin(text: str) -> Origin:
-    """Parse an origin into scheme, host and port; raise ``ContractError`` for any other string."""
+    """Parse an origin; raise ``ContractError`` for any other string."""
     try:
         parts = urlsplit(text)
-        port = parts.port
+        origin = origin_of(parts.scheme, parts.hostname or "", parts.port)
+        is_origin = parts.scheme in PORTS and origin[1] and parts.path in ("", "/")
+        if is_origin and not parts.query and not parts.fragment:
+            return origin
     except (AttributeError, TypeError, ValueError):
-        # The text is not a string, or its port is invalid.
-        parts = None
-    if (
-        parts is None
-        or parts.scheme not in PORTS
-        or not (parts.hostname or "").rstrip(".")
-        or parts.path not in ("", "/")
-        or parts.query
-        or parts.fragment
-    ):
-        raise ContractError(
-            f"{text!r} is not an origin: pass scheme and host, such as 'https://kv.example.com'"
-        )
-    return parts.scheme, (parts.hostname or "").rstrip("."), port or PORTS[parts.scheme]
+        pass  # The text is not a string, or its port is invalid.
+    raise ContractError(
+        f"{text!r} is not an origin: pass scheme and host, such as 'https://kv.example.com'"
+    )

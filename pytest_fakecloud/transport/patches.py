@@ -1,16 +1,167 @@
-"""Changes the process while clouds are open: NO_PROXY, client libraries, in-process requests."""
+"""Changes the process while clouds are open: NO_PROXY, client libraries, in-process requests.
+
+Two changes make HTTP clients cheaper to construct. httpx, which every official client uses, builds
+a TLS context and loads the certificate authorities for each client. This takes about 20 ms, many
+times the rest of a test. While a fake is mounted, clients with default settings share one context.
+Other ``verify`` settings and client certificates are not affected, and a context is never shared
+across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. The context is
+kept for the next fake; httpx itself is restored when the last fake closes.
+
+The second largest cost is the search for proxies, which parses the whole environment. It is skipped
+if no environment variable names a proxy. The ini setting ``fakecloud_share_tls_context = false``
+turns both optimizations off.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
-from . import client_cost, environment
+from .hooks import Hook, Hooks
 
-if TYPE_CHECKING:
-    from .inprocess import Origins
+HOST = "127.0.0.1"
+_PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
+_lock = threading.Lock()
+_contexts: dict[tuple[object, ...], Any] = {}
+
+
+class _NoProxy:
+    """The NO_PROXY variables, so that proxy settings do not divert requests to fakes.
+
+    Counts its users: the first user sets the variables, the last restores them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, str | None] = {}
+        self._set: dict[str, str] = {}
+
+    def enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._apply()
+
+    def refresh(self) -> None:
+        # Check only one of the two variables, because other tools restore both.
+        name = _PROXY_VARIABLES[1]
+        if os.environ.get(name) != self._set.get(name, ""):
+            with self._lock:
+                if self._users:
+                    self._apply()
+
+    def _apply(self) -> None:
+        # Set the variables even if there is no proxy, because a test may set one while its fakes
+        # are open.
+        for name in _PROXY_VARIABLES:
+            before = os.environ.get(name)
+            hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
+            if HOST in hosts or "*" in hosts:
+                continue
+            self._before[name] = before
+            self._set[name] = ",".join([*hosts, HOST])
+            os.environ[name] = self._set[name]
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            for name, before in self._before.items():
+                # Do not restore a variable that other code has set since.
+                if os.environ.get(name) != self._set[name]:
+                    continue
+                if before is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = before
+            self._before.clear()
+            self._set.clear()
+
+
+no_proxy = _NoProxy()
+
+
+# -- cheaper clients -------------------------------------------------------------------------------
+
+
+def _share_contexts(original: Callable[..., Any], active: Callable[[], bool]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def create_ssl_context(*args: Any, **kwargs: Any) -> Any:
+        try:
+            verify, cert, trust_env = _arguments(*args, **kwargs)
+        except TypeError:  # this version of httpx has other parameters
+            return original(*args, **kwargs)
+        if verify is not True or cert is not None or not active():
+            return original(*args, **kwargs)
+        key = (_trusted("SSL_CERT_FILE"), _trusted("SSL_CERT_DIR"), bool(trust_env))
+        with _lock:
+            context = _contexts.get(key)
+            if context is None:
+                context = _contexts[key] = original(*args, **kwargs)
+            return context
+
+    return create_ssl_context
+
+
+def _arguments(verify: Any = True, cert: Any = None, trust_env: Any = True) -> tuple[Any, Any, Any]:
+    """Return the arguments of ``create_ssl_context()``, whose parameters this function has."""
+    return verify, cert, trust_env
+
+
+def _trusted(variable: str) -> tuple[object, ...]:
+    """Return the path in an environment variable, with the version of the file at that path."""
+    name = os.environ.get(variable)
+    if not name:
+        return ()
+    try:
+        state = os.stat(name)
+    except OSError:
+        return (name,)
+    return name, state.st_mtime_ns, state.st_size
+
+
+def _environment_has_no_proxy() -> bool:
+    """Return whether no environment variable names a proxy."""
+    names = b" ".join(os.environb).lower()
+    return not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy"))
+
+
+def _skip_proxies(original: Callable[[], Any], active: Callable[[], bool]) -> Callable[[], Any]:
+    @functools.wraps(original)
+    def get_environment_proxies() -> Any:
+        return {} if active() and _environment_has_no_proxy() else original()
+
+    return get_environment_proxies
+
+
+def _hooks_of_httpx() -> Iterator[Hook]:
+    yield Hook(
+        "httpx._transports.default",
+        "create_ssl_context",
+        _share_contexts,
+        without="every client creates a TLS context, which is slower",
+    )
+    # On Windows and macOS, do not skip the search, because proxies can also be set in the system.
+    if sys.platform not in ("win32", "darwin"):
+        yield Hook(
+            "httpx._client",
+            "get_environment_proxies",
+            _skip_proxies,
+            without="looking for proxies in the environment is slower",
+        )
+
+
+cheap_clients = Hooks(_hooks_of_httpx())
+
+
+# -- all changes -----------------------------------------------------------------------------------
 
 
 class Changes:
@@ -22,10 +173,10 @@ class Changes:
         self._users = 0
 
     @cached_property
-    def _parts(self) -> list[ModuleType | Origins]:
-        parts: list[ModuleType | Origins] = [environment]
+    def _parts(self) -> list[_NoProxy | Hooks]:
+        parts: list[_NoProxy | Hooks] = [no_proxy]
         if self._shares_tls_context:
-            parts.append(client_cost)
+            parts.append(cheap_clients)
         if self._in_process:
             from .inprocess import origins
 
@@ -54,7 +205,6 @@ class Changes:
                     part.leave()
 
 
-_lock = threading.Lock()
 _all = {
     (shares, in_process): Changes(shares, in_process)
     for shares in (False, True)

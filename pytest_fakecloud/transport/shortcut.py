@@ -33,6 +33,7 @@ _MOST_CACHED_HEADER_BYTES = 512
 _MOST_UNCACHED_BYTES = 16 * 1024
 """Maximum total size of the headers that are too long for the cache."""
 _MOST_CACHED_HEADERS = 1024
+_NUMBERS = frozenset({int, float})
 
 
 class _Effect(enum.Enum):
@@ -61,13 +62,18 @@ class Shortcut:
     """Answers requests for one mount without its socket.
 
     With ``lingers``, it also accepts requests to endpoints that may wait; callers set it if these
-    waits take no real time. ``around`` is set while ``explore()`` decides when a task's request is
-    sent: an asynchronous function that gets a function that sends the request, and returns the
-    response.
+    waits take no real time. ``around`` decides when a task's request is sent (used by ``explore()``):
+    an asynchronous function that gets a function that sends the request, and returns the response.
     """
 
-    def __init__(self, mount: Mount, *, lingers: bool = False) -> None:
-        self.around: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None
+    def __init__(
+        self,
+        mount: Mount,
+        *,
+        lingers: bool = False,
+        around: Callable[[Callable[[], Any]], Awaitable[Any]] | None = None,
+    ) -> None:
+        self.around = around
         # A weak reference, so that an unused fake can be garbage-collected.
         self._mount = weakref.ref(mount)
         self._lingers = lingers
@@ -164,3 +170,11 @@ def _remember(header: tuple[str, str], effect: _Effect) -> None:
     if len(_effects) >= _MOST_CACHED_HEADERS:
         _effects.clear()
     _effects[header] = effect
+
+
+def are_timeouts(*values: object) -> bool:
+    """Return whether each timeout of a client is None or a positive number."""
+    return all(
+        value is None or (type(value) in _NUMBERS and value > 0)  # type: ignore[operator]
+        for value in values
+    )

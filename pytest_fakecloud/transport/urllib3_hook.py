@@ -1,17 +1,21 @@
-"""Sends the requests of ``urllib3`` to mounted fakes without a socket, or redirects them."""
+"""Sends the requests of ``urllib3`` and ``requests`` to mounted fakes without a socket, or redirects
+them, also while ``responses`` is active.
+"""
 
 from __future__ import annotations
 
 import functools
 import io
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from http.client import HTTPMessage, RemoteDisconnected
 from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
 
 from ..http.encoding import phrase
-from .detour import Detour
-from .origin import PORTS
-from .shortcut import NoAnswer
+from .origin import PORTS, Detour, origin_of
+from .shortcut import NoAnswer, are_timeouts
 
 if TYPE_CHECKING:
     from .inprocess import Origins
@@ -19,7 +23,12 @@ if TYPE_CHECKING:
 _PARAMETERS = ("body", "headers", "retries", "timeout", "chunked", "response_conn")
 """The parameters of ``_make_request`` after the target, in order."""
 _READING = ("preload_content", "decode_content", "enforce_content_length")
+_BODIES = frozenset({bytes, str, type(None)})
+"""The types of bodies that ``requests`` sends as they are."""
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
+
+
+# -- urllib3 ---------------------------------------------------------------------------------------
 
 
 def wrap_make_request(
@@ -29,11 +38,11 @@ def wrap_make_request(
     def make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
         if not active():
             return original(pool, conn, method, url, *args, **kwargs)
-        detour = origins.detour(pool.scheme, pool.host, pool.port)
+        origin = origin_of(pool.scheme, pool.host, pool.port)
         options = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
-        if detour is not None:
+        if (detour := origins.detours.get(origin)) is not None:
             return _redirected(original, detour, pool, method, url, options)
-        shortcut = origins.find(pool.scheme, pool.host, pool.port)
+        shortcut = origins.shortcuts.get(origin)
         if shortcut is None or len(args) > 2:
             return original(pool, conn, method, url, *args, **kwargs)
         body = options.get("body")
@@ -50,7 +59,7 @@ def wrap_make_request(
         except NoAnswer as error:
             raise RemoteDisconnected(str(error)) from error
         reading = {name: options[name] for name in _READING if name in options}
-        return response_of(
+        return _response(
             method,
             url,
             status,
@@ -73,8 +82,11 @@ def _redirected(
     url: str,
     options: dict[str, Any],
 ) -> Any:
-    """Send a request to the detour's address, over a connection of its own."""
-    target = detour.urllib3_pool()
+    """Send a request to the fake, over a connection of its own."""
+    import urllib3
+
+    trusted = {} if detour.ca_file is None else {"ca_certs": detour.ca_file}
+    target: Any = urllib3.connection_from_url(detour.url, **trusted)
     # Close the connection after its response, because it belongs to no pool.
     options["headers"] = {
         "Host": _host_of(pool), **(options.get("headers") or {}), "Connection": "close",
@@ -100,7 +112,7 @@ def sent_headers(
 
     if not all(isinstance(value, str | bytes | int) for _, value in given.items()):
         return None
-    headers = [(as_text(n), as_text(v)) for n, v in given.items()]
+    headers = [(_as_text(n), _as_text(v)) for n, v in given.items()]
     names = {name.lower() for name, _ in headers}
     usual = {"Host": _host_of(pool), "Accept-Encoding": "identity"}
     if body is not None or method.upper() not in _EXPECT_NO_BODY:
@@ -122,11 +134,11 @@ def _urllib3_name() -> str:
     return f"python-urllib3/{version('urllib3')}"
 
 
-def as_text(value: object) -> str:
+def _as_text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def response_of(
+def _response(
     method: str,
     target: str,
     status: int,
@@ -139,7 +151,7 @@ def response_of(
     collected = urllib3.HTTPHeaderDict()
     for name, value in headers:
         collected.add(name, value)
-    whole = CompleteBody(body)
+    whole = _CompleteBody(body)
     if "connection" in options:
         # Only a pooled connection needs these attributes, to be returned to its pool. They are
         # slow, because requests searches them for cookies.
@@ -161,7 +173,7 @@ def response_of(
     return response
 
 
-class CompleteBody(io.BytesIO):
+class _CompleteBody(io.BytesIO):
     """The body of a response. It counts as closed when it has been read to its end, as in
     ``http.client``.
 
@@ -181,3 +193,127 @@ class CompleteBody(io.BytesIO):
         for name, value in self.headers:
             message[name] = value
         return message
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def wrap_send(
+    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def send(adapter: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        if not active():
+            return original(adapter, request, *args, **kwargs)
+        parts = urlsplit(request.url)
+        origin = origin_of(parts.scheme, parts.hostname or "", parts.port)
+        if (detour := origins.detours.get(origin)) is not None:
+            return _send_to_fake(original, detour, request, *args, **kwargs)
+        shortcut = origins.shortcuts.get(origin)
+        # A request that is passed on reaches the hook of urllib3, which may still skip the
+        # socket.
+        if shortcut is None or args or not _sends_normally(adapter, request, kwargs):
+            return original(adapter, request, *args, **kwargs)
+        body = request.body or b""
+        if isinstance(body, str):
+            body = body.encode("utf-8")
+        headers = [(_as_text(n), _as_text(v)) for n, v in request.headers.items()]
+        headers.insert(0, ("Host", _host(parts)))
+        target = _target(parts)
+        # Use the socket if urllib3 would add headers, or if the target begins with two slashes,
+        # of which older versions of requests send only one.
+        names = [name for name, _ in headers]
+        if (
+            target.startswith("//")
+            or "User-Agent" not in names
+            or "Accept-Encoding" not in names
+            or shortcut.body_length(request.method, target, headers) != len(body)
+        ):
+            return original(adapter, request, **kwargs)
+        try:
+            status, out, payload = shortcut.send(request.method, target, headers, body)
+        except NoAnswer as error:
+            raise _connection_error(error, request) from error
+        return adapter.build_response(
+            request, _response(request.method, target, status, out, payload)
+        )
+
+    return send
+
+
+def wrap_on_request(
+    origins: Origins, original: Callable[..., Any], active: Callable[[], bool]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def on_request(mock: Any, adapter: Any, request: Any, **kwargs: Any) -> Any:
+        if active():
+            parts = urlsplit(request.url)
+            origin = origin_of(parts.scheme, parts.hostname or "", parts.port)
+            if (detour := origins.detours.get(origin)) is not None:
+                kwargs.pop("retries", None)
+                return _send_to_fake(None, detour, request, **kwargs)
+        return original(mock, adapter, request, **kwargs)
+
+    return on_request
+
+
+def _send_to_fake(
+    send: Callable[..., Any] | None, detour: Detour, request: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Send a prepared request of ``requests`` to the fake.
+
+    ``send`` is the adapter's original function. If ``responses`` is loaded, the original function
+    that it saved is used instead.
+    """
+    from requests.adapters import HTTPAdapter
+
+    send = getattr(sys.modules.get("responses"), "_real_send", None) or send
+    assert send is not None
+    options = {**dict(zip(("stream", "timeout", "verify", "cert"), args, strict=False)), **kwargs}
+    options.update(verify=detour.ca_file or True, cert=None, proxies={})
+    parts = urlsplit(request.url)
+    moved = request.copy()
+    moved.url = detour.url + _target(parts)
+    moved.headers.setdefault("Host", _host(parts))
+    with closing(HTTPAdapter()) as adapter:
+        answer = send(adapter, moved, **options)
+        if not options.get("stream"):
+            _ = answer.content  # read the body before the adapter is closed
+    answer.url, answer.request = request.url, request
+    return answer
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _target(parts: SplitResult) -> str:
+    """Return the request target of a URL, as ``requests`` sends it."""
+    path = parts.path or "/"
+    return f"{path}?{parts.query}" if parts.query else path
+
+
+def _sends_normally(adapter: Any, request: Any, options: Mapping[str, Any]) -> bool:
+    """Return whether ``requests`` would send a request in the usual way.
+
+    It would not with retries, a proxy, an unusual timeout, or a subclass of the adapter.
+    """
+    if type(adapter).__module__ != "requests.adapters" or options.get("proxies"):
+        return False
+    if type(request.body) not in _BODIES:
+        return False
+    retries, timeout = adapter.max_retries, options.get("timeout")
+    if retries.total or retries.status_forcelist:
+        return False
+    if type(timeout) is tuple:
+        return len(timeout) == 2 and are_timeouts(*timeout)
+    return are_timeouts(timeout)
+
+
+def _connection_error(error: NoAnswer, request: Any) -> Exception:
+    """Return the error that ``requests`` raises for a connection that ended without a response."""
+    from requests.exceptions import ConnectionError
+    from urllib3.exceptions import ProtocolError
+
+    cause = ProtocolError("Connection aborted.", RemoteDisconnected(str(error)))
+    return ConnectionError(cause, request=request)

@@ -294,8 +294,8 @@ def test_patches_started_and_stopped_in_any_order_leave_nothing_behind(
         for client in CLIENTS:
             with pytest.raises(gone):
                 client("GET", "http://127.0.0.1:9/", {}, None)
-    assert not origins._shortcuts
-    assert not origins._detours
+    assert not origins.shortcuts
+    assert not origins.detours
 
 
 def test_three_tools_in_any_order() -> None:

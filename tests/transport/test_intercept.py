@@ -84,7 +84,7 @@ def test_the_fake_answers_for_the_origin(get: Get, kv: KVServer) -> None:
     first = kv.journal.calls()[0]
     assert first.headers.get("Host") == "example-kv.test"
     assert kv.journal.calls()[1].target == "/get/a%2Fb?x=1"
-    assert not origins._detours
+    assert not origins.detours
 
 
 def test_faults_happen_there_too(get: Get, kv: KVServer) -> None:
@@ -163,7 +163,7 @@ def test_it_ends_with_its_handle(kv: KVServer) -> None:
     interception = kv.intercept(ORIGIN)
     assert repr(interception) == f"<Interception of {ORIGIN}>"
     kv.close()
-    assert not origins._detours
+    assert not origins.detours
     interception.__exit__(None, None, None)
 
 
@@ -202,11 +202,11 @@ def test_a_fake_with_tls_is_reached_as_well(get: Get) -> None:
 
 
 def test_a_closed_fake_answers_for_nobody(kv: KVServer) -> None:
-    before = dict(origins._detours)
+    before = dict(origins.detours)
     kv.close()
     with pytest.raises(ContractError, match="kv_server is closed and cannot answer for"):
         kv.intercept("https://example-kv.test")
-    assert origins._detours == before
+    assert origins.detours == before
 
 
 @pytest.mark.parametrize("get", [by_requests, by_httpx, by_urllib3])

@@ -41,7 +41,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timeparse import monotonic
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.transport import client_cost
+from pytest_fakecloud.transport import patches
 
 from ...harness import check_each, together
 from .. import test_routes
@@ -149,10 +149,10 @@ for _name, _test in vars(test_routes).items():
 
 @pytest.fixture(scope="module", autouse=True)
 def cheap_clients() -> Iterator[None]:
-    client_cost.enter()
-    client_cost.refresh()
+    patches.cheap_clients.enter()
+    patches.cheap_clients.refresh()
     yield
-    client_cost.leave()
+    patches.cheap_clients.leave()
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ from pytest_fakecloud.kv.redis.prefixes import Prefixes
 from pytest_fakecloud.kv.redis.rewriting import Answered, Rewriter, find_spec
 from pytest_fakecloud.kv.rest import sse as streams
 from pytest_fakecloud.kv.table.registry import specs
-from pytest_fakecloud.transport import client_cost
+from pytest_fakecloud.transport import patches
 
 from ...budget import cases
 from ...clients.surface import Used
@@ -74,10 +74,10 @@ def emptied(real: Server) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def cheap_clients() -> Iterator[None]:
     """Share one TLS context among clients: it costs twenty times the rest of a test."""
-    client_cost.enter()
-    client_cost.refresh()
+    patches.cheap_clients.enter()
+    patches.cheap_clients.refresh()
     yield
-    client_cost.leave()
+    patches.cheap_clients.leave()
 
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
