@@ -17,10 +17,15 @@ from .errors import ContractError, shown
 from .wording import brief
 
 
-def check_times(times: object) -> None:
-    """Raise ``ContractError`` unless ``times=`` is None or a non-negative integer."""
-    if times is not None and (type(times) is not int or times < 0):
-        raise ContractError(f"times={brief(times)} is not a count: pass an integer of at least 0")
+def checked_count(name: str, value: object, least: int = 0) -> int | None:
+    """Return an integer given by the test, or None; raise ``ContractError`` if it is invalid."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ContractError(
+            f"{name}={brief(value)} is not a count: pass an integer of at least {least}"
+        )
+    return value
 
 
 def check_function(value: object, kind: str) -> None:

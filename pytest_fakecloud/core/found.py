@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
-from .conditions import check_times
+from .conditions import checked_count
 from .errors import CannotTell, ContractError
 from .field_types import ANYTHING
 from .matching import Field, Query, Question, fields_of
@@ -154,7 +154,7 @@ def expect(
     depends on items that the journal has cut.
     """
     __tracebackhide__ = True
-    check_times(times)
+    checked_count("times", times)
     matched, others, undecided = _sorted_by_match(items, query)
     count = len(matched)
     if undecided and (count <= times if times is not None else not count):

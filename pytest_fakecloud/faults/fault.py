@@ -6,7 +6,6 @@ Tests use a ``Fault``; ``FaultTable`` applies the ``Rule`` behind it to requests
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -14,12 +13,14 @@ from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict
 
 from ..core.call_fields import CallNames, NamesOf
+from ..core.conditions import checked_count
 from ..core.errors import ContractError, shown
 from ..core.field_types import ABSENT
 from ..core.matching import Question, check_fields
+from ..core.recorder import is_own
 from ..core.wording import brief, counted
 from ..http.messages import Request, Response, Serve
 
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 
 # Levels of rules, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
+Respond: TypeAlias = Callable[[Serve], Response]
+"""A function that returns the response to a request on which a rule fires. It can call ``serve()``,
+which returns the response without the rule.
+"""
 _COMMON = frozenset({"times", "skip", "route", "when"})
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 class Matchers(TypedDict, total=False):
@@ -65,18 +69,25 @@ class Matchers(TypedDict, total=False):
 class Rule:
     """The rule behind a fault, which is applied to requests.
 
-    ``hits`` is the number of times that it fired. If ``must_fire`` is True and the rule never
-    fired, a strict test fails.
+    ``respond`` is its effect and ``order`` its level. ``hits`` is the number of times that it
+    fired. If ``must_fire`` is True and the rule never fired, a strict test fails.
     """
 
-    order: ClassVar[int] = REPLACE
     claimed_by_service: ClassVar[bool] = False
     """Whether the service applies the rule itself, so that requests skip it."""
     must_fire: bool = True
 
     def __init__(
-        self, table: FaultTable, kind: str, description: str, matchers: Mapping[str, Any]
+        self,
+        table: FaultTable,
+        kind: str,
+        description: str,
+        matchers: Mapping[str, Any],
+        respond: Respond = lambda serve: serve(),
+        order: int = REPLACE,
     ) -> None:
+        self.order = order
+        self._respond = respond
         self.table = table
         self.kind = kind
         self.description = description
@@ -161,11 +172,8 @@ class Rule:
         return True
 
     def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        """Return the response to a request on which the fault fires for the ``hit``-th time.
-
-        ``serve()`` returns the response without this fault.
-        """
-        return serve()
+        """Return the response to a request on which the fault fires for the ``hit``-th time."""
+        return self._respond(serve)
 
 
 class ServiceRule(Rule):
@@ -227,17 +235,6 @@ def rule_of(fault: Fault) -> Rule:
     return fault._rule
 
 
-def checked_count(name: str, value: object, least: int) -> int | None:
-    """Return an integer given by the test, or None; raise ``ContractError`` if it is invalid."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ContractError(
-            f"{name}={shown(value)} is not a count: pass an integer of at least {least}"
-        )
-    return value
-
-
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
 """The interface through which a fault is being set, e.g. the control API; empty if it is the test's
 code.
@@ -247,9 +244,7 @@ code.
 def _caller() -> str:
     if way := setting_over.get():
         return f"over {way}"
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_own(frame):
         frame = frame.f_back
-    return f"at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return f"at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else ""

@@ -1,4 +1,4 @@
-"""The kinds of faults. Each kind is a rule that returns a response in place of ``serve()``."""
+"""The kinds of faults that need more than a function, and the ways to damage a response."""
 
 from __future__ import annotations
 
@@ -7,107 +7,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, shown
-from ..core.ids import RandomStream
 from ..http.messages import Answer, Effect, HeaderPairs, Request, Response, Serve, Stream
-from .fault import CUT, SPOIL, WAIT, Rule
+from .fault import CUT, WAIT, Respond, Rule
 
 if TYPE_CHECKING:
     from .table import FaultTable
 
-Apply = Callable[[Serve], Response]
 
-
-class AnswerRule(Rule):
-    """Responds instead of the endpoint."""
-
-    def __init__(
-        self,
-        table: FaultTable,
-        answer: Callable[[], Answer],
-        description: str,
-        matchers: Mapping[str, Any],
-        kind: str = "answer",
-    ) -> None:
-        super().__init__(table, kind, description, matchers)
-        self._answer = answer
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        return self._answer()
-
-
-class CutRule(Rule):
-    """Closes the connection before the engine is reached."""
-
-    order = CUT
-
-    def __init__(
-        self,
-        table: FaultTable,
-        kind: str,
-        effect: Effect,
-        description: str,
-        matchers: Mapping[str, Any],
-    ) -> None:
-        super().__init__(table, kind, description, matchers)
-        self._effect = effect
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        return self._effect
-
-
-class DownRule(CutRule):
+class DownRule(Rule):
     """Makes the service unavailable."""
 
     # A refused connection leaves no trace. A test must not fail because the rule seems never to
     # have fired.
     must_fire = False
 
+    def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:
+        effect = Effect("refuse", reset=True)
+        super().__init__(table, "down", "down", matchers, lambda serve: effect, CUT)
+
     @property
     def whole(self) -> bool:
         """Whether the rule affects every request, so that the server can stop listening."""
         return self.times is None and not (self.skip or self.route or self.facts or self.when)
-
-
-class LoseAnswerRule(Rule):
-    """Lets the engine process the request but sends no response."""
-
-    order = SPOIL
-
-    def __init__(self, table: FaultTable, reset: bool, matchers: Mapping[str, Any]) -> None:
-        super().__init__(table, "lose_answer", "lose_answer", matchers)
-        self._reset = reset
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        return lost(serve(), self._reset)
-
-
-class TruncateRule(Rule):
-    """Sends part of the response: ``keep`` bytes of a body (default: half) or chunks of a stream
-    (default: one).
-    """
-
-    order = SPOIL
-
-    def __init__(self, table: FaultTable, keep: int | None, matchers: Mapping[str, Any]) -> None:
-        super().__init__(table, "truncate", "truncate", matchers)
-        self._keep = keep
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        return truncated(serve(), self._keep)
-
-
-class DelayRule(Rule):
-    """Delays requests by a number of real seconds."""
-
-    order = WAIT
-
-    def __init__(self, table: FaultTable, seconds: float, matchers: Mapping[str, Any]) -> None:
-        super().__init__(table, "delay", f"delay {seconds:g} s", matchers)
-        self._seconds = seconds
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        self.table.pause(self._seconds)
-        return serve()
 
 
 class SequenceRule(Rule):
@@ -116,7 +37,7 @@ class SequenceRule(Rule):
     def __init__(
         self,
         table: FaultTable,
-        steps: Sequence[Apply],
+        steps: Sequence[Respond],
         description: str,
         matchers: Mapping[str, Any],
     ) -> None:
@@ -136,24 +57,19 @@ class RandomRule(Rule):
         self,
         table: FaultTable,
         rate: float,
-        step: Apply,
-        stream: RandomStream,
+        step: Respond,
         description: str,
         matchers: Mapping[str, Any],
     ) -> None:
-        super().__init__(table, "random", description, matchers)
+        super().__init__(table, "random", description, matchers, step)
         self._rate = rate
-        self._step = step
-        self._stream = stream
+        self._stream = table.stream
 
     def decide(self) -> bool:
         # After the first draw, do not require a hit, which chance may prevent. A rule that never
         # drew is still reported as unused.
         self.must_fire = False
         return self._stream.random() < self._rate
-
-    def apply(self, request: Request, serve: Serve, hit: int) -> Response:
-        return self._step(serve)
 
 
 class RateLimitRule(Rule):
@@ -199,21 +115,17 @@ class RateLimitRule(Rule):
 class CallRule(Rule):
     """Calls the test's function before or after the endpoint."""
 
-    order = WAIT
-
     def __init__(
         self,
         table: FaultTable,
         function: Callable[..., object],
         moment: Literal["before", "after"],
-        dumped: Callable[[Answer], Answer],
         matchers: Mapping[str, Any],
     ) -> None:
         self._name = getattr(function, "__name__", type(function).__name__)
-        super().__init__(table, "call", f"call {self._name} {moment}", matchers)
+        super().__init__(table, "call", f"call {self._name} {moment}", matchers, order=WAIT)
         self._function = function
         self._moment = moment
-        self._dumped = dumped
         self._takes_request = _takes_argument(function)
 
     @property
@@ -242,7 +154,7 @@ class CallRule(Rule):
             )
         if isinstance(result, Answer):
             try:
-                return self._dumped(result)
+                return self.table.answers.encoded(result)
             except ContractError as error:
                 raise ContractError(f"the answer of {shown(self)}: {error}") from error
         return result

@@ -10,24 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, Unpack
 
-from ..core.conditions import is_lazy_function
+from ..core.conditions import checked_count, is_lazy_function
 from ..core.errors import ContractError, shown
 from ..core.timeparse import Duration, duration_us
-from ..http.messages import Answer, Effect, HeaderPairs
-from .answer_maker import Step
-from .fault import Fault, Matchers, Rule, checked_count
-from .kinds import (
-    AnswerRule,
-    CallRule,
-    CutRule,
-    DelayRule,
-    DownRule,
-    LoseAnswerRule,
-    RandomRule,
-    RateLimitRule,
-    SequenceRule,
-    TruncateRule,
-)
+from ..http.messages import Answer, Effect, HeaderPairs, Response, Serve
+from .answers import Step
+from .fault import CUT, SPOIL, WAIT, Fault, Matchers, Rule
+from .kinds import CallRule, DownRule, RandomRule, RateLimitRule, SequenceRule, lost, truncated
 from .table import FaultTable
 
 
@@ -58,35 +47,55 @@ class FaultPlan:
         unchanged, anything else as JSON.
         """
         make = self._table.answers.maker(status, body, headers, content_type)
-        return self._add(AnswerRule(self._table, make, f"answer {status}", matchers))
+        return self._add(
+            Rule(self._table, "answer", f"answer {status}", matchers, lambda serve: make())
+        )
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Close the connection before the engine is reached; with ``reset=True``, by a TCP reset."""
         effect = Effect("drop", reset=_switch("reset", reset))
-        return self._add(CutRule(self._table, "drop", effect, "drop", matchers))
+        return self._add(Rule(self._table, "drop", "drop", matchers, lambda serve: effect, CUT))
 
     def lose_answer(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
         """Let the engine process the request, then close the connection without a response."""
-        return self._add(LoseAnswerRule(self._table, _switch("reset", reset), matchers))
+        _switch("reset", reset)
+
+        def respond(serve: Serve) -> Response:
+            return lost(serve(), reset)
+
+        return self._add(Rule(self._table, "lose_answer", "lose_answer", matchers, respond, SPOIL))
 
     def delay(self, seconds: Duration, **matchers: Unpack[Matchers]) -> Fault:
         """Delay the request by a number of real seconds, before any other fault or the endpoint is
         applied.
         """
-        return self._add(DelayRule(self._table, duration_us(seconds) / 1e6, matchers))
+        real_seconds = duration_us(seconds) / 1e6
+
+        def respond(serve: Serve) -> Response:
+            self._table.pause(real_seconds)
+            return serve()
+
+        description = f"delay {real_seconds:g} s"
+        return self._add(Rule(self._table, "delay", description, matchers, respond, WAIT))
 
     def hang(self, **matchers: Unpack[Matchers]) -> Fault:
         """Never respond: keep the connection open until the client or the fake closes it, for at
         most a minute of real time.
         """
-        return self._add(CutRule(self._table, "hang", Effect("hang"), "hang", matchers))
+        effect = Effect("hang")
+        return self._add(Rule(self._table, "hang", "hang", matchers, lambda serve: effect, CUT))
 
     def truncate(self, keep: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Announce the whole response, send ``keep`` bytes of its body (default: half), and close.
 
         For a stream, ``keep`` is the number of chunks (default: one).
         """
-        return self._add(TruncateRule(self._table, checked_count("keep", keep, 0), matchers))
+        checked_count("keep", keep)
+
+        def respond(serve: Serve) -> Response:
+            return truncated(serve(), keep)
+
+        return self._add(Rule(self._table, "truncate", "truncate", matchers, respond, SPOIL))
 
     def down(self, status: int | None = None, **matchers: Unpack[Matchers]) -> Fault:
         """Make the service unavailable until ``up()``: refuse connections and close the open ones.
@@ -94,12 +103,12 @@ class FaultPlan:
         With ``status``, every request gets a response with that status instead. With matchers, only
         the connections of matching requests are reset.
         """
-        if status is not None:
-            make = self._table.answers.maker(status, None, (), None)
-            rule: Rule = AnswerRule(self._table, make, f"down {status}", matchers, kind="down")
-        else:
-            rule = DownRule(self._table, "down", Effect("refuse", reset=True), "down", matchers)
-        return self._add(rule)
+        if status is None:
+            return self._add(DownRule(self._table, matchers))
+        make = self._table.answers.maker(status, None, (), None)
+        return self._add(
+            Rule(self._table, "down", f"down {status}", matchers, lambda serve: make())
+        )
 
     def up(self) -> None:
         """Remove all faults that ``down()`` injected."""
@@ -124,7 +133,7 @@ class FaultPlan:
         the rejection has ``Retry-After`` and ``RateLimit-Limit``/``-Remaining``/``-Reset`` in
         seconds.
         """
-        limit = checked_count("requests", requests, 0) or 0
+        limit = checked_count("requests", requests) or 0
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
@@ -164,9 +173,7 @@ class FaultPlan:
             )
         taken = self._table.answers.step(step)
         description = f"random {step} at {rate:g}"
-        return self._add(
-            RandomRule(self._table, rate, taken, self._table.stream, description, matchers)
-        )
+        return self._add(RandomRule(self._table, rate, taken, description, matchers))
 
     def call(
         self,
@@ -188,9 +195,7 @@ class FaultPlan:
             )
         if moment not in ("before", "after"):
             raise ContractError(f"moment={shown(moment)} is invalid: pass 'before' or 'after'")
-        return self._add(
-            CallRule(self._table, function, moment, self._table.answers.encoded, matchers)
-        )
+        return self._add(CallRule(self._table, function, moment, matchers))
 
     # -- inspecting ------------------------------------------------------------------------------
 

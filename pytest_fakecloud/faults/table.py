@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.matching import Field
 from ..core.recorder import is_own, place_of
 from ..http.messages import Request, Response, Serve
-from .answer_maker import AnswerMaker
+from .answers import AnswerMaker
 from .fault import Rule
 from .kinds import DownRule
 
@@ -47,7 +47,6 @@ class FaultTable:
         has no server.
         """
         self.answers = AnswerMaker()
-        self._app: App | None = None
         self._new_stream = stream
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()
@@ -71,20 +70,20 @@ class FaultTable:
         """
         if not self.fact_fields:
             self.fact_fields = app.fact_fields
-        self._app = self.answers.app = app
+        self.answers.app = app
 
     @property
     def call_words(self) -> Callable[[], Iterable[str]]:
         """A function that returns the names of routes and commands, or nothing if no app is
         attached.
         """
-        return tuple if self._app is None else self._app.words
+        return tuple if self.answers.app is None else self.answers.app.words
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test changed a fault, unless the caller belongs to this
         package.
         """
-        recorder = getattr(self._app, "recorder", None)
+        recorder = getattr(self.answers.app, "recorder", None)
         if recorder is not None and not is_own(caller):
             recorder.record_action(kind, place_of(caller), recorder.reserve(), **data)
 
@@ -147,19 +146,19 @@ class FaultTable:
                 return rule
         return None
 
-    def run(self, request: Request, serve: Serve) -> Response:
-        """Return the response to a request; a matching fault can replace the response from
-        ``serve()``.
+    def run(
+        self, request: Request, serve: Serve, rules: tuple[Rule, ...] | None = None
+    ) -> Response:
+        """Return the response to a request; a matching rule can replace the response from
+        ``serve()``. Without ``rules``, all active rules are applied.
         """
-        return self._pass_through(self.active, request, serve)
-
-    def _pass_through(self, rules: tuple[Rule, ...], request: Request, serve: Serve) -> Response:
+        rules = self.active if rules is None else rules
         for index, rule in enumerate(rules):
             if rule.claimed_by_service:
                 continue
             hit = self._count_hit(rule, request)
             if hit is not None:
-                inner = partial(self._pass_through, rules[index + 1 :], request, serve)
+                inner = partial(self.run, request, serve, rules[index + 1 :])
                 return rule.apply(request, inner, hit)
         return serve()
 

@@ -218,7 +218,7 @@ class QueueAssertions:
         not_counted: Iterable[tuple[PublishedMessage, str]] = (),
     ) -> Found[PublishedMessage]:
         __tracebackhide__ = True
-        check_times(times)
+        checked_count("times", times)
         asked = Query(given, MESSAGES, "message")
         return expect(
             what,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.conditions import check_times, discard_awaitable
+from pytest_fakecloud.core.conditions import checked_count, discard_awaitable
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.wording import (
     brief,
@@ -63,13 +63,13 @@ def test_what_is_no_count(times: Any) -> None:
     with pytest.raises(
         ContractError, match="is not a count: pass an integer of at least 0"
     ) as caught:
-        check_times(times)
+        checked_count("times", times)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("times", [None, 0, 1, 10**30])
 def test_counts(times: int | None) -> None:
-    check_times(times)
+    checked_count("times", times)
 
 
 @pytest.mark.parametrize(

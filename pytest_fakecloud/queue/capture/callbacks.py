@@ -262,7 +262,7 @@ class Captured(Found[Callback]):
         delivers nothing. The error contains the closest callbacks and how they differ.
         """
         __tracebackhide__ = True
-        check_times(times)
+        checked_count("times", times)
         asked = _query(where)
         return self._expect(list(self), asked, times)
 

@@ -18,11 +18,10 @@ from typing import Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, one_of
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.fault import Fault, Matchers, ServiceRule
-from ...faults.kinds import AnswerRule
+from ...faults.fault import Fault, Matchers, Rule, ServiceRule
 from ...faults.plan import FaultPlan
 from ...faults.table import FaultTable
-from ...http.messages import Answer, Request
+from ...http.messages import Answer, Request, Serve
 from ..errors import QueueError, burst_limited, daily_limited
 from ..fields import DESTINATION, LABEL, NAME
 from ..model import (
@@ -201,11 +200,11 @@ class QueueFaults(FaultPlan):
     ) -> Fault:
         table = self._table
 
-        def answer() -> Answer:
+        def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
             return table.answers.encoded(table.answers.render(error(limit, table.clock.now_us())))
 
-        return self._add(AnswerRule(table, answer, shown, _publishing(matchers)))
+        return self._add(Rule(table, "answer", shown, _publishing(matchers), respond))
 
 
 def _publishing(matchers: Mapping[str, Any]) -> Mapping[str, Any]:
