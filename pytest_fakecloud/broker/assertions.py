@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Unpack
 
 from ..core.calls import Call
@@ -36,6 +37,14 @@ class BrokerAssertions:
     _time: Timekeeper
     journal: Journal
 
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Fire due timers before the engine is called, and raise its errors as ``ContractError``."""
+        __tracebackhide__ = True
+        self._time.settle()
+        with as_misuse():
+            yield
+
     # -- lookups ---------------------------------------------------------------------------------
 
     def topics(self) -> dict[str, int]:
@@ -49,8 +58,7 @@ class BrokerAssertions:
         """
         __tracebackhide__ = True
         string("topic", name)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             return self._engine.fetching.topic_view(name)
 
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Found[Record]:
@@ -72,8 +80,7 @@ class BrokerAssertions:
         """Return a group with its members, partitions, committed offsets, positions and lag."""
         __tracebackhide__ = True
         string("group", name)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             return self._engine.groups.view(name)
 
     def groups(self) -> list[str]:
@@ -101,9 +108,8 @@ class BrokerAssertions:
         """
         __tracebackhide__ = True
         string("topic", topic)
-        self._time.settle()
         wanted = {"value": value, **where, "headers": _by_name(where.get("headers"))}
-        with as_misuse():
+        with self._settled():
             by_clients, by_tester = self._engine.fetching.produced(topic)
         query = Query(_given(wanted), self._fields_of(topic), "record")
         return expect(

@@ -17,7 +17,7 @@ from ..core.wording import unknown_name
 from ..handle import Context, Handle, action
 from .assertions import BrokerAssertions
 from .engines import BrokerEngine, make_engine
-from .errors import as_misuse, string, strings
+from .errors import string, strings
 from .loading import (
     Headers,
     ListedFields,
@@ -204,8 +204,7 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         string("topic", topic)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             self._engine.topics.delete(topic)
 
     @action
@@ -216,8 +215,7 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         string("topic", topic)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             return self._engine.topics.add_partitions(topic, count)
 
     @action
@@ -234,7 +232,7 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         string("topic", topic)
-        with as_misuse():
+        with self._settled():
             self._engine.topics.set_retention(
                 topic,
                 retention_ms=None if retention is None else _ms(retention),
@@ -283,7 +281,6 @@ class Broker(BrokerAssertions, Handle):
         ``Metadata`` for a batch. ``assert_produced()`` does not count these records.
         """
         __tracebackhide__ = True
-        self._time.settle()
         like = checked(
             ProducerRecord(topic, "", key, partition, timestamp_ms(timestamp), header_list(headers))
         )
@@ -291,7 +288,7 @@ class Broker(BrokerAssertions, Handle):
             checked(item) if isinstance(item, ProducerRecord) else like._replace(value=text(item))
             for item in (value if isinstance(value, list) else [value])
         ]
-        with as_misuse():
+        with self._settled():
             places = self._engine.producing.produce(messages, by_client=False)
         return places if isinstance(value, list) else places[0]
 
@@ -311,7 +308,7 @@ class Broker(BrokerAssertions, Handle):
             needed[message.topic] = max(needed.get(message.topic, 1), (message.partition or 0) + 1)
         if isinstance(data, Mapping):
             needed = {**dict.fromkeys(data, 1), **needed}
-        with as_misuse():
+        with self._settled():
             self._engine.load(needed, messages)
 
     @action
@@ -324,7 +321,7 @@ class Broker(BrokerAssertions, Handle):
         string("topic", topic)
         whole(0).read("before", before)
         optional(whole(0)).read("partition", partition)
-        with as_misuse():
+        with self._settled():
             return self._engine.topics.delete_records(topic, partition, before)
 
     @action
@@ -339,8 +336,7 @@ class Broker(BrokerAssertions, Handle):
         string("topic", topic)
         whole(0).read("partition", partition)
         whole(0, INT64_MAX).read("offset", offset)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             self._engine.groups.set_committed(group, TopicPartitionOffset(topic, partition, offset))
 
     # -- actions on groups -----------------------------------------------------------------------
@@ -353,8 +349,7 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             self._engine.groups.crash(group, instance)
 
     @action
@@ -365,8 +360,7 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         _check_instance(group, instance)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             self._engine.groups.expire(group, instance)
 
     @action
@@ -377,8 +371,8 @@ class Broker(BrokerAssertions, Handle):
         """
         __tracebackhide__ = True
         string("group", group)
-        self._time.settle()
-        self._engine.groups.rebalance(group)
+        with self._settled():
+            self._engine.groups.rebalance(group)
         return self.group(group)
 
     @action
@@ -403,8 +397,7 @@ class Broker(BrokerAssertions, Handle):
             raise ContractError("topics is empty: pass at least one topic for the instance to read")
         string("auto_offset_reset", auto_offset_reset)
         choice(*AUTO_OFFSET_RESETS).read("auto_offset_reset", auto_offset_reset)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             self._engine.groups.join(group, instance, wanted, auto_offset_reset)
         return self.group(group)
 
@@ -413,8 +406,7 @@ class Broker(BrokerAssertions, Handle):
         """Make an instance leave its group, as a delete-consumer request does."""
         __tracebackhide__ = True
         _check_instance(group, instance)
-        self._time.settle()
-        with as_misuse():
+        with self._settled():
             self._engine.groups.delete(group, instance)
         return self.group(group)
 
@@ -429,12 +421,11 @@ class Broker(BrokerAssertions, Handle):
         never committed. Returns the records that will be delivered again.
         """
         __tracebackhide__ = True
-        self._time.settle()
         string("group", group)
         string("topic", topic, optional=True)
         whole(1).read("last", last, "redeliver()")
         optional(whole(0)).read("partition", partition)
-        with as_misuse():
+        with self._settled():
             return self._found(self._engine.groups.redeliver(group, last, topic, partition))
 
     @contextmanager

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -17,7 +17,7 @@ from pytest_fakecloud.broker.model import ProducerRecord, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
-from tests.harness import check_each
+from tests.harness import check_each, wait_until
 
 from .conftest import (
     START,
@@ -264,6 +264,29 @@ def test_unknown_settings_are_misuse(make_broker: Make, settings: dict[str, Any]
 
 
 # -- making it happen ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("act", "reset", "position"),
+    [
+        pytest.param(lambda b: b.load({"orders": ["c"]}), "latest", 2, id="load"),
+        pytest.param(
+            lambda b: b.set_retention("orders", retention_bytes=1), "earliest", 0, id="retention"
+        ),
+        pytest.param(lambda b: b.delete_records("orders", before=1), "earliest", 0, id="delete"),
+    ],
+)
+def test_what_was_due_before_an_action_happens_before_it(
+    make_broker: Make, act: Callable[[Broker], object], reset: Literal["latest"], position: int
+) -> None:
+    """A rebalance that was due determines the first positions before the log changes."""
+    broker = make_broker(clock="running", join_delay="1ms", topics={"orders": 1})
+    broker.produce("orders", ["a", "b"])
+    broker.join("g", "i", ["orders"], auto_offset_reset=reset)
+    joined = broker.clock.now_us()
+    wait_until(lambda: broker.clock.now_us() > joined + 1000)
+    act(broker)
+    assert broker.group("g").position == {("orders", 0): position}
 
 
 def test_rebalance_returns_positions_to_the_committed_offsets(broker: Broker, rest: Rest) -> None:
