@@ -223,6 +223,7 @@ class VectorIndex(Handle):
         ready at the end.
         """
         __tracebackhide__ = True
+        self._time.settle()
         return PendingChanges(
             self,
             ({**self._plain(record), "namespace": name} for name, record in self._engine.pending()),
@@ -233,6 +234,7 @@ class VectorIndex(Handle):
         """Hide new changes from queries and counts until ``release_pending()``; fetch and range
         still return them.
         """
+        self._time.settle()
         self._engine.readiness.hold()
 
     @action

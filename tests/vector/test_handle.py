@@ -14,6 +14,7 @@ import pytest
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
+from tests.harness import wait_until
 
 
 @pytest.fixture
@@ -238,6 +239,18 @@ def test_a_block_inside_a_hold_does_not_release(index: VectorIndex) -> None:
     assert index.pending().only()["id"] == "a"
     index.release_pending()
     assert index.pending() == []
+
+
+def test_a_change_that_is_due_is_neither_pending_nor_held_back() -> None:
+    with VectorIndex(Context.alone(), dimension=2, ready_after="1ms") as index:
+        for first in (index.hold_pending, index.pending):
+            post(index, "/upsert", {"id": "a", "vector": [1, 0]})
+            sent = index.clock.now_us()
+            wait_until(lambda sent=sent: index.clock.now_us() > sent + 1000)  # type: ignore[misc]
+            first()
+            assert index.pending() == []
+            index.release_pending()
+
 
 
 def test_ready_after_a_time_and_after_reads(context: Context) -> None:
